@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+//
+// Reading a recording: what was in memory and registers at any time, who touched an address, what
+// was executed, what happened. Everything above the store asks through this header and nothing else.
+//
+// A Recording is a directory; it holds one Process for every process (and every exec) of the
+// recorded tree. A Process is immutable once open and all its const methods may be called from
+// several threads at once. Cursors belong to one thread each and must not outlive their Process.
+//
+// Errors: NotFound (no such recording, process, thread), DataLoss (a damaged store: the message
+// names the file or record), FailedPrecondition (not a ttq recording, or a version this reader does
+// not know), OutOfRange (a time or address outside what was recorded), Cancelled (interrupted).
+
+#ifndef TTQ_STORE_READER_H_
+#define TTQ_STORE_READER_H_
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "store/types.h"
+
+namespace ttq {
+
+// What changed or read memory.
+enum class Actor : uint8_t {
+  kInstruction = 0,  // stored: do not renumber
+  kSyscall = 1,      // the kernel, on behalf of the system call `syscall` of `thread`
+  kSignal = 2,       // the kernel, building a signal frame
+  kMap = 3,          // a mapping laid over memory that had content before (mmap, mremap, brk)
+  kThreadExit = 4,   // the kernel, clearing the thread id word of a thread that ended
+};
+
+// One access that has at least one byte in common with the range asked for.
+struct Access {
+  Time time;
+  ThreadNo thread;
+  Address pc;  // the instruction; for a kernel access, the next one of that thread
+  Address address;
+  uint32_t size = 0;  // bytes; kernel accesses can be large
+  bool is_write = false;
+  Actor actor = Actor::kInstruction;
+  int32_t syscall = -1;  // number, for Actor::kSyscall
+  // The bytes of [address, address+size) after the access (for a read: as read) and, for a write,
+  // before it. Cut at kMaxValueBytes.
+  std::string value, previous;
+  static constexpr size_t kMaxValueBytes = 4096;
+};
+
+// One execution of one instruction.
+struct Execution {
+  Time time;
+  ThreadNo thread;
+  Address pc;
+};
+
+enum class Direction { kForward, kBackward };
+
+struct AccessQuery {
+  std::vector<AddressRange> ranges;  // none empty; may overlap
+  TimeSpan span;
+  bool reads = false, writes = true;
+  Direction direction = Direction::kForward;
+  std::optional<ThreadNo> thread;
+  // Only accesses whose pc lies in one of these, when there are any.
+  std::vector<AddressRange> code;
+  bool want_values = true;  // false: value and previous stay empty, and the scan is cheaper
+  // Decode every block of the span instead of consulting the page index. The rows are the same;
+  // tests compare the two.
+  bool full_scan = false;
+};
+
+// Shared by a caller that may lose patience and a scan that runs.
+struct ScanControl {
+  std::atomic<bool> cancelled{false};
+  // Blocks done and blocks to do, for progress. Both grow.
+  std::atomic<uint64_t> blocks_done{0}, blocks_total{0};
+};
+
+// Rows in time order (or the reverse). Next gives nullopt at the end.
+template <class Row>
+class Cursor {
+ public:
+  virtual ~Cursor() = default;
+  virtual absl::StatusOr<std::optional<Row>> Next() = 0;
+};
+
+// How a scan will be done, for `--explain`.
+struct ScanPlan {
+  bool uses_index = false;
+  uint64_t blocks = 0;        // blocks that will be decoded at most
+  uint64_t blocks_total = 0;  // blocks of the span
+  std::string description;    // one line
+};
+
+struct Thread {
+  ThreadNo number;
+  uint32_t os_tid = 0;
+  Time start, end = kTimeMax;  // first instruction; the time it ended, kTimeMax if it never did
+  uint64_t instructions = 0;
+};
+
+// A mapped range as it was at some time.
+struct Mapping {
+  AddressRange range;
+  uint8_t protection = 0;  // PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4
+  bool shared = false;
+  std::string path;         // file, or "[heap]", "[stack]", …; empty for anonymous memory
+  uint64_t file_offset = 0;  // bytes
+  uint64_t file_id = 0;      // for FileContents; 0: contents not kept
+  Time since;
+};
+
+// An ELF file that was mapped. `load_bias` is to be added to its virtual addresses.
+struct LoadedModule {
+  std::string path;
+  std::string build_id;  // lower-case hex, may be empty
+  uint64_t file_id = 0;
+  AddressRange range;    // hull of its mappings
+  uint64_t load_bias = 0;
+  Time loaded, unloaded = kTimeMax;
+};
+
+enum class EventKind : uint8_t {
+  kSignal = 1,  // stored: do not renumber
+  kSyscall = 2,
+  kThread = 3,
+  kMap = 4,
+  kModule = 5,
+  kOutput = 6,
+  kFork = 7,
+  kExec = 8,
+  kExit = 9,
+  kMark = 10,
+};
+const char* EventKindName(EventKind kind);  // "signal", "syscall", …
+std::optional<EventKind> EventKindFromName(std::string_view name);
+
+struct Event {
+  Time time;
+  uint32_t sequence = 0;  // orders events of one time
+  ThreadNo thread;
+  Address pc;
+  EventKind kind = EventKind::kMark;
+  std::string detail;    // one line for people: "write(1, …, 12) = 12", "SIGSEGV at 0x0"
+  std::string bytes;     // output: the bytes written
+  int64_t number = 0;    // syscall number, signal number, child pid, exit status
+  int64_t result = 0;    // syscall result (negative errno)
+  std::array<uint64_t, 6> args{};  // syscall arguments; [0] fault address of a signal; fd of output
+  int64_t wall_ns = 0;   // CLOCK_REALTIME, nanoseconds since the epoch; 0 when not sampled
+};
+
+struct EventQuery {
+  TimeSpan span;
+  std::optional<EventKind> kind;
+  std::optional<ThreadNo> thread;
+  Direction direction = Direction::kForward;
+};
+
+// Bytes of memory at a time. present[i] is false where the byte was not mapped, or its content is
+// not known.
+struct MemoryImage {
+  Address begin;
+  std::string bytes;
+  std::vector<bool> present;
+  bool all_present() const;
+};
+
+struct ProcessInfo {
+  ProcessNo number;
+  ProcessNo parent;  // 0: none
+  bool by_exec = false;  // replaced `parent` in the same pid
+  uint32_t pid = 0;
+  std::string program;
+  std::vector<std::string> arguments;
+  std::string working_directory;
+  Time end;                        // instructions retired
+  std::optional<Time> crash;       // the time of the instruction that raised the fatal signal
+  int fatal_signal = 0;            // 0: none
+  std::optional<int> exit_status;  // when it exited by itself
+  int64_t start_wall_ns = 0, end_wall_ns = 0;
+  uint64_t blocks = 0, writes = 0, reads = 0, log_bytes = 0;
+  bool complete = true;
+  std::string incomplete_reason;  // one clause, when !complete
+};
+
+class Process {
+ public:
+  virtual ~Process() = default;
+
+  virtual const ProcessInfo& info() const = 0;
+  virtual const std::vector<Thread>& threads() const = 0;
+
+  // Accesses that overlap the ranges, in time order. `control` may be null.
+  virtual absl::StatusOr<std::unique_ptr<Cursor<Access>>> Accesses(AccessQuery query,
+                                                                   ScanControl* control) const = 0;
+  virtual absl::StatusOr<ScanPlan> ExplainAccesses(const AccessQuery& query) const = 0;
+
+  // Executions of any instruction whose address lies in `code`.
+  virtual absl::StatusOr<std::unique_ptr<Cursor<Execution>>> Executions(
+      std::vector<AddressRange> code, TimeSpan span, Direction direction,
+      std::optional<ThreadNo> thread, ScanControl* control) const = 0;
+  virtual absl::StatusOr<ScanPlan> ExplainExecutions(const std::vector<AddressRange>& code,
+                                                     TimeSpan span) const = 0;
+
+  // At most 1 GiB at once (InvalidArgument above that).
+  virtual absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const = 0;
+
+  // Registers of `thread` (default: the one that runs at t) before instruction t. NotFound when the
+  // thread does not live at t.
+  virtual absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const = 0;
+  // The thread that executes instruction t (at the end: the one that ran last).
+  virtual absl::StatusOr<ThreadNo> ThreadAt(Time t) const = 0;
+
+  virtual absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const = 0;
+  // Every module ever loaded, in order of loading.
+  virtual absl::StatusOr<std::vector<LoadedModule>> Modules() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const = 0;
+  // Why `address` was last unmapped or never mapped, for error texts: "never mapped; the nearest
+  // mapping is …", "unmapped at 1234 by munmap".
+  virtual std::string DescribeUnmapped(Address address, Time t) const = 0;
+
+  // Wall clock at t, interpolated between samples; nanoseconds since the epoch.
+  virtual int64_t WallClock(Time t) const = 0;
+};
+
+struct RecordingInfo {
+  std::string path;  // directory
+  std::string name;
+  uint32_t store_version = 0;
+  std::vector<std::string> command;
+  std::string working_directory;
+  std::string host, recorder_version;
+  int64_t start_wall_ns = 0;
+  bool finished = false;  // the recorder closed it; false: still being made, or cut off
+  uint64_t bytes_on_disk = 0;
+};
+
+class Recording {
+ public:
+  static absl::StatusOr<std::unique_ptr<Recording>> Open(const std::string& directory);
+  virtual ~Recording() = default;
+
+  virtual const RecordingInfo& info() const = 0;
+  virtual const std::vector<ProcessInfo>& processes() const = 0;
+  // The process that died by a signal, else the first.
+  virtual ProcessNo default_process() const = 0;
+  // Owned by the recording; opened on first use.
+  virtual absl::StatusOr<const Process*> Open(ProcessNo number) const = 0;
+  // The whole content of an ELF file that was mapped, by Mapping::file_id.
+  virtual absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const = 0;
+
+  // Reads every block, index entry and event and checks them against each other. Calls `problem`
+  // for each thing that is wrong; Ok means the check itself could be done.
+  virtual absl::Status Check(const std::function<void(const std::string&)>& problem,
+                             ScanControl* control) const = 0;
+};
+
+// "read", "mmap", …; "syscall_999" for one it does not know.
+std::string SyscallName(int64_t number);
+// "SIGSEGV", …
+std::string SignalName(int64_t number);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_READER_H_
