@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+//
+// The rings live in a directory of their own, 0700, in /dev/shm where there is one: a ring is memory,
+// not a file. The tool renames a ring into place when it is ready, and inotify tells us.
+
+#include "recorder/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "fmt/format.h"
+
+extern char** environ;
+
+namespace ttq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kToolName[] = "ttq-amd64-linux";
+constexpr char kValgrind[] = "/usr/bin/valgrind";
+
+class RingDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<RingDirectory>> Make() {
+    const char* tmp = getenv("TMPDIR");
+    for (const char* base : {"/dev/shm", tmp, "/tmp"}) {
+      if (base == nullptr || access(base, W_OK) != 0) continue;
+      for (int i = 0; i < 100; ++i) {
+        // The tool reads the recorder's pid off the end of the name.
+        std::string path = fmt::format("{}/ttq-{:08x}-{}", base,
+                                       static_cast<uint32_t>(random() ^ (i << 16)), getpid());
+        if (mkdir(path.c_str(), 0700) == 0) {
+          return std::unique_ptr<RingDirectory>(new RingDirectory(path));
+        }
+        if (errno != EEXIST) break;
+      }
+    }
+    return absl::ErrnoToStatus(errno, "cannot make a directory for the rings in /dev/shm or /tmp");
+  }
+  ~RingDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit RingDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+std::string ReadLogs(const std::string& directory) {
+  std::string out;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().rfind("log.", 0) != 0) continue;
+    std::ifstream in(entry.path());
+    std::stringstream text;
+    text << in.rdbuf();
+    out += text.str();
+  }
+  return out;
+}
+
+// While it lives, terminal signals go to the program only; SIGTERM and SIGHUP are passed on.
+pid_t g_child = 0;
+void PassOn(int number) {
+  if (g_child > 0) kill(g_child, number);
+}
+
+class SignalRules {
+ public:
+  SignalRules() {
+    Set(SIGINT, SIG_IGN);
+    Set(SIGQUIT, SIG_IGN);
+    Set(SIGTERM, PassOn);
+    Set(SIGHUP, PassOn);
+  }
+  ~SignalRules() {
+    g_child = 0;
+    for (auto& [number, old] : old_) sigaction(number, &old, nullptr);
+  }
+  // What the program is to inherit: what we were given.
+  void RestoreInChild() const {
+    for (const auto& [number, old] : old_) sigaction(number, &old, nullptr);
+  }
+
+ private:
+  void Set(int number, void (*handler)(int)) {
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigaction(number, &action, &old_[number]);
+  }
+  std::map<int, struct sigaction> old_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> FindToolDirectory() {
+  std::error_code ec;
+  fs::path self = fs::read_symlink("/proc/self/exe", ec);
+  std::vector<fs::path> places;
+  if (const char* set = getenv("TTQ_TOOL_DIR")) places.emplace_back(set);
+  places.push_back(self.parent_path() / "libexec/ttq");                // build tree
+  places.push_back(self.parent_path().parent_path() / "libexec/ttq");  // installed: ../libexec/ttq
+  std::string looked;
+  for (const fs::path& place : places) {
+    if (fs::exists(place / kToolName, ec)) return place.string();
+    looked += (looked.empty() ? "" : ", ") + place.string();
+  }
+  return absl::NotFoundError(fmt::format("the recorder tool {} is not in {}", kToolName, looked));
+}
+
+absl::StatusOr<std::string> FindProgram(const std::string& name) {
+  auto check = [](const std::string& path) -> absl::Status {
+    struct stat st;
+    if (stat(path.c_str(), &st) != 0) return absl::ErrnoToStatus(errno, path);
+    if (!S_ISREG(st.st_mode)) return absl::PermissionDeniedError(path + ": not a program");
+    if (access(path.c_str(), X_OK) != 0) {
+      return absl::PermissionDeniedError(path + ": no permission to run it");
+    }
+    if ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
+        (st.st_mode & S_ISGID && st.st_gid != getegid())) {
+      return absl::FailedPreconditionError(
+          path + ": a set-user-id program cannot be recorded; run ttq as its owner");
+    }
+    return absl::OkStatus();
+  };
+  if (name.find('/') != std::string::npos) {
+    if (absl::Status s = check(name); !s.ok()) return s;
+    return name;
+  }
+  const char* path = getenv("PATH");
+  std::stringstream parts(path ? path : "/usr/local/bin:/usr/bin:/bin");
+  std::string part;
+  absl::Status found_but = absl::NotFoundError(name + ": not found");
+  while (std::getline(parts, part, ':')) {
+    std::string candidate = (part.empty() ? "." : part) + "/" + name;
+    if (access(candidate.c_str(), F_OK) != 0) continue;
+    absl::Status s = check(candidate);
+    if (s.ok()) return candidate;
+    found_but = s;
+  }
+  return found_but;
+}
+
+absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
+                                    const std::function<void(std::shared_ptr<Ring>)>& on_ring,
+                                    const std::function<bool()>& all_consumed) {
+  if (access(kValgrind, X_OK) != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is missing: install the valgrind package", kValgrind));
+  }
+  auto directory = RingDirectory::Make();
+  if (!directory.ok()) return directory.status();
+  const std::string& path = (*directory)->path();
+  int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (notify < 0 || inotify_add_watch(notify, path.c_str(), IN_MOVED_TO) < 0) {
+    return absl::ErrnoToStatus(errno, "inotify");
+  }
+
+  std::vector<std::string> words = {kValgrind,
+                                    "--tool=ttq",
+                                    "-q",
+                                    "--vgdb=no",
+                                    "--trace-children=yes",
+                                    "--run-libc-freeres=no",
+                                    "--run-cxx-freeres=no",
+                                    "--default-suppressions=no",
+                                    "--sigill-diagnostics=no",
+                                    "--show-emwarns=no",
+                                    "--log-file=" + path + "/log.%p",
+                                    "--ring=" + path,
+                                    fmt::format("--block-bytes={}", options.block_bytes),
+                                    fmt::format("--block-count={}", options.block_count),
+                                    options.verify ? "--verify=yes" : "--verify=no"};
+  words.insert(words.end(), options.command.begin(), options.command.end());
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> env;
+  for (char** e = environ; *e != nullptr; ++e) {
+    if (strncmp(*e, "VALGRIND_LIB=", 13) != 0) env.emplace_back(*e);
+  }
+  env.push_back("VALGRIND_LIB=" + options.tool_directory);
+  std::vector<char*> envp;
+  for (std::string& e : env) envp.push_back(e.data());
+  envp.push_back(nullptr);
+
+  SignalRules rules;
+  pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "fork");
+  if (child == 0) {
+    rules.RestoreInChild();
+    execve(kValgrind, argv.data(), envp.data());
+    _exit(126);
+  }
+  g_child = child;
+  int child_fd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+
+  LaunchResult result;
+  std::map<uint32_t, std::shared_ptr<Ring>> by_pid;
+  std::set<std::string> seen;
+  bool exited = false;
+  auto take_rings = [&] {
+    char events[16 << 10];
+    while (read(notify, events, sizeof(events)) > 0) {
+    }
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(path, ignored)) {
+      std::string name = entry.path().filename();
+      if (name.rfind("r-", 0) != 0 || !seen.insert(name).second) continue;
+      auto ring = Ring::Open(entry.path());
+      if (!ring.ok()) continue;
+      unlink(entry.path().c_str());
+      std::shared_ptr<Ring> shared = std::move(*ring);
+      auto& slot = by_pid[shared->pid()];
+      if (slot) slot->Supersede();
+      slot = shared;
+      on_ring(shared);
+    }
+  };
+  while (!exited || !all_consumed()) {
+    pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
+    poll(fds, exited ? 1 : 2, exited ? 5 : 100);
+    int status;
+    if (!exited && waitpid(child, &status, WNOHANG) == child) {
+      exited = true;
+      g_child = 0;
+      if (WIFSIGNALED(status)) {
+        result.signal = WTERMSIG(status);
+        result.status = 128 + result.signal;
+      } else {
+        result.status = WEXITSTATUS(status);
+      }
+    }
+    take_rings();
+  }
+  close(notify);
+  if (child_fd >= 0) close(child_fd);
+  result.tool_log = ReadLogs(path);
+  return result;
+}
+
+}  // namespace ttq

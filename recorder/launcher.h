@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// Running a program under the recorder tool. The launcher starts Valgrind, finds the rings that the
+// processes of the tree create, and hands each to the caller, who consumes it on a thread of its
+// own.
+
+#ifndef TTQ_RECORDER_LAUNCHER_H_
+#define TTQ_RECORDER_LAUNCHER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "recorder/ring.h"
+
+namespace ttq {
+
+struct LaunchOptions {
+  std::vector<std::string> command;  // program, arguments
+  std::string tool_directory;        // holds ttq-amd64-linux; see FindToolDirectory
+  bool verify = false;
+  uint64_t block_bytes = 4 << 20;
+  uint32_t block_count = 12;
+};
+
+struct LaunchResult {
+  int status = 0;         // as a shell gives it: exit status, or 128 + signal
+  int signal = 0;         // 0: it exited
+  std::string tool_log;   // what Valgrind and the tool had to say
+};
+
+// Where the tool is: libexec/ttq beside this executable's bin directory, or in its build tree.
+// NotFound names the places looked at.
+absl::StatusOr<std::string> FindToolDirectory();
+
+// The program's path by execvp's rules. NotFound, or PermissionDenied when it may not be run; a
+// set-user-id program is FailedPrecondition when the caller is not that user.
+absl::StatusOr<std::string> FindProgram(const std::string& name);
+
+// Runs the command to its end and until every process it started has ended. `on_ring` is called
+// on this thread for each new process (or exec) and must not block; the ring must be consumed, or
+// the program stands still. `all_consumed` tells whether every ring handed out has come to its end.
+// Ctrl-C goes to the program, not to the caller.
+absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
+                                    const std::function<void(std::shared_ptr<Ring>)>& on_ring,
+                                    const std::function<bool()>& all_consumed);
+
+}  // namespace ttq
+
+#endif  // TTQ_RECORDER_LAUNCHER_H_

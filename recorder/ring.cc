@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/ring.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace ttq {
+namespace {
+
+void FutexWait(uint32_t* word, uint32_t seen, int milliseconds) {
+  timespec timeout{milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+void FutexWake(uint32_t* word) { syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0); }
+
+uint32_t Load(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  struct stat st;
+  void* at = MAP_FAILED;
+  if (fstat(fd, &st) == 0 && st.st_size > kTtqRingHeaderBytes) {
+    at = mmap(nullptr, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  int error = errno;
+  close(fd);
+  if (at == MAP_FAILED) return absl::ErrnoToStatus(error, path);
+  std::unique_ptr<Ring> ring(new Ring);
+  ring->header_ = static_cast<TtqRing*>(at);
+  ring->bytes_ = st.st_size;
+  ring->name_ = path.substr(path.rfind('/') + 1);
+  const TtqRing& h = *ring->header_;
+  if (h.magic != TTQ_RING_MAGIC || h.version != kTtqStreamVersion) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: stream version {}, this ttq reads {}", path, h.version,
+                    static_cast<int>(kTtqStreamVersion)));
+  }
+  ring->block_bytes_ = h.block_bytes;
+  ring->block_count_ = h.block_count;
+  if (ring->block_bytes_ < sizeof(TtqBlock) ||
+      (ring->bytes_ - kTtqRingHeaderBytes) / ring->block_bytes_ < ring->block_count_) {
+    return absl::DataLossError(path + ": blocks outside the ring");
+  }
+  ring->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, h.pid, 0));
+  return ring;
+}
+
+Ring::~Ring() {
+  if (header_ != nullptr) munmap(header_, bytes_);
+  if (pidfd_ >= 0) close(pidfd_);
+}
+
+bool Ring::ProcessIsGone() const {
+  if (pidfd_ < 0) return true;
+  pollfd p{pidfd_, POLLIN, 0};
+  return poll(&p, 1, 0) == 1;
+}
+
+const TtqBlock* Ring::Next() {
+  for (;;) {
+    uint32_t produced = Load(&header_->produced);
+    if (produced != taken_) break;
+    // The order matters: what was produced before the end is seen after it.
+    bool ended = Load(&header_->state) == kTtqFinished || superseded_ || ProcessIsGone();
+    if (ended && Load(&header_->produced) == taken_) return nullptr;
+    if (!ended) FutexWait(&header_->produced, produced, 50);
+  }
+  auto* block = reinterpret_cast<const TtqBlock*>(
+      reinterpret_cast<const char*>(header_) + kTtqRingHeaderBytes +
+      static_cast<size_t>(taken_ % block_count_) * block_bytes_);
+  ++taken_;
+  return block;
+}
+
+void Ring::Release() {
+  __atomic_store_n(&header_->consumed, ++released_, __ATOMIC_RELEASE);
+  FutexWake(&header_->consumed);
+}
+
+void Ring::Verified(uint32_t number) {
+  __atomic_store_n(&header_->verified, number + 1, __ATOMIC_RELEASE);
+  FutexWake(&header_->verified);
+}
+
+void Ring::Detach() {
+  __atomic_store_n(&header_->command, static_cast<uint32_t>(kTtqDetach), __ATOMIC_RELEASE);
+  FutexWake(&header_->consumed);
+  FutexWake(&header_->verified);
+}
+
+std::string Ring::parent_ring() const {
+  return std::string(header_->parent_ring,
+                     strnlen(header_->parent_ring, sizeof(header_->parent_ring)));
+}
+
+bool Ring::finished() const { return Load(&header_->state) == kTtqFinished; }
+
+std::vector<std::string> Ring::arguments() const {
+  std::vector<std::string> out;
+  size_t n = std::min<size_t>(header_->argument_bytes, sizeof(header_->arguments));
+  for (size_t at = 0; at < n;) {
+    size_t len = strnlen(header_->arguments + at, n - at);
+    out.emplace_back(header_->arguments + at, len);
+    at += len + 1;
+  }
+  return out;
+}
+
+}  // namespace ttq

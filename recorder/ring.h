@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// The reading side of a ring (see stream.h): blocks of one recorded process, in order.
+//
+// Thread-safety: Next and Release may be called from two different threads, each by one.
+
+#ifndef TTQ_RECORDER_RING_H_
+#define TTQ_RECORDER_RING_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "recorder/stream.h"
+
+namespace ttq {
+
+class Ring {
+ public:
+  // Maps the ring file. Fails when it is not one of this version.
+  static absl::StatusOr<std::unique_ptr<Ring>> Open(const std::string& path);
+  ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  // The next block, or null when there will be none. Waits. The block stays valid until it is
+  // released; blocks are released in the order they were taken. The program waits while all of the
+  // ring's blocks are taken or full.
+  const TtqBlock* Next();
+  void Release();
+  // For a ring that asks for verification: block `number` has been compared, the program may go on.
+  void Verified(uint32_t number);
+
+  // The process replaced itself; no more blocks come after those produced.
+  void Supersede() { superseded_ = true; }
+  // The program goes on unrecorded.
+  void Detach();
+
+  const std::string& name() const { return name_; }
+  uint32_t pid() const { return header_->pid; }
+  uint32_t parent_pid() const { return header_->parent_pid; }
+  std::string parent_ring() const;
+  uint32_t fork_number() const { return header_->fork_number; }
+  int64_t start_wall_ns() const { return header_->start_wall_ns; }
+  bool verify() const { return header_->verify != 0; }
+  uint32_t block_count() const { return header_->block_count; }
+  // Program path, working directory, argv.
+  std::vector<std::string> arguments() const;
+  // The tool said goodbye, rather than being killed or replaced.
+  bool finished() const;
+  bool superseded() const { return superseded_; }
+  uint32_t fatal_signal() const { return header_->fatal_signal; }
+
+ private:
+  Ring() = default;
+  bool ProcessIsGone() const;
+
+  std::string name_;
+  TtqRing* header_ = nullptr;
+  size_t bytes_ = 0;
+  int pidfd_ = -1;
+  uint32_t block_bytes_ = 0, block_count_ = 0;  // as checked when it was opened
+  uint32_t taken_ = 0, released_ = 0;
+  std::atomic<bool> superseded_{false};
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_RECORDER_RING_H_

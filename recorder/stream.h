@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+//
+// The stream: what the Valgrind tool writes and ingest reads, through a ring in shared memory. Plain
+// C11 and C++20; both sides are built from the same tree and check kStreamVersion.
+//
+// A ring is a file, mapped shared by both: one TtqRing, then `block_count` blocks of `block_bytes`.
+// The tool fills block `produced % block_count`, then increments `produced`; ingest handles block
+// `consumed % block_count`, then increments `consumed`. Each wakes the other with a futex on the
+// word it changed. The tool waits when produced - consumed == block_count: nothing is ever dropped.
+//
+// A block is a TtqBlock header, then the log growing up, and recipes growing down from its end. A
+// recipe is in the same block as its first execution, or in an earlier one. Everything is
+// little-endian and unaligned.
+//
+// The log is a sequence of records, each led by a 32-bit word: superblock id << 7 | low seven bits.
+//   id != 0: one execution of a superblock. The low bits say by which exit it left (0: the end,
+//            1…: side exits in program order), kTtqExitOpen: it did not, a fault stopped it; the
+//            next record is then kTtqFault. The slots of the recipe follow, up to the length the
+//            recipe gives for that exit (for an open one: all of them, the later ones undefined).
+//   id == 0: a control record; the low bits are its kind, a 32-bit payload length and the payload
+//            follow.
+// See docs/stream-format.md.
+
+#ifndef TTQ_RECORDER_STREAM_H_
+#define TTQ_RECORDER_STREAM_H_
+
+#ifdef __cplusplus
+#include <cstdint>
+typedef uint8_t ttq_u8;
+typedef uint16_t ttq_u16;
+typedef uint32_t ttq_u32;
+typedef uint64_t ttq_u64;
+typedef int64_t ttq_i64;
+#define TTQ_STATIC_ASSERT static_assert
+#else  // the tool has no libc; it includes Valgrind's basics first
+typedef UChar ttq_u8;
+typedef UShort ttq_u16;
+typedef UInt ttq_u32;
+typedef ULong ttq_u64;
+typedef Long ttq_i64;
+#define TTQ_STATIC_ASSERT _Static_assert
+#endif
+
+enum { kTtqStreamVersion = 1 };  // 1: first
+
+#define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
+
+enum {
+  kTtqExitBits = 7,
+  kTtqExitOpen = 127,
+  kTtqMaxSideExits = 120,
+  kTtqMaxRecordBytes = 32 << 10,  // header and slots of one superblock execution
+  kTtqMaxThreads = 500,           // Valgrind's own limit
+};
+
+// The registers a snapshot holds: the sixteen general ones in encoding order, then three that
+// addresses can depend on.
+enum { kTtqRegFs = 16, kTtqRegGs = 17, kTtqRegDirection = 18, kTtqRegCount = 19 };
+
+// TtqRing::state
+enum { kTtqRunning = 0, kTtqFinished = 1 };
+// TtqRing::command, written by the recorder
+enum { kTtqRecord = 0, kTtqDetach = 1 };
+
+typedef struct {
+  ttq_u64 magic;
+  ttq_u32 version;
+  ttq_u32 pid;
+  ttq_u32 parent_pid;    // of the process that forked it; 0 when it was exec'ed or is the first
+  ttq_u32 fork_number;   // the kTtqFork of the parent's stream it comes from
+  char parent_ring[32];  // file name of that parent's ring, "" when there is none
+  ttq_u32 block_bytes, block_count;
+  ttq_u32 produced, consumed;  // futex words
+  ttq_u32 state, command;
+  ttq_i64 start_wall_ns;  // CLOCK_REALTIME
+  ttq_u32 fatal_signal;   // 0: none
+  ttq_u32 verify;         // wait after each block until ingest has compared memory
+  ttq_u32 verified;       // blocks compared; futex word
+  ttq_u32 argument_bytes; // NUL-separated: program path, working directory, argv…
+  char arguments[64 << 10];
+} TtqRing;
+
+enum { kTtqRingHeaderBytes = 128 << 10 };
+TTQ_STATIC_ASSERT(sizeof(TtqRing) <= kTtqRingHeaderBytes, "ring header");
+
+typedef struct {
+  ttq_u32 number;        // from 0
+  ttq_u32 log_bytes;     // after this header
+  ttq_u32 recipe_bytes;  // at the end of the block
+  ttq_u32 recipe_count;
+  ttq_u32 between_superblocks;  // began while client code ran: the registers it starts with are
+                                // those the block before it ended with
+  ttq_u32 reserved;
+  ttq_i64 wall_start_ns, wall_end_ns;
+} TtqBlock;
+
+// ---- Recipes ------------------------------------------------------------------------------------
+//
+// What one execution of a superblock does. Values are expressions over `nodes`, a node's operands
+// being earlier nodes; every node is an unsigned 64-bit number, zero above its width.
+
+enum {  // TtqNode::op; w is a width in bytes
+  kTtqConst = 0,   // imm
+  kTtqReg = 1,     // register a as it was at entry
+  kTtqSlot = 2,    // w bytes at offset imm of the record (its header is at 0)
+  kTtqAddI = 3,    // (a + imm) mod 2^8w
+  kTtqAdd = 4,     // a + b, …, all mod 2^8w
+  kTtqSub = 5,
+  kTtqAnd = 6,
+  kTtqOr = 7,
+  kTtqXor = 8,
+  kTtqMul = 9,
+  kTtqShl = 10,    // a << (b & 8w-1)
+  kTtqShr = 11,
+  kTtqSar = 12,
+  kTtqNot = 13,    // ~a mod 2^8w
+  kTtqExtract = 14,  // (a >> 8c) mod 2^8w
+  kTtqSext = 15,   // the low w bytes of a, sign-extended to c bytes
+  kTtqInsert = 16, // a with its w bytes from byte c on replaced by b
+  kTtqEq = 17,     // 1 if the w low bytes of a and b are equal, else 0; …
+  kTtqNe = 18,
+  kTtqLtS = 19,
+  kTtqLtU = 20,
+  kTtqLeS = 21,
+  kTtqLeU = 22,
+  kTtqIte = 23,    // a ? b : c
+  kTtqVectorConst = 24,  // w bytes, byte i is 0xff where bit i of imm is set, else 0
+};
+
+typedef struct {
+  ttq_u8 op, w;
+  ttq_u16 a, b, c;
+  ttq_u64 imm;
+} TtqNode;
+TTQ_STATIC_ASSERT(sizeof(TtqNode) == 16, "node");
+
+enum {  // TtqEffect::kind
+  kTtqInstruction = 0,  // the next instruction starts
+  kTtqLoad = 1,         // `size` bytes at addr, if guard
+  kTtqStore = 2,        // `size` bytes of value to addr, if guard
+  kTtqSetReg = 3,       // register `size` becomes value
+  kTtqExit = 4,         // exit number `size`; a record that leaves here is `addr` bytes long
+};
+enum { kTtqNoNode = 0xffff };
+
+typedef struct {
+  ttq_u8 kind, size;
+  ttq_u16 addr, value, guard;  // node numbers, kTtqNoNode where there is none
+} TtqEffect;
+TTQ_STATIC_ASSERT(sizeof(TtqEffect) == 8, "effect");
+
+// In program order: TtqRecipe, TtqNode[], TtqEffect[], then per instruction its address (u64), its
+// length (u8) and its bytes.
+typedef struct {
+  ttq_u32 bytes;  // all of it
+  ttq_u32 id;
+  ttq_u16 node_count, effect_count, instruction_count, exit_count;
+  ttq_u16 record_bytes;       // of the longest record
+  ttq_u16 instruction_bytes;  // of the instruction list
+  ttq_u32 jump_kind;          // kTtqJump…: how the end leaves
+} TtqRecipe;
+TTQ_STATIC_ASSERT(sizeof(TtqRecipe) == 24, "recipe");
+
+enum { kTtqJumpPlain = 0, kTtqJumpCall = 1, kTtqJumpReturn = 2, kTtqJumpSyscall = 3,
+       kTtqJumpOther = 4 };
+
+// ---- Control records ----------------------------------------------------------------------------
+
+enum {  // kinds; stored: do not renumber
+  kTtqRegisters = 1,     // TtqRegisters
+  kTtqThread = 2,        // u32 tid: the records that follow are of this thread
+  kTtqKernelWrite = 3,   // TtqKernelWrite, bytes
+  kTtqMap = 4,           // TtqMap, path
+  kTtqUnmap = 5,         // TtqRange
+  kTtqProtect = 6,       // TtqRange
+  kTtqRemap = 7,         // TtqRemap
+  kTtqSyscallEnter = 8,  // TtqSyscall
+  kTtqSyscallExit = 9,   // TtqSyscall
+  kTtqThreadStart = 10,  // TtqThread
+  kTtqThreadExit = 11,   // TtqThread
+  kTtqSignal = 12,       // TtqSignal
+  kTtqFault = 13,        // TtqSignal: closes the open record before it
+  kTtqOutput = 14,       // TtqOutput, bytes
+  kTtqFork = 15,         // u32 number
+  kTtqExecve = 16,       // u32 tid, path: about to be tried
+  kTtqExitProcess = 17,  // u32 status
+  kTtqRecipeMark = 18,   // nothing; never sent
+};
+
+// TtqKernelWrite::actor. The first values are those of ttq::Actor.
+enum { kTtqBySyscall = 1, kTtqBySignal = 2, kTtqByMap = 3, kTtqByThreadExit = 4,
+       kTtqInitial = 64 };  // first contents of a new mapping: not a write
+
+#pragma pack(push, 1)
+typedef struct { ttq_u32 tid; ttq_u64 reg[kTtqRegCount]; ttq_u64 pc; } TtqRegisters;
+typedef struct { ttq_u32 tid; ttq_u8 actor; ttq_i64 syscall; ttq_u64 address; } TtqKernelWrite;
+typedef struct {
+  ttq_u64 address, bytes;
+  ttq_u8 protection;
+  ttq_u8 shared;
+  ttq_u8 kind;     // kTtqMapAnonymous…
+  ttq_u8 content;  // kTtqContentZero…
+  ttq_u64 file_offset, dev, ino, file_bytes;
+  ttq_i64 mtime_ns;
+} TtqMap;
+typedef struct { ttq_u64 address, bytes; ttq_u8 protection; } TtqRange;
+typedef struct { ttq_u64 from, to, bytes; } TtqRemap;
+typedef struct {
+  ttq_u32 tid; ttq_i64 number; ttq_u64 args[6]; ttq_i64 result;  // negative errno
+  ttq_i64 wall_ns;
+} TtqSyscall;
+typedef struct { ttq_u32 tid, os_tid, parent; ttq_u64 clear_address; } TtqThread;
+typedef struct {
+  ttq_u32 tid; ttq_u32 number; ttq_i64 code; ttq_u64 address, pc; ttq_i64 wall_ns;
+  ttq_u8 on_alternate_stack;
+} TtqSignal;
+typedef struct { ttq_u32 tid; ttq_u32 fd; } TtqOutput;
+#pragma pack(pop)
+
+enum { kTtqMapAnonymous = 0, kTtqMapFile = 1, kTtqMapHeap = 2, kTtqMapStack = 3,
+       kTtqMapStartup = 4, kTtqMapSysV = 5 };
+enum {
+  kTtqContentZero = 0,     // zero, but for what kTtqInitial writes say
+  kTtqContentFile = 1,     // the file's own bytes: an ELF file, read from its path by ingest
+  kTtqContentUnknown = 2,  // too large to send
+};
+
+#endif  // TTQ_RECORDER_STREAM_H_

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//
+// The ring's producer. One per process; only the thread that holds Valgrind's big lock comes here.
+//
+// When the recorder is gone, or told to detach, the program goes on unrecorded: a
+// private block is filled over and over and never handed on.
+
+#include "recorder/tool/ring.h"
+
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_libcfile.h"
+#include "pub_tool_libcprint.h"
+#include "pub_tool_libcproc.h"
+#include "pub_tool_mallocfree.h"
+#include "pub_tool_aspacemgr.h"
+#include "pub_tool_vki.h"
+#include "pub_tool_vkiscnums.h"
+
+// Valgrind keeps this one to itself; its interface has been stable since 3.4.
+extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
+                                                      Off64T offset);
+
+TtqLog ttq_log;
+
+static TtqRing* g_ring;
+static SizeT g_ring_bytes;
+static HChar g_name[32];
+static UInt g_recorder_pid;
+static Bool g_detached;
+static void (*g_begin)(void);
+
+static UChar* g_block;       // the block being filled
+static UChar* g_scratch;     // what is filled instead once detached
+static UChar* g_recipe_top;  // its recipes start here
+static UInt g_recipe_count, g_block_number;
+
+static UInt g_next_id = 1;
+static UShort* g_record_bytes;  // by id
+static UInt g_record_capacity;
+
+// Recipes known, by hash: open addressing, power of two.
+typedef struct { ULong hash; UInt id; } KnownRecipe;
+static KnownRecipe* g_known;
+static UInt g_known_capacity, g_known_count;
+
+static long raw_syscall(long n, long a, long b, long c, long d, long e, long f) {
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  long result;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+enum { kFutexWait = 0, kFutexWake = 1 };
+
+static void futex_wake(UInt* word) {
+  raw_syscall(__NR_futex, (long)word, kFutexWake, 0x7fffffff, 0, 0, 0);
+}
+
+// Waits until *word is no longer `seen`, at most half a second.
+static void futex_wait(UInt* word, UInt seen) {
+  struct vki_timespec half = {0, 500000000};
+  raw_syscall(__NR_futex, (long)word, kFutexWait, seen, (long)&half, 0, 0);
+}
+
+Long ttq_wall_ns(void) {
+  struct vki_timespec t;
+  raw_syscall(__NR_clock_gettime, 0 /* CLOCK_REALTIME */, (long)&t, 0, 0, 0, 0);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+const HChar* ttq_ring_name(void) { return g_name; }
+TtqRing* ttq_ring(void) { return g_ring; }
+void ttq_ring_set_begin(void (*begin)(void)) { g_begin = begin; }
+
+static void die(const HChar* what, const HChar* path, long error) {
+  VG_(fmsg)("ttq: cannot %s %s (error %ld)\n", what, path, -error);
+  VG_(exit)(125);
+}
+
+static void start_block(Bool between_superblocks) {
+  if (g_detached) {
+    // The ring's blocks may still be being read.
+    if (!g_scratch) g_scratch = VG_(malloc)("ttq.scratch", g_ring->block_bytes);
+    g_block = g_scratch;
+  } else {
+    g_block = (UChar*)g_ring + kTtqRingHeaderBytes +
+              (SizeT)(g_block_number % g_ring->block_count) * g_ring->block_bytes;
+  }
+  TtqBlock* b = (TtqBlock*)g_block;
+  b->number = g_block_number;
+  b->wall_start_ns = ttq_wall_ns();
+  b->between_superblocks = between_superblocks;
+  g_recipe_top = g_block + g_ring->block_bytes;
+  g_recipe_count = 0;
+  ttq_log.next = g_block + sizeof(TtqBlock);
+  ttq_log.limit = g_recipe_top - kTtqMaxRecordBytes;
+}
+
+void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count, Bool verify,
+                     const HChar* parent_ring, UInt parent_pid, UInt fork_number) {
+  HChar path[VKI_PATH_MAX], temporary[VKI_PATH_MAX];
+  static UInt number;
+  UInt pid = VG_(getpid)();
+  VG_(snprintf)(g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++,
+                (ULong)ttq_wall_ns() & 0xffffffff);
+  VG_(snprintf)(path, sizeof(path), "%s/%s", directory, g_name);
+  VG_(snprintf)(temporary, sizeof(temporary), "%s/.%s", directory, g_name);
+  // The directory is made by the recorder for this recording; r-…, so the name is new.
+  long fd = raw_syscall(__NR_open, (long)temporary,
+                        VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL | 02000000 /* O_CLOEXEC */, 0600, 0,
+                        0, 0);
+  if (fd < 0) die("create", temporary, fd);
+  g_ring_bytes = kTtqRingHeaderBytes + block_bytes * block_count;
+  long r = raw_syscall(__NR_ftruncate, fd, g_ring_bytes, 0, 0, 0, 0);
+  if (r < 0) die("size", temporary, r);
+  SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes,
+                                                     VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
+  if (sr_isError(m)) die("map", temporary, -(long)sr_Err(m));
+  raw_syscall(__NR_close, fd, 0, 0, 0, 0, 0);
+  g_ring = (TtqRing*)sr_Res(m);
+  g_ring->magic = TTQ_RING_MAGIC;
+  g_ring->version = kTtqStreamVersion;
+  g_ring->pid = pid;
+  g_ring->parent_pid = parent_pid;
+  g_ring->fork_number = fork_number;
+  VG_(strncpy)(g_ring->parent_ring, parent_ring, sizeof(g_ring->parent_ring) - 1);
+  g_ring->block_bytes = block_bytes;
+  g_ring->block_count = block_count;
+  g_ring->start_wall_ns = ttq_wall_ns();
+  g_ring->verify = verify;
+  g_detached = False;
+  g_block_number = 0;
+  // A forked child's ids go on from its parent's, whose translations it keeps.
+  start_block(False);
+  HChar* at = VG_(strrchr)(directory, '-');  // …-PID of the recorder
+  g_recorder_pid = at ? VG_(strtoll10)(at + 1, NULL) : 0;
+  r = raw_syscall(__NR_rename, (long)temporary, (long)path, 0, 0, 0, 0);
+  if (r < 0) die("announce", path, r);
+}
+
+void ttq_ring_forget(void) {
+  VG_(am_munmap_valgrind)((Addr)g_ring, g_ring_bytes);
+  g_ring = NULL;
+}
+
+static Bool recorder_is_gone(void) {
+  return raw_syscall(__NR_kill, g_recorder_pid, 0, 0, 0, 0, 0) == -3 /* ESRCH */;
+}
+
+static void publish(void) {
+  TtqBlock* b = (TtqBlock*)g_block;
+  b->log_bytes = ttq_log.next - g_block - sizeof(TtqBlock);
+  b->recipe_bytes = g_block + g_ring->block_bytes - g_recipe_top;
+  b->recipe_count = g_recipe_count;
+  b->wall_end_ns = ttq_wall_ns();
+  __atomic_store_n(&g_ring->produced, g_block_number + 1, __ATOMIC_RELEASE);
+  futex_wake(&g_ring->produced);
+}
+
+void ttq_ring_next_block(Bool between_superblocks) {
+  if (!g_detached) publish();
+  if (g_ring->verify) {
+    while (!g_detached && __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE) <= g_block_number) {
+      futex_wait(&g_ring->verified, g_block_number);
+      if (recorder_is_gone()) g_detached = True;
+    }
+  }
+  for (;;) {
+    UInt consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);
+    if (g_ring->command == kTtqDetach) g_detached = True;
+    if (g_detached || g_block_number + 1 - consumed < g_ring->block_count) break;
+    futex_wait(&g_ring->consumed, consumed);
+    if (recorder_is_gone()) g_detached = True;
+  }
+  if (!g_detached) g_block_number++;
+  start_block(between_superblocks);
+  if (g_begin) g_begin();
+}
+
+void ttq_ring_finish(void) {
+  if (!g_detached) publish();
+  if (g_ring->verify) {
+    while (!g_detached && __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE) <= g_block_number) {
+      futex_wait(&g_ring->verified, g_block_number);
+      if (recorder_is_gone()) g_detached = True;
+    }
+  }
+  g_detached = True;
+  __atomic_store_n(&g_ring->state, kTtqFinished, __ATOMIC_RELEASE);
+  futex_wake(&g_ring->produced);
+}
+
+void ttq_append(UInt kind, const void* head, UInt head_bytes, const void* body, UInt body_bytes) {
+  UInt payload = head_bytes + body_bytes;
+  if (ttq_log.next + 8 + payload > ttq_log.limit) ttq_ring_next_block(False);
+  tl_assert(ttq_log.next + 8 + payload <= ttq_log.limit + kTtqMaxRecordBytes);
+  VG_(memcpy)(ttq_log.next, &kind, 4);
+  VG_(memcpy)(ttq_log.next + 4, &payload, 4);
+  VG_(memcpy)(ttq_log.next + 8, head, head_bytes);
+  if (body_bytes) VG_(memcpy)(ttq_log.next + 8 + head_bytes, body, body_bytes);
+  ttq_log.next += 8 + payload;
+}
+
+static ULong hash_recipe(const TtqRecipe* r) {
+  const UChar* at = (const UChar*)r;
+  ULong h = 0x9e3779b97f4a7c15ULL;
+  for (UInt i = 0; i + 8 <= r->bytes; i += 8) {
+    ULong w;
+    VG_(memcpy)(&w, at + i, 8);
+    h = (h ^ w) * 0xff51afd7ed558ccdULL;
+    h ^= h >> 32;
+  }
+  for (UInt i = r->bytes & ~7u; i < r->bytes; i++) h = (h ^ at[i]) * 0xc4ceb9fe1a85ec53ULL;
+  return h ^ (h >> 29) ? h ^ (h >> 29) : 1;
+}
+
+static KnownRecipe* find_known(ULong hash) {
+  UInt i = hash & (g_known_capacity - 1);
+  while (g_known[i].hash && g_known[i].hash != hash) i = (i + 1) & (g_known_capacity - 1);
+  return &g_known[i];
+}
+
+static void grow_known(void) {
+  KnownRecipe* old = g_known;
+  UInt old_capacity = g_known_capacity;
+  g_known_capacity = old_capacity ? old_capacity * 2 : 1 << 14;
+  g_known = VG_(calloc)("ttq.known", g_known_capacity, sizeof(KnownRecipe));
+  for (UInt i = 0; i < old_capacity; i++)
+    if (old[i].hash) *find_known(old[i].hash) = old[i];
+  if (old) VG_(free)(old);
+}
+
+UInt ttq_store_recipe(const TtqRecipe* recipe) {
+  // `id` is zero here, so equal recipes hash alike: code translated again, after Valgrind evicted
+  // it, keeps its id.
+  if (2 * g_known_count >= g_known_capacity) grow_known();
+  KnownRecipe* known = find_known(hash_recipe(recipe));
+  if (known->hash) return known->id;
+  UInt id = g_next_id++;
+  if (id >> (32 - kTtqExitBits)) VG_(tool_panic)("ttq: too many translations");
+  known->hash = hash_recipe(recipe);
+  known->id = id;
+  g_known_count++;
+  if (id >= g_record_capacity) {
+    g_record_capacity = g_record_capacity ? g_record_capacity * 2 : 1 << 14;
+    g_record_bytes =
+        VG_(realloc)("ttq.record", g_record_bytes, g_record_capacity * sizeof(UShort));
+  }
+  g_record_bytes[id] = recipe->record_bytes;
+  if (ttq_log.next + recipe->bytes > ttq_log.limit) ttq_ring_next_block(False);
+  g_recipe_top -= recipe->bytes;
+  ttq_log.limit -= recipe->bytes;
+  VG_(memcpy)(g_recipe_top, recipe, recipe->bytes);
+  ((TtqRecipe*)g_recipe_top)->id = id;
+  g_recipe_count++;
+  return id;
+}
+
+UInt ttq_record_bytes(UInt id) { return id < g_next_id ? g_record_bytes[id] : 0; }
