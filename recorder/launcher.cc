@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -224,17 +225,24 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
     while (read(notify, events, sizeof(events)) > 0) {
     }
     std::error_code ignored;
+    std::vector<std::shared_ptr<Ring>> found;
     for (const auto& entry : fs::directory_iterator(path, ignored)) {
       std::string name = entry.path().filename();
       if (name.rfind("r-", 0) != 0 || !seen.insert(name).second) continue;
       auto ring = Ring::Open(entry.path());
       if (!ring.ok()) continue;
       unlink(entry.path().c_str());
-      std::shared_ptr<Ring> shared = std::move(*ring);
-      auto& slot = by_pid[shared->pid()];
+      found.push_back(std::move(*ring));
+    }
+    // A child may have been forked and have exec'ed since we last looked.
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a->start_wall_ns() < b->start_wall_ns();
+    });
+    for (std::shared_ptr<Ring>& ring : found) {
+      auto& slot = by_pid[ring->pid()];
       if (slot) slot->Supersede();
-      slot = shared;
-      on_ring(shared);
+      slot = ring;
+      on_ring(ring);
     }
   };
   while (!exited || !all_consumed()) {

@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/recipe.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "store/evaluate.h"
+
+namespace ttq {
+namespace {
+
+absl::Status Bad(uint32_t id, const char* what) {
+  return absl::DataLossError(fmt::format("recipe {}: {}", id, what));
+}
+
+// How many operands of a node are node numbers.
+int Operands(uint8_t op) {
+  switch (op) {
+    case kTtqConst:
+    case kTtqReg:
+    case kTtqSlot:
+    case kTtqVectorConst: return 0;
+    case kTtqAddI:
+    case kTtqNot:
+    case kTtqExtract:
+    case kTtqSext: return 1;
+    case kTtqIte: return 3;
+    default: return 2;
+  }
+}
+
+bool IsScalarWidth(uint8_t w) { return w == 1 || w == 2 || w == 4 || w == 8; }
+
+absl::Status CheckNode(uint32_t id, const TtqNode& n, size_t index, uint32_t record_bytes) {
+  if (n.op > kTtqVectorConst) return Bad(id, "unknown node");
+  int operands = Operands(n.op);
+  if ((operands > 0 && n.a >= index) || (operands > 1 && n.b >= index) ||
+      (operands > 2 && n.c >= index)) {
+    return Bad(id, "a node refers to a later one");
+  }
+  if (n.op == kTtqReg && n.a >= kTtqRegCount) return Bad(id, "unknown register");
+  if (n.op == kTtqSlot) {
+    if (n.w == 0 || n.w > 32 || n.imm < 4 || n.imm + n.w > record_bytes) {
+      return Bad(id, "a slot outside the record");
+    }
+  } else if (n.op == kTtqVectorConst) {
+    if (n.w > 32) return Bad(id, "a vector too wide");
+  } else if (!IsScalarWidth(n.w)) {
+    return Bad(id, "a node's width");
+  }
+  if ((n.op == kTtqExtract || n.op == kTtqInsert) && n.c > 7) return Bad(id, "a byte number");
+  if (n.op == kTtqSext && !IsScalarWidth(static_cast<uint8_t>(n.c))) return Bad(id, "a width");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) {
+  TtqRecipe head;
+  if (encoded.size() < sizeof(head)) return absl::DataLossError("recipe: cut off");
+  memcpy(&head, encoded.data(), sizeof(head));
+  size_t need = sizeof(head) + head.node_count * sizeof(TtqNode) +
+                head.effect_count * sizeof(TtqEffect) + head.instruction_bytes;
+  if (head.bytes != need || encoded.size() != need) return Bad(head.id, "its size is wrong");
+  if (head.id == 0 || head.id >> (32 - kTtqExitBits)) return Bad(head.id, "its id is wrong");
+  if (head.record_bytes < 4 || head.record_bytes > kTtqMaxRecordBytes) {
+    return Bad(head.id, "its record size is wrong");
+  }
+  if (head.instruction_count == 0 || head.instruction_count > 250) {
+    return Bad(head.id, "its number of instructions is wrong");
+  }
+  auto r = std::make_unique<Recipe>();
+  r->id_ = SuperblockId(head.id);
+  r->record_bytes_ = head.record_bytes;
+  r->jump_kind_ = head.jump_kind;
+  const char* at = encoded.data() + sizeof(head);
+  r->nodes_.resize(head.node_count);
+  memcpy(r->nodes_.data(), at, head.node_count * sizeof(TtqNode));
+  at += head.node_count * sizeof(TtqNode);
+  r->effects_.resize(head.effect_count);
+  memcpy(r->effects_.data(), at, head.effect_count * sizeof(TtqEffect));
+  at += head.effect_count * sizeof(TtqEffect);
+  const char* end = encoded.data() + encoded.size();
+  while (at < end) {
+    if (end - at < 9) return Bad(head.id, "its instructions are cut off");
+    uint64_t address;
+    memcpy(&address, at, 8);
+    uint8_t size = static_cast<uint8_t>(at[8]);
+    at += 9;
+    if (size > end - at) return Bad(head.id, "its instructions are cut off");
+    r->instructions_.push_back({Address(address), size, static_cast<uint32_t>(r->bytes_.size())});
+    r->bytes_.append(at, size);
+    at += size;
+  }
+  if (r->instructions_.size() != head.instruction_count) {
+    return Bad(head.id, "its number of instructions is wrong");
+  }
+  for (size_t i = 0; i < r->nodes_.size(); ++i) {
+    if (absl::Status s = CheckNode(head.id, r->nodes_[i], i, head.record_bytes); !s.ok()) return s;
+  }
+  r->exits_.resize(std::max<size_t>(head.exit_count, 1));
+  std::vector<bool> have(r->exits_.size());
+  uint32_t instructions = 0;
+  for (size_t i = 0; i < r->effects_.size(); ++i) {
+    const TtqEffect& e = r->effects_[i];
+    auto node_ok = [&](uint16_t n) { return n < r->nodes_.size(); };
+    auto guard_ok = [&] { return e.guard == kTtqNoNode || node_ok(e.guard); };
+    switch (e.kind) {
+      case kTtqInstruction: ++instructions; break;
+      case kTtqLoad:
+      case kTtqStore:
+        if (!node_ok(e.addr) || !guard_ok() || instructions == 0 || e.size == 0 || e.size > 64) {
+          return Bad(head.id, "a memory effect");
+        }
+        if (e.kind == kTtqStore) {
+          if (!node_ok(e.value) || e.size > 32) return Bad(head.id, "a store");
+          const TtqNode& v = r->nodes_[e.value];
+          bool wide = v.op == kTtqSlot || v.op == kTtqVectorConst;
+          if (wide ? v.w < e.size : e.size > 8) return Bad(head.id, "a store's value");
+        }
+        break;
+      case kTtqSetReg:
+        if (e.size >= kTtqRegCount || !node_ok(e.value)) return Bad(head.id, "a register effect");
+        break;
+      case kTtqExit:
+        if (e.size >= r->exits_.size() || have[e.size] || e.addr < 4 ||
+            e.addr > head.record_bytes) {
+          return Bad(head.id, "an exit");
+        }
+        have[e.size] = true;
+        r->exits_[e.size] = {static_cast<uint32_t>(i), e.addr, instructions};
+        break;
+      default: return Bad(head.id, "unknown effect");
+    }
+  }
+  if (instructions != head.instruction_count) return Bad(head.id, "its instruction effects");
+  for (bool h : have) {
+    if (!h) return Bad(head.id, "an exit is missing");
+  }
+  for (const TtqNode& n : r->nodes_) {
+    // Vectors are only ever stored whole.
+    int operands = Operands(n.op);
+    auto scalar = [&](uint16_t i) { return r->nodes_[i].w <= 8; };
+    if ((operands > 0 && !scalar(n.a)) || (operands > 1 && !scalar(n.b)) ||
+        (operands > 2 && !scalar(n.c))) {
+      return Bad(head.id, "arithmetic on a vector");
+    }
+  }
+  return r;
+}
+
+std::vector<AddressRange> Recipe::Extents() const {
+  std::vector<AddressRange> out;
+  for (const Instruction& i : instructions_) {
+    // An instruction that could not be decoded has no size; it still has a place.
+    Address end = i.address + std::max<uint64_t>(i.size, 1);
+    if (!out.empty() && out.back().end == i.address) {
+      out.back().end = end;
+    } else {
+      out.push_back({i.address, end});
+    }
+  }
+  return out;
+}
+
+// ---- Compiling ----------------------------------------------------------------------------------
+//
+// Effects are compiled in program order, nodes where they are first needed. Registers are written
+// only at the end, so that every node sees them as they were at entry. The final writes form a
+// parallel assignment: each is one operation whose operands are already values; they are ordered so
+// that a register is overwritten only after its last reader, and a cycle is broken by a copy.
+
+class Compiler {
+ public:
+  explicit Compiler(const Recipe& recipe)
+      : recipe_(recipe), value_of_node_(recipe.nodes_.size(), kNone) {}
+
+  void Memory(const TtqEffect& e, uint32_t instruction) {
+    Op op;
+    auto [base, offset] = AddressOf(e.addr);
+    op.a = base;
+    op.imm = offset;
+    op.size = e.size;
+    op.instruction = static_cast<uint8_t>(instruction);
+    if (e.kind == kTtqLoad) {
+      op.code = OpCode::kLoad;
+    } else {
+      const TtqNode& v = recipe_.nodes_[e.value];
+      if (v.op == kTtqSlot) {
+        op.code = OpCode::kStoreSlot;
+        op.b = static_cast<uint16_t>(v.imm);
+      } else if (v.op == kTtqVectorConst) {
+        op.code = OpCode::kStoreMask;
+        Op mask;
+        mask.code = OpCode::kConst;
+        mask.imm = v.imm;
+        mask.dst = NewValue();
+        op.b = mask.dst;
+        program_.ops.push_back(mask);
+      } else {
+        op.code = OpCode::kStoreValue;
+        op.b = ValueOf(e.value);
+      }
+    }
+    if (e.guard != kTtqNoNode) {
+      Op skip;
+      skip.code = OpCode::kSkipUnless;
+      skip.a = ValueOf(e.guard);
+      program_.ops.push_back(skip);
+    }
+    program_.ops.push_back(op);
+  }
+
+  void SetRegister(uint8_t reg, uint16_t node) { final_[reg] = node; }
+
+  Program Finish(uint32_t record_bytes, uint32_t instructions) {
+    AssignRegisters();
+    program_.ops.push_back(Op{.code = OpCode::kEnd});
+    program_.record_bytes = record_bytes;
+    program_.instructions = instructions;
+    return std::move(program_);
+  }
+
+ private:
+  static constexpr uint16_t kNone = 0xffff;
+
+  uint16_t NewValue() { return next_value_++; }
+
+  std::pair<uint16_t, uint64_t> AddressOf(uint16_t node) {
+    const TtqNode& n = recipe_.nodes_[node];
+    if (n.op == kTtqConst) return {kZeroValue, n.imm};
+    if (n.op == kTtqAddI && n.w == 8 && value_of_node_[node] == kNone) {
+      return {ValueOf(n.a), n.imm};
+    }
+    return {ValueOf(node), 0};
+  }
+
+  // The operation that computes a node from values; operands are computed first.
+  Op OperationOf(uint16_t node) {
+    const TtqNode& n = recipe_.nodes_[node];
+    Op op;
+    op.size = n.w;
+    op.kind = n.op;
+    op.imm = n.imm;
+    switch (n.op) {
+      case kTtqConst: op.code = OpCode::kConst; break;
+      case kTtqReg:
+        op.code = OpCode::kMove;
+        op.a = n.a;
+        break;
+      case kTtqSlot:
+        op.code = n.w == 1   ? OpCode::kSlot1
+                  : n.w == 2 ? OpCode::kSlot2
+                  : n.w == 4 ? OpCode::kSlot4
+                             : OpCode::kSlot8;
+        break;
+      case kTtqAddI:
+        op.code = n.w == 8 ? OpCode::kAddI8 : OpCode::kAddI;
+        op.a = ValueOf(n.a);
+        break;
+      case kTtqNot:
+      case kTtqExtract:
+      case kTtqSext:
+        op.code = OpCode::kUnary;
+        op.a = ValueOf(n.a);
+        op.b = n.c;
+        break;
+      case kTtqInsert:
+        op.code = OpCode::kInsert;
+        op.a = ValueOf(n.a);
+        op.b = ValueOf(n.b);
+        op.imm = n.c;
+        break;
+      case kTtqIte:
+        op.code = OpCode::kIte;
+        op.a = ValueOf(n.a);
+        op.b = ValueOf(n.b);
+        op.imm = ValueOf(n.c);
+        break;
+      default:
+        op.code = OpCode::kBinary;
+        op.a = ValueOf(n.a);
+        op.b = ValueOf(n.b);
+        break;
+    }
+    return op;
+  }
+
+  uint16_t ValueOf(uint16_t node) {
+    if (value_of_node_[node] != kNone) return value_of_node_[node];
+    const TtqNode& n = recipe_.nodes_[node];
+    if (n.op == kTtqReg) return value_of_node_[node] = n.a;
+    Op op = OperationOf(node);
+    op.dst = NewValue();
+    program_.ops.push_back(op);
+    return value_of_node_[node] = op.dst;
+  }
+
+  static bool Reads(const Op& op, uint16_t value) {
+    switch (op.code) {
+      case OpCode::kMove:
+      case OpCode::kAddI8:
+      case OpCode::kAddI:
+      case OpCode::kUnary: return op.a == value;
+      case OpCode::kBinary:
+      case OpCode::kInsert: return op.a == value || op.b == value;
+      case OpCode::kIte: return op.a == value || op.b == value || op.imm == value;
+      default: return false;
+    }
+  }
+
+  void AssignRegisters() {
+    std::vector<Op> pending;
+    for (uint16_t reg = 0; reg < kTtqRegCount; ++reg) {
+      if (final_[reg] == kNone) continue;
+      const TtqNode& n = recipe_.nodes_[final_[reg]];
+      if (n.op == kTtqReg && n.a == reg) continue;
+      Op op;
+      if (uint16_t v = value_of_node_[final_[reg]]; v != kNone) {
+        op.code = OpCode::kMove;
+        op.a = v;
+      } else {
+        op = OperationOf(final_[reg]);
+        // Two registers with the same new value: the second is a copy made now.
+        bool shared = false;
+        for (uint16_t other = reg + 1; other < kTtqRegCount; ++other) {
+          shared = shared || final_[other] == final_[reg];
+        }
+        if (shared) {
+          Op copy;
+          copy.code = OpCode::kMove;
+          copy.a = ValueOf(final_[reg]);
+          op = copy;
+        }
+      }
+      op.dst = reg;
+      pending.push_back(op);
+    }
+    while (!pending.empty()) {
+      bool progress = false;
+      for (size_t i = 0; i < pending.size(); ++i) {
+        bool read_later = false;
+        for (size_t j = 0; j < pending.size(); ++j) {
+          if (j != i && Reads(pending[j], pending[i].dst)) read_later = true;
+        }
+        if (read_later) continue;
+        program_.ops.push_back(pending[i]);
+        pending.erase(pending.begin() + static_cast<ptrdiff_t>(i));
+        progress = true;
+        break;
+      }
+      if (progress) continue;
+      // A cycle: keep the old value of one register aside and let its readers use that.
+      Op copy;
+      copy.code = OpCode::kMove;
+      copy.a = pending[0].dst;
+      copy.dst = NewValue();
+      program_.ops.push_back(copy);
+      for (size_t j = 1; j < pending.size(); ++j) {
+        Op& op = pending[j];
+        bool a_is_value = op.code == OpCode::kMove || op.code == OpCode::kAddI8 ||
+                          op.code == OpCode::kAddI || op.code == OpCode::kUnary ||
+                          op.code == OpCode::kBinary || op.code == OpCode::kInsert ||
+                          op.code == OpCode::kIte;
+        bool b_is_value = op.code == OpCode::kBinary || op.code == OpCode::kInsert ||
+                          op.code == OpCode::kIte;
+        if (a_is_value && op.a == copy.a) op.a = copy.dst;
+        if (b_is_value && op.b == copy.a) op.b = copy.dst;
+        if (op.code == OpCode::kIte && op.imm == copy.a) op.imm = copy.dst;
+      }
+    }
+  }
+
+  const Recipe& recipe_;
+  Program program_;
+  std::vector<uint16_t> value_of_node_;
+  std::vector<uint16_t> final_ = std::vector<uint16_t>(kTtqRegCount, kNone);
+  uint16_t next_value_ = kFirstTemporary;
+};
+
+Program Recipe::Compile(uint32_t exit) const {
+  Compiler compiler(*this);
+  uint32_t instruction = 0;
+  for (uint32_t i = 0; i < exits_[exit].effect; ++i) {
+    const TtqEffect& e = effects_[i];
+    if (e.kind == kTtqInstruction) ++instruction;
+    if (e.kind == kTtqLoad || e.kind == kTtqStore) compiler.Memory(e, instruction - 1);
+    if (e.kind == kTtqSetReg) compiler.SetRegister(e.size, e.value);
+  }
+  return compiler.Finish(exits_[exit].record_bytes, exits_[exit].instructions);
+}
+
+Program Recipe::CompileOpen(uint32_t fault_instruction) const {
+  Compiler compiler(*this);
+  uint32_t instruction = 0;
+  for (const TtqEffect& e : effects_) {
+    if (e.kind == kTtqInstruction) ++instruction;
+    if (instruction > fault_instruction + 1) break;
+    if (e.kind == kTtqLoad || e.kind == kTtqStore) compiler.Memory(e, instruction - 1);
+    if (e.kind == kTtqSetReg && instruction <= fault_instruction) {
+      compiler.SetRegister(e.size, e.value);
+    }
+  }
+  return compiler.Finish(record_bytes_, fault_instruction + 1);
+}
+
+void Recipe::RegistersInside(const uint8_t* record, uint32_t instruction,
+                             uint64_t* registers) const {
+  std::vector<uint64_t> value(nodes_.size());
+  std::vector<bool> known(nodes_.size());
+  std::vector<uint16_t> final(kTtqRegCount, kTtqNoNode);
+  uint32_t seen = 0;
+  for (const TtqEffect& e : effects_) {
+    if (e.kind == kTtqInstruction && seen++ == instruction) break;
+    if (e.kind == kTtqSetReg) final[e.size] = e.value;
+  }
+  // Operands come before their users; what a later instruction logs is not read.
+  std::vector<bool> needed(nodes_.size());
+  for (uint16_t n : final) {
+    if (n != kTtqNoNode) needed[n] = true;
+  }
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    int operands = Operands(nodes_[i].op);
+    if (operands > 0) needed[nodes_[i].a] = true;
+    if (operands > 1) needed[nodes_[i].b] = true;
+    if (operands > 2) needed[nodes_[i].c] = true;
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (needed[i]) value[i] = EvaluateNode(nodes_[i], value.data(), registers, record);
+  }
+  for (size_t reg = 0; reg < kTtqRegCount; ++reg) {
+    if (final[reg] != kTtqNoNode) registers[reg] = value[final[reg]];
+  }
+}
+
+// ---- The table ----------------------------------------------------------------------------------
+
+RecipeTable::~RecipeTable() {
+  for (auto& slot : chunks_) {
+    Chunk* chunk = slot.load();
+    if (chunk == nullptr) continue;
+    for (auto& entry : chunk->entries) delete entry.load();
+    delete chunk;
+  }
+}
+
+void RecipeTable::Miss(SuperblockId) const {}
+
+absl::Status RecipeTable::Add(std::string_view encoded) { return AddConst(encoded); }
+
+absl::Status RecipeTable::AddConst(std::string_view encoded) const {
+  auto recipe = Recipe::Parse(encoded);
+  if (!recipe.ok()) return recipe.status();
+  uint32_t id = (*recipe)->id().v;
+  auto entry = std::make_unique<Entry>();
+  uint32_t exits = (*recipe)->exit_count();
+  entry->recipe = std::move(*recipe);
+  entry->programs = std::make_unique<std::atomic<const Program*>[]>(exits);
+  std::lock_guard lock(mutex_);
+  auto& chunk_slot = chunks_[id >> kChunkBits];
+  Chunk* chunk = chunk_slot.load(std::memory_order_acquire);
+  if (chunk == nullptr) {
+    chunk = new Chunk;
+    chunk_slot.store(chunk, std::memory_order_release);
+  }
+  auto& slot = chunk->entries[id & ((1 << kChunkBits) - 1)];
+  if (slot.load() == nullptr) slot.store(entry.release(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+const RecipeTable::Entry* RecipeTable::FindEntry(uint32_t id) const {
+  const Chunk* chunk = chunks_[id >> kChunkBits].load(std::memory_order_acquire);
+  if (chunk == nullptr) return nullptr;
+  return chunk->entries[id & ((1 << kChunkBits) - 1)].load(std::memory_order_acquire);
+}
+
+const Recipe* RecipeTable::Find(SuperblockId id) const {
+  if (id.v >> (32 - kTtqExitBits)) return nullptr;
+  const Entry* entry = FindEntry(id.v);
+  if (entry == nullptr) {
+    Miss(id);
+    entry = FindEntry(id.v);
+  }
+  if (entry != nullptr) return entry->recipe.get();
+  return parent_ ? parent_->Find(id) : nullptr;
+}
+
+const Program* RecipeTable::FindProgram(uint32_t id, uint32_t exit) const {
+  const Entry* entry = FindEntry(id);
+  if (entry == nullptr) {
+    const Recipe* recipe = Find(SuperblockId(id));
+    if (recipe == nullptr) return nullptr;
+    entry = FindEntry(id);
+    if (entry == nullptr) {
+      // The parent's. Program indexes are per table, so this table gets an entry of its own.
+      auto own = std::make_unique<Entry>();
+      own->recipe = std::make_unique<Recipe>(*recipe);
+      own->programs = std::make_unique<std::atomic<const Program*>[]>(recipe->exit_count());
+      std::lock_guard lock(mutex_);
+      auto& chunk_slot = chunks_[id >> kChunkBits];
+      Chunk* chunk = chunk_slot.load(std::memory_order_acquire);
+      if (chunk == nullptr) {
+        chunk = new Chunk;
+        chunk_slot.store(chunk, std::memory_order_release);
+      }
+      auto& slot = chunk->entries[id & ((1 << kChunkBits) - 1)];
+      if (slot.load() == nullptr) slot.store(own.release(), std::memory_order_release);
+      entry = slot.load();
+    }
+  }
+  if (exit >= entry->recipe->exit_count()) return nullptr;
+  const Program* program = entry->programs[exit].load(std::memory_order_acquire);
+  if (program != nullptr) return program;
+  std::lock_guard lock(mutex_);
+  program = entry->programs[exit].load(std::memory_order_acquire);
+  if (program != nullptr) return program;
+  programs_.push_back(entry->recipe->Compile(exit));
+  programs_.back().index = static_cast<uint32_t>(program_keys_.size());
+  program_keys_.emplace_back(id, exit);
+  program_count_ = static_cast<uint32_t>(program_keys_.size());
+  program = &programs_.back();
+  entry->programs[exit].store(program, std::memory_order_release);
+  return program;
+}
+
+std::pair<uint32_t, uint32_t> RecipeTable::IdAndExit(uint32_t program_index) const {
+  std::lock_guard lock(mutex_);
+  return program_keys_[program_index];
+}
+
+}  // namespace ttq
