@@ -68,6 +68,9 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
   if (head.record_bytes < 4 || head.record_bytes > kTtqMaxRecordBytes) {
     return Bad(head.id, "its record size is wrong");
   }
+  if (head.node_count > kMaxNodes || head.effect_count > kMaxNodes) {
+    return Bad(head.id, "it is too large");
+  }
   if (head.instruction_count == 0 || head.instruction_count > 250) {
     return Bad(head.id, "its number of instructions is wrong");
   }
@@ -409,7 +412,6 @@ Program Recipe::CompileOpen(uint32_t fault_instruction) const {
 void Recipe::RegistersInside(const uint8_t* record, uint32_t instruction,
                              uint64_t* registers) const {
   std::vector<uint64_t> value(nodes_.size());
-  std::vector<bool> known(nodes_.size());
   std::vector<uint16_t> final(kTtqRegCount, kTtqNoNode);
   uint32_t seen = 0;
   for (const TtqEffect& e : effects_) {

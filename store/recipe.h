@@ -55,8 +55,9 @@ struct Op {
 };
 
 enum { kZeroValue = kTtqRegCount, kFirstTemporary = kTtqRegCount + 1 };
-// No program has more values than this.
-inline constexpr size_t kMaxValues = kFirstTemporary + 8192;
+// No recipe has more nodes, or more effects, than this; no program more values than kMaxValues.
+inline constexpr size_t kMaxNodes = 6000;
+inline constexpr size_t kMaxValues = kFirstTemporary + 2 * kMaxNodes + kTtqRegCount;
 
 struct Program {
   std::vector<Op> ops;
