@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/database.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/table.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+
+#include "fmt/format.h"
+
+namespace ttq {
+namespace {
+
+rocksdb::Slice SliceOf(std::string_view s) { return {s.data(), s.size()}; }
+std::string_view ViewOf(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
+
+absl::Status StatusOf(const rocksdb::Status& s, const std::string& place) {
+  if (s.ok()) return absl::OkStatus();
+  std::string text = fmt::format("{}: {}", place, s.ToString());
+  if (s.IsNotFound()) return absl::NotFoundError(text);
+  if (s.IsNoSpace() || s.ToString().find("No space left") != std::string::npos) {
+    return absl::ResourceExhaustedError(text);
+  }
+  if (s.IsCorruption()) return absl::DataLossError(text);
+  return absl::DataLossError(text);
+}
+
+// Blocks and file chunks are compressed already, or large; pages and the rest profit from RocksDB's
+// own blocks.
+rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::Cache> cache) {
+  rocksdb::ColumnFamilyOptions o;
+  o.disable_auto_compactions = true;
+  o.level0_slowdown_writes_trigger = o.level0_stop_writes_trigger = 1 << 30;
+  o.write_buffer_size = 4 << 20;
+  o.compression = family == Family::kBlock ? rocksdb::kNoCompression : rocksdb::kZSTD;
+  o.bottommost_compression = o.compression;
+  o.compression_opts.level = 1;
+  rocksdb::BlockBasedTableOptions t;
+  t.block_cache = std::move(cache);
+  t.block_size = family == Family::kPage ? 32 << 10 : 16 << 10;
+  t.checksum = rocksdb::kXXH3;
+  t.format_version = 5;
+  o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(t));
+  return o;
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> Families(std::shared_ptr<rocksdb::Cache> cache) {
+  std::vector<rocksdb::ColumnFamilyDescriptor> out;
+  for (int i = 0; i < static_cast<int>(Family::kCount); ++i) {
+    auto family = static_cast<Family>(i);
+    out.emplace_back(FamilyName(family), OptionsOf(family, cache));
+  }
+  return out;
+}
+
+rocksdb::DBOptions DatabaseOptions() {
+  rocksdb::DBOptions o;
+  o.max_open_files = 512;
+  o.skip_stats_update_on_db_open = true;
+  o.skip_checking_sst_file_sizes_on_db_open = true;
+  o.keep_log_file_num = 1;
+  o.info_log_level = rocksdb::HEADER_LEVEL;
+  o.stats_dump_period_sec = 0;
+  o.stats_persist_period_sec = 0;
+  o.max_background_jobs = 2;
+  return o;
+}
+
+}  // namespace
+
+struct Database::Impl {
+  std::string directory;
+  std::shared_ptr<rocksdb::Cache> cache;
+  std::unique_ptr<rocksdb::DB> db;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::atomic<uint64_t> next_file{0};
+
+  rocksdb::ColumnFamilyHandle* handle(Family f) const { return handles[static_cast<int>(f)]; }
+  ~Impl() {
+    if (!db) return;
+    for (auto* h : handles) db->DestroyColumnFamilyHandle(h);
+    db->Close();
+  }
+};
+
+Database::Database() : impl_(std::make_unique<Impl>()) {}
+Database::~Database() = default;
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& directory) {
+  std::unique_ptr<Database> out(new Database);
+  Impl& impl = *out->impl_;
+  impl.directory = directory;
+  impl.cache = rocksdb::NewLRUCache(8 << 20);
+  if (mkdir(directory.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, directory);
+  rocksdb::DBOptions o = DatabaseOptions();
+  o.create_if_missing = true;
+  o.create_missing_column_families = true;
+  o.error_if_exists = true;
+  rocksdb::DB* db = nullptr;
+  rocksdb::Status s = rocksdb::DB::Open(o, directory, Families(impl.cache), &impl.handles, &db);
+  if (!s.ok()) return StatusOf(s, directory);
+  impl.db.reset(db);
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::string& directory) {
+  std::unique_ptr<Database> out(new Database);
+  Impl& impl = *out->impl_;
+  impl.directory = directory;
+  impl.cache = rocksdb::NewLRUCache(64 << 20);
+  rocksdb::DB* db = nullptr;
+  rocksdb::Status s;
+  try {
+    s = rocksdb::DB::OpenForReadOnly(DatabaseOptions(), directory, Families(impl.cache),
+                                     &impl.handles, &db);
+  } catch (const std::exception& e) {
+    return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));
+  }
+  if (!s.ok()) return StatusOf(s, directory);
+  impl.db.reset(db);
+  return out;
+}
+
+absl::Status Database::Add(Batch batch) {
+  std::vector<rocksdb::IngestExternalFileArg> args;
+  for (int i = 0; i < static_cast<int>(Family::kCount); ++i) {
+    auto& rows = batch.rows_[i];
+    if (rows.empty()) continue;
+    std::sort(rows.begin(), rows.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    auto family = static_cast<Family>(i);
+    std::string path = fmt::format("{}/new-{}.sst", impl_->directory, impl_->next_file++);
+    rocksdb::Options options(rocksdb::DBOptions(), OptionsOf(family, impl_->cache));
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options, impl_->handle(family));
+    rocksdb::Status s = writer.Open(path);
+    for (const auto& [key, value] : rows) {
+      if (s.ok()) s = writer.Put(key, value);
+    }
+    if (s.ok()) s = writer.Finish();
+    if (!s.ok()) {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+      for (const auto& a : args) std::filesystem::remove(a.external_files[0], ignored);
+      return StatusOf(s, path);
+    }
+    rocksdb::IngestExternalFileArg arg;
+    arg.column_family = impl_->handle(family);
+    arg.external_files = {path};
+    arg.options.move_files = true;
+    arg.options.failed_move_fall_back_to_copy = false;
+    arg.options.snapshot_consistency = false;
+    args.push_back(std::move(arg));
+    rows.clear();
+    rows.shrink_to_fit();
+  }
+  if (args.empty()) return absl::OkStatus();
+  rocksdb::Status s = impl_->db->IngestExternalFiles(args);
+  if (!s.ok()) {
+    std::error_code ignored;
+    for (const auto& a : args) std::filesystem::remove(a.external_files[0], ignored);
+  }
+  return StatusOf(s, impl_->directory);
+}
+
+absl::Status Database::Put(std::string_view key, std::string_view value) {
+  return StatusOf(impl_->db->Put(rocksdb::WriteOptions(), impl_->handle(Family::kMeta),
+                                 SliceOf(key), SliceOf(value)),
+                  impl_->directory);
+}
+
+absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) const {
+  std::string value;
+  rocksdb::Status s =
+      impl_->db->Get(rocksdb::ReadOptions(), impl_->handle(family), SliceOf(key), &value);
+  if (!s.ok()) return StatusOf(s, fmt::format("{}/{}", impl_->directory, FamilyName(family)));
+  return value;
+}
+
+namespace {
+
+class RocksIterator : public Database::Iterator {
+ public:
+  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, std::string place)
+      : it_(std::move(it)), place_(std::move(place)) {}
+  void Seek(std::string_view key) override { it_->Seek(SliceOf(key)); }
+  void SeekForPrev(std::string_view key) override { it_->SeekForPrev(SliceOf(key)); }
+  void Next() override { it_->Next(); }
+  void Prev() override { it_->Prev(); }
+  bool Valid() const override { return it_->Valid(); }
+  std::string_view key() const override { return ViewOf(it_->key()); }
+  std::string_view value() const override { return ViewOf(it_->value()); }
+  absl::Status status() const override { return StatusOf(it_->status(), place_); }
+
+ private:
+  std::unique_ptr<rocksdb::Iterator> it_;
+  std::string place_;
+};
+
+}  // namespace
+
+std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
+  return std::make_unique<RocksIterator>(
+      std::unique_ptr<rocksdb::Iterator>(
+          impl_->db->NewIterator(rocksdb::ReadOptions(), impl_->handle(family))),
+      fmt::format("{}/{}", impl_->directory, FamilyName(family)));
+}
+
+absl::Status Database::VerifyChecksums() const {
+  return StatusOf(impl_->db->VerifyChecksum(), impl_->directory);
+}
+
+}  // namespace ttq

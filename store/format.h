@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// The names and encodings of the store: column families, keys, and the values that are not Cap'n
+// Proto. docs/store-format.md describes each with an example. Keys are big-endian, so that RocksDB's
+// order is the question's order.
+
+#ifndef TTQ_STORE_FORMAT_H_
+#define TTQ_STORE_FORMAT_H_
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "store/types.h"
+
+namespace ttq {
+
+// Stored in the recording's own record. A reader refuses versions it does not know.
+enum StoreVersion : uint32_t {
+  kStoreVersion1 = 1,  // first
+};
+inline constexpr uint32_t kStoreVersion = kStoreVersion1;
+
+// RocksDB's column families, in the order they are created.
+enum class Family : int {
+  kMeta,    // names, see the *Key functions -> Cap'n Proto
+  kBlock,   // process, block -> BlockHeader, compressed log
+  kPage,    // process, group, page, block -> PageEntry
+  kCode,    // process, superblock -> recipe
+  kExtent,  // process, group, begin, superblock -> end
+  kExec,    // process, group, superblock -> blocks and counts
+  kEvent,   // process, time, sequence -> Event
+  kMap,     // process, ordinal -> MapChange
+  kFile,    // file id, chunk -> bytes
+  kCount,
+};
+const char* FamilyName(Family family);
+
+inline constexpr uint64_t kPageBytes = 4096;
+inline constexpr uint32_t kWordsPerPage = 512;
+inline constexpr uint32_t kFileChunkBytes = 64 << 10;
+
+// Big-endian appenders and readers.
+void AppendBig32(std::string* out, uint32_t v);
+void AppendBig64(std::string* out, uint64_t v);
+uint32_t ReadBig32(std::string_view in);
+uint64_t ReadBig64(std::string_view in);
+void AppendVarint(std::string* out, uint64_t v);
+// False when `in` does not start with one.
+bool ReadVarint(std::string_view* in, uint64_t* v);
+
+std::string RecordingKey();
+std::string ProcessKey(ProcessNo process);
+std::string GroupKey(ProcessNo process, uint32_t group);
+std::string FileKey(uint64_t id);
+
+std::string BlockKey(ProcessNo process, BlockNo block);
+std::string PageKey(ProcessNo process, uint32_t group, uint64_t page, uint32_t block);
+std::string CodeKey(ProcessNo process, SuperblockId id);
+std::string ExtentKey(ProcessNo process, uint32_t group, uint64_t begin, uint32_t superblock);
+std::string ExecKey(ProcessNo process, uint32_t group, uint32_t superblock);
+std::string EventKey(ProcessNo process, Time time, uint32_t sequence);
+std::string MapKey(ProcessNo process, uint64_t ordinal);
+std::string FileChunkKey(uint64_t id, uint32_t chunk);
+
+using WordMap = std::bitset<kWordsPerPage>;
+
+// What one block did to one page: the words written, the words read, and, at the block's end, the
+// content of the words it changed (all written ones, and those that a mapping or the kernel's first
+// contents changed), or of the whole page.
+struct PageEntry {
+  WordMap written, read, content;
+  bool whole = false;                    // `words` holds all 512
+  std::array<uint64_t, kWordsPerPage> words{};  // valid where content is set, or everywhere
+
+  std::string Encode() const;
+};
+
+// The same, read in place: words are looked up without unpacking the rest.
+class PageEntryView {
+ public:
+  static absl::StatusOr<PageEntryView> Parse(std::string_view value);
+  const WordMap& written() const { return written_; }
+  const WordMap& read() const { return read_; }
+  const WordMap& content() const { return content_; }
+  bool whole() const { return whole_; }
+  // Calls f(word index, value) for each word whose content is stored.
+  template <class F>
+  void ForEachWord(F f) const {
+    size_t at = 0;
+    for (uint32_t w = 0; w < kWordsPerPage; ++w) {
+      if (!whole_ && !content_[w]) continue;
+      uint64_t v;
+      __builtin_memcpy(&v, words_.data() + 8 * at++, 8);
+      f(w, v);
+    }
+  }
+
+ private:
+  WordMap written_, read_, content_;
+  bool whole_ = false;
+  std::string_view words_;
+};
+
+// One change of the address space. A sequence of them, from the start, gives the mappings at any
+// time.
+struct MapChange {
+  enum Kind : uint8_t { kMap = 1, kUnmap = 2, kProtect = 3, kRemap = 4 };  // stored: do not renumber
+  Kind kind = kMap;
+  Time time;
+  ThreadNo thread;
+  Address pc;
+  AddressRange range;
+  Address to;              // kRemap: the new place of `range`
+  uint8_t protection = 0;
+  bool shared = false;
+  uint8_t area = 0;        // kTtqMapAnonymous, …
+  bool content_unknown = false;
+  int32_t syscall = -1;
+  uint64_t file_offset = 0, file_id = 0;
+  std::string path;
+
+  std::string Encode() const;
+  static absl::StatusOr<MapChange> Parse(std::string_view value);
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_FORMAT_H_
