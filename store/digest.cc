@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/digest.h"
+
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ttq {
+
+std::unique_ptr<PageDelta> DeltaPool::Take(uint64_t page) {
+  std::unique_ptr<PageDelta> delta;
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      delta = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  // Not value-initialised: `bytes` is only read where `written` says so.
+  if (!delta) delta.reset(new PageDelta);
+  delta->page = page;
+  delta->any_written = false;
+  memset(delta->written, 0, sizeof(delta->written));
+  memset(delta->read, 0, sizeof(delta->read));
+  return delta;
+}
+
+void DeltaPool::Give(std::vector<std::unique_ptr<PageDelta>> deltas) {
+  constexpr size_t kKeep = 4096;
+  std::lock_guard lock(mutex_);
+  for (auto& d : deltas) {
+    if (free_.size() < kKeep) free_.push_back(std::move(d));
+  }
+}
+
+namespace {
+
+class DigestSink {
+ public:
+  DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, BlockDigest* out)
+      : recipes_(recipes), walker_(*walker), pool_(*pool), out_(*out) {
+    for (auto& c : cache_) c.page = kNoPage;
+  }
+
+  void Load(const Op& op, uint64_t address) {
+    ++out_.reads;
+    uint64_t offset = address & (kPageBytes - 1);
+    if (offset + op.size > kPageBytes) [[unlikely]] {
+      LoadAcross(address, op.size);
+      return;
+    }
+    MarkRead(Page(address >> 12), offset, op.size);
+  }
+
+  void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
+    ++out_.writes;
+    Write(address, bytes, op.size);
+  }
+
+  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
+    if (program.index >= counts_.size()) [[unlikely]] {
+      counts_.resize(std::max<size_t>(program.index + 1, recipes_.program_count()) + 1024);
+    }
+    counts_[program.index]++;
+    last_id_ = id;
+    last_instructions_ = program.instructions;
+    return true;
+  }
+
+  bool Control(uint32_t kind, std::string_view payload) {
+    if (kind == kTtqRegisters) {
+      if (!saw_thread_) {  // what every block starts with
+        auto r = LoadPod<TtqRegisters>(payload);
+        ThreadState s;
+        memcpy(s.reg, r.reg, sizeof(s.reg));
+        s.pc = r.pc;
+        out_.first_states.emplace_back(r.tid, s);
+      }
+      return true;
+    }
+    if (kind == kTtqThread) {
+      NoteThread();
+      last_id_ = 0;
+      slice_start_ = walker_.time().v;
+      current_ = LoadPod<uint32_t>(payload);
+      if (out_.first_tid == 0) out_.first_tid = current_;
+      saw_thread_ = true;
+      return true;
+    }
+    if (kind == kTtqKernelWrite) {
+      auto w = LoadPod<TtqKernelWrite>(payload);
+      std::string_view bytes = payload.substr(sizeof(w));
+      if (w.actor != kTtqInitial) {
+        ++out_.writes;
+        for (size_t done = 0; done < bytes.size();) {
+          size_t n = std::min<size_t>(bytes.size() - done,
+                                      kPageBytes - ((w.address + done) & (kPageBytes - 1)));
+          WriteIn(w.address + done, reinterpret_cast<const uint8_t*>(bytes.data()) + done, n);
+          done += n;
+        }
+        return true;
+      }
+    }
+    NoteThread();
+    BlockDigest::Step step;
+    bool memory = kind == kTtqKernelWrite || kind == kTtqMap || kind == kTtqUnmap ||
+                  kind == kTtqRemap || kind == kTtqFork || kind == kTtqThreadExit;
+    if (memory) step.pages = TakePages();
+    out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
+                            kind == kTtqRemap || kind == kTtqProtect;
+    step.has_control = true;
+    step.control = {kind, walker_.time().v, current_, LastPcOf(ConcernedThread(kind, payload)),
+                    std::string(payload)};
+    out_.steps.push_back(std::move(step));
+    return true;
+  }
+
+  void Finish() {
+    NoteThread();
+    BlockDigest::Step last;
+    last.pages = TakePages();
+    if (!last.pages.empty()) out_.steps.push_back(std::move(last));
+    absl::flat_hash_map<uint32_t, uint32_t> by_superblock;
+    for (uint32_t i = 0; i < counts_.size(); ++i) {
+      if (counts_[i] != 0) by_superblock[recipes_.IdAndExit(i).first] += counts_[i];
+    }
+    out_.executions.assign(by_superblock.begin(), by_superblock.end());
+    std::sort(out_.executions.begin(), out_.executions.end());
+    out_.last_pc.assign(last_pc_.begin(), last_pc_.end());
+    out_.instructions_of.assign(instructions_of_.begin(), instructions_of_.end());
+    out_.end_tid = current_;
+    for (const auto& [tid, state] : walker_.other_threads()) {
+      out_.end_states.emplace_back(tid, walker_.StateOf(tid));
+    }
+  }
+
+ private:
+  static constexpr uint64_t kNoPage = ~uint64_t{0};
+  static constexpr size_t kCacheSize = 1024;
+  struct Cached {
+    uint64_t page;
+    PageDelta* delta;
+  };
+
+  static uint32_t ConcernedThread(uint32_t kind, std::string_view payload) {
+    switch (kind) {
+      case kTtqSyscallEnter:
+      case kTtqSyscallExit:
+      case kTtqThreadStart:
+      case kTtqThreadExit:
+      case kTtqSignal:
+      case kTtqFault:
+      case kTtqOutput:
+      case kTtqExecve: return LoadPod<uint32_t>(payload);
+      default: return 0;
+    }
+  }
+
+  uint64_t LastPcOf(uint32_t tid) const {
+    auto it = last_pc_.find(tid == 0 ? current_ : tid);
+    return it == last_pc_.end() ? 0 : it->second;
+  }
+
+  // Remembers what the current thread executed last.
+  void NoteThread() {
+    if (current_ == 0) return;
+    uint64_t now = walker_.time().v;
+    instructions_of_[current_] += now - slice_start_;
+    slice_start_ = now;
+    if (last_id_ == 0) return;
+    const Recipe* recipe = recipes_.Find(SuperblockId(last_id_));
+    uint32_t n = last_instructions_;
+    last_pc_[current_] = recipe->instructions()[n > 0 ? n - 1 : 0].address.v;
+  }
+
+  PageDelta* Page(uint64_t page) {
+    Cached& c = cache_[page % kCacheSize];
+    if (c.page == page) [[likely]] return c.delta;
+    auto [it, is_new] = pages_.try_emplace(page);
+    if (is_new) it->second = pool_.Take(page);
+    c = {page, it->second.get()};
+    return c.delta;
+  }
+
+  static void MarkRead(PageDelta* d, uint64_t offset, uint64_t size) {
+    uint64_t first = offset >> 3, last = (offset + size - 1) >> 3;
+    for (uint64_t w = first; w <= last; ++w) d->read[w >> 6] |= uint64_t{1} << (w & 63);
+  }
+
+  void LoadAcross(uint64_t address, uint64_t size) {
+    uint64_t head = kPageBytes - (address & (kPageBytes - 1));
+    MarkRead(Page(address >> 12), address & (kPageBytes - 1), head);
+    MarkRead(Page((address + head) >> 12), 0, size - head);
+  }
+
+  void Write(uint64_t address, const uint8_t* bytes, uint64_t size) {
+    uint64_t offset = address & (kPageBytes - 1);
+    if (offset + size > kPageBytes) [[unlikely]] {
+      uint64_t head = kPageBytes - offset;
+      WriteIn(address, bytes, head);
+      WriteIn(address + head, bytes + head, size - head);
+      return;
+    }
+    PageDelta* d = Page(address >> 12);
+    d->any_written = true;
+    uint64_t bit = offset & 63;
+    if (bit + size <= 64) [[likely]] {
+      d->written[offset >> 6] |= (size == 64 ? ~uint64_t{0} : (uint64_t{1} << size) - 1) << bit;
+      switch (size) {
+        case 8: memcpy(d->bytes + offset, bytes, 8); return;
+        case 4: memcpy(d->bytes + offset, bytes, 4); return;
+        case 1: d->bytes[offset] = *bytes; return;
+        case 16: memcpy(d->bytes + offset, bytes, 16); return;
+        default: memcpy(d->bytes + offset, bytes, size); return;
+      }
+    }
+    WriteIn(address, bytes, size);
+  }
+
+  // REQUIRES: within one page.
+  void WriteIn(uint64_t address, const uint8_t* bytes, uint64_t size) {
+    PageDelta* d = Page(address >> 12);
+    d->any_written = true;
+    uint64_t offset = address & (kPageBytes - 1);
+    memcpy(d->bytes + offset, bytes, size);
+    while (size > 0) {
+      uint64_t n = std::min<uint64_t>(size, 64 - (offset & 63));
+      d->written[offset >> 6] |=
+          (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << (offset & 63);
+      offset += n;
+      size -= n;
+    }
+  }
+
+  std::vector<std::unique_ptr<PageDelta>> TakePages() {
+    std::vector<std::unique_ptr<PageDelta>> out;
+    out.reserve(pages_.size());
+    for (auto& [page, delta] : pages_) out.push_back(std::move(delta));
+    pages_.clear();
+    for (auto& c : cache_) c.page = kNoPage;
+    return out;
+  }
+
+  const RecipeTable& recipes_;
+  Walker& walker_;
+  DeltaPool& pool_;
+  BlockDigest& out_;
+  Cached cache_[kCacheSize];
+  absl::flat_hash_map<uint64_t, std::unique_ptr<PageDelta>> pages_;
+  std::vector<uint32_t> counts_;
+  absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
+  uint32_t current_ = 0, last_id_ = 0, last_instructions_ = 0;
+  uint64_t slice_start_ = 0;
+  bool saw_thread_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
+                                        DeltaPool* pool) {
+  BlockDigest out;
+  Walker walker(recipes);
+  DigestSink sink(recipes, &walker, pool, &out);
+  if (absl::Status s = walker.Walk(log, sink); !s.ok()) return s;
+  sink.Finish();
+  out.instructions = walker.time().v;
+  out.log_bytes = static_cast<uint32_t>(log.size());
+  out.log_hash = XXH3_64bits(log.data(), log.size());
+  out.compressed.resize(ZSTD_compressBound(log.size()));
+  size_t n = ZSTD_compress(out.compressed.data(), out.compressed.size(), log.data(), log.size(), 1);
+  if (ZSTD_isError(n)) return absl::InternalError(ZSTD_getErrorName(n));
+  out.compressed.resize(n);
+  return out;
+}
+
+}  // namespace ttq

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+//
+// What ingest learns from one block by itself: a block starts with all registers, so blocks are
+// digested in parallel and in any order. What needs the blocks before it (the content of memory,
+// absolute times, thread numbers) is left to the committer, which takes digests in order.
+
+#ifndef TTQ_STORE_DIGEST_H_
+#define TTQ_STORE_DIGEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "store/format.h"
+#include "store/walk.h"
+
+namespace ttq {
+
+// What happened to one page: which of its bytes were written and what they are now; which words
+// were read.
+struct PageDelta {
+  uint64_t page = 0;
+  uint64_t written[64];  // one bit a byte
+  uint64_t read[8];      // one bit a word
+  bool any_written = false;
+  uint8_t bytes[kPageBytes];  // valid where `written` is set
+};
+
+// Reuses deltas, which are large. Thread-safe.
+class DeltaPool {
+ public:
+  std::unique_ptr<PageDelta> Take(uint64_t page);
+  void Give(std::vector<std::unique_ptr<PageDelta>> deltas);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<PageDelta>> free_;
+};
+
+// A control record and where it stands.
+struct ControlItem {
+  uint32_t kind = 0;
+  uint64_t time = 0;     // relative to the block's start
+  uint32_t tid = 0;      // the current thread
+  uint64_t last_pc = 0;  // last instruction of the thread it concerns; 0: before this block
+  std::string payload;
+};
+
+struct BlockDigest {
+  // In order: the pages touched up to here, then perhaps a control record. Page changes are only
+  // split where a control record changes memory itself.
+  struct Step {
+    std::vector<std::unique_ptr<PageDelta>> pages;
+    bool has_control = false;
+    ControlItem control;
+  };
+  std::vector<Step> steps;
+  uint64_t instructions = 0;
+  uint64_t writes = 0, reads = 0;
+  bool changes_mappings = false;
+  std::vector<std::pair<uint32_t, uint32_t>> executions;  // superblock, times
+  std::vector<std::pair<uint32_t, uint64_t>> last_pc;     // by tid, for threads that ran
+  std::vector<std::pair<uint32_t, uint64_t>> instructions_of;  // by tid
+  std::vector<std::pair<uint32_t, ThreadState>> first_states, end_states;  // by tid
+  uint32_t first_tid = 0, end_tid = 0;
+  std::string compressed;  // the log, zstd
+  uint32_t log_bytes = 0;
+  uint64_t log_hash = 0;
+};
+
+// DataLoss when the log is not what the recipes say.
+absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
+                                        DeltaPool* pool);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_DIGEST_H_
