@@ -46,7 +46,8 @@ class Ring {
   uint32_t fork_number() const { return header_->fork_number; }
   int64_t start_wall_ns() const { return header_->start_wall_ns; }
   bool verify() const { return header_->verify != 0; }
-  uint32_t block_count() const { return header_->block_count; }
+  uint32_t block_count() const { return block_count_; }
+  uint32_t block_bytes() const { return block_bytes_; }
   // Program path, working directory, argv.
   std::vector<std::string> arguments() const;
   // The tool said goodbye, rather than being killed or replaced.

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+//
+// The little of ELF that the store needs.
+
+#ifndef TTQ_STORE_ELF_H_
+#define TTQ_STORE_ELF_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ttq {
+
+// The GNU build-id in lower-case hex; empty when there is none or the file is damaged.
+std::string ElfBuildId(std::string_view file);
+
+// What to add to the file's virtual addresses when file offset `offset` is mapped at `address`;
+// nullopt when no loadable segment holds that offset.
+std::optional<uint64_t> ElfLoadBias(std::string_view file, uint64_t offset, uint64_t address);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_ELF_H_

@@ -1,0 +1,1084 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/ingest.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <thread>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "fmt/format.h"
+#include "store/database.h"
+#include "store/digest.h"
+#include "store/elf.h"
+#include "store/format.h"
+#include "store/image.h"
+#include "store/reader.h"
+#include "store/trace.capnp.h"
+#include "store/version.h"
+
+namespace ttq {
+namespace {
+
+constexpr size_t kGroupBlocks = 32;              // blocks stored together, at most
+constexpr size_t kGroupBytes = 64 << 20;         // or as many bytes of rows
+constexpr auto kGroupAge = std::chrono::seconds(2);
+constexpr int kWholePageEvery = 16;              // index entries of a page from one whole to the next
+constexpr size_t kMaxFileBytes = size_t{2} << 30;
+
+std::string BytesOf(capnp::MessageBuilder& message) {
+  kj::Array<capnp::word> words = capnp::messageToFlatArray(message);
+  auto chars = words.asChars();
+  return std::string(chars.begin(), chars.size());
+}
+
+// ---- Digest workers -----------------------------------------------------------------------------
+
+class WorkerPool {
+ public:
+  explicit WorkerPool(unsigned threads) {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~WorkerPool() {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+  template <class F>
+  auto Submit(F f) -> std::future<decltype(f())> {
+    auto task = std::make_shared<std::packaged_task<decltype(f())()>>(std::move(f));
+    auto future = task->get_future();
+    {
+      std::lock_guard lock(mutex_);
+      queue_.emplace_back([task] { (*task)(); });
+    }
+    wake_.notify_one();
+    return future;
+  }
+
+ private:
+  void Work() {
+    for (;;) {
+      std::function<void()> job;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        job = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      job();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> queue_;
+  bool closing_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// What a forked child needs of its parent at that moment.
+struct ForkPoint {
+  std::shared_ptr<const LiveImage> image;
+  std::shared_ptr<const RecipeTable> recipes;
+  ProcessNo process;
+  Time time;
+};
+
+}  // namespace
+
+// ---- The recording ------------------------------------------------------------------------------
+
+struct RecordingWriter::Impl {
+  std::string directory;
+  std::vector<std::string> command;
+  int64_t start_wall_ns = 0;
+  std::unique_ptr<Database> database;
+  std::unique_ptr<WorkerPool> workers;
+  DeltaPool deltas;
+  IngestTotals totals;
+
+  mutable std::mutex mutex;
+  std::vector<std::thread> threads;
+  std::vector<std::shared_ptr<Ring>> rings;
+  size_t running = 0;
+  uint32_t next_process = 1;
+  absl::Status error;
+  absl::flat_hash_map<uint32_t, ProcessNo> process_of_pid;  // the newest
+  std::condition_variable fork_known;
+  std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
+  absl::flat_hash_set<std::string> ended_rings;
+
+  struct KnownFile {
+    uint64_t id;
+    FileBytes bytes;
+  };
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t>, KnownFile> files;  // dev ino size mtime
+
+  void Fail(const absl::Status& s) {
+    std::lock_guard lock(mutex);
+    if (!error.ok()) return;
+    error = s;
+    for (auto& ring : rings) ring->Detach();
+  }
+
+  absl::Status WriteRecord(bool finished) {
+    capnp::MallocMessageBuilder message;
+    auto r = message.initRoot<schema::Recording>();
+    r.setStoreVersion(kStoreVersion);
+    auto words = r.initCommand(static_cast<unsigned>(command.size()));
+    for (unsigned i = 0; i < command.size(); ++i) words.set(i, command[i]);
+    char buffer[4096] = "";
+    r.setWorkingDirectory(getcwd(buffer, sizeof(buffer)) ? buffer : "");
+    gethostname(buffer, sizeof(buffer) - 1);
+    r.setHost(buffer);
+    r.setRecorderVersion(kVersion);
+    r.setStartWallNs(start_wall_ns);
+    r.setFinished(finished);
+    return database->Put(RecordingKey(), BytesOf(message));
+  }
+
+  // The id and bytes of a mapped file, stored on first sight. nullopt when it is not there any
+  // more as it was mapped.
+  std::optional<KnownFile> File(const std::string& path, const TtqMap& m) {
+    auto key = std::make_tuple(m.dev, m.ino, m.file_bytes, m.mtime_ns);
+    {
+      std::lock_guard lock(mutex);
+      auto it = files.find(key);
+      if (it != files.end()) return it->second;
+    }
+    if (m.file_bytes > kMaxFileBytes) return std::nullopt;
+    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return std::nullopt;
+    struct stat st;
+    bool same = fstat(fd, &st) == 0 && st.st_dev == m.dev && st.st_ino == m.ino &&
+                static_cast<uint64_t>(st.st_size) == m.file_bytes &&
+                st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns;
+    auto bytes = std::make_shared<std::string>();
+    if (same) {
+      bytes->resize(m.file_bytes);
+      size_t done = 0;
+      while (done < bytes->size()) {
+        ssize_t n = pread(fd, bytes->data() + done, bytes->size() - done,
+                          static_cast<off_t>(done));
+        if (n <= 0) break;
+        done += static_cast<size_t>(n);
+      }
+      same = done == bytes->size();
+    }
+    close(fd);
+    if (!same) return std::nullopt;
+    KnownFile file{XXH3_64bits(bytes->data(), bytes->size()) | 1, bytes};
+    bool stored;
+    {
+      std::lock_guard lock(mutex);
+      stored = false;
+      for (const auto& [k, f] : files) stored = stored || f.id == file.id;
+      files.emplace(key, file);
+    }
+    if (!stored) {
+      Database::Batch batch;
+      for (size_t at = 0; at < bytes->size(); at += kFileChunkBytes) {
+        batch.Put(Family::kFile,
+                  FileChunkKey(file.id, static_cast<uint32_t>(at / kFileChunkBytes)),
+                  bytes->substr(at, kFileChunkBytes));
+      }
+      capnp::MallocMessageBuilder message;
+      auto r = message.initRoot<schema::File>();
+      r.setPath(path);
+      r.setSize(bytes->size());
+      r.setBuildId(ElfBuildId(*bytes));
+      absl::Status s = database->Add(std::move(batch));
+      if (s.ok()) s = database->Put(FileKey(file.id), BytesOf(message));
+      if (!s.ok()) Fail(s);
+    }
+    return file;
+  }
+};
+
+// ---- One process --------------------------------------------------------------------------------
+
+class ProcessIngest {
+ public:
+  ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<Ring> ring, ProcessNo number,
+                ProcessNo exec_of)
+      : recording_(recording), ring_(std::move(ring)), number_(number) {
+    info_.number = number;
+    info_.pid = ring_->pid();
+    info_.parent = exec_of;
+    info_.by_exec = exec_of.v != 0;
+    info_.start_wall_ns = info_.end_wall_ns = ring_->start_wall_ns();
+    std::vector<std::string> words = ring_->arguments();
+    if (words.size() >= 2) {
+      info_.program = words[0];
+      info_.working_directory = words[1];
+      info_.arguments.assign(words.begin() + 2, words.end());
+    }
+  }
+
+  void Run() {
+    absl::Status s = Ingest();
+    if (s.ok() && !ring_->finished() && !ring_->superseded()) {
+      info_.complete = false;
+      info_.incomplete_reason = "the process was killed; its last block is lost";
+    }
+    if (!s.ok()) {
+      info_.complete = false;
+      info_.incomplete_reason = std::string(s.message());
+      recording_.Fail(s);
+      // Keep taking blocks, or the program would wait for ever.
+      while (ring_->Next() != nullptr) ring_->Release();
+    }
+    if (ring_->fatal_signal() != 0) {
+      info_.fatal_signal = static_cast<int>(ring_->fatal_signal());
+      if (crash_.has_value()) info_.crash = crash_;
+      else info_.crash = info_.end;
+      info_.exit_status.reset();
+    }
+    closed_ = true;
+    absl::Status last = StoreGroup();
+    if (!last.ok()) recording_.Fail(last);
+  }
+
+ private:
+  struct Pending {
+    const TtqBlock* block;
+    std::future<absl::StatusOr<BlockDigest>> digest;
+  };
+
+  absl::Status Ingest() {
+    if (absl::Status s = Inherit(); !s.ok()) return s;
+    std::deque<Pending> pending;
+    const size_t limit = std::max<uint32_t>(2, std::min<uint32_t>(6, ring_->block_count() - 1));
+    bool more = true;
+    // Take ahead as far as the ring has blocks; commit in order.
+    std::mutex mutex;
+    std::condition_variable changed;
+    absl::Status take_error;
+    std::thread taker([&] {
+      for (;;) {
+        const TtqBlock* block = ring_->Next();
+        absl::Status s;
+        std::future<absl::StatusOr<BlockDigest>> digest;
+        if (block != nullptr) {
+          s = AddRecipes(*block);
+          if (s.ok()) {
+            std::string_view log(reinterpret_cast<const char*>(block + 1), block->log_bytes);
+            digest = recording_.workers->Submit(
+                [this, log] { return DigestBlock(*recipes_, log, &recording_.deltas); });
+          }
+        }
+        std::unique_lock lock(mutex);
+        if (block == nullptr || !s.ok()) {
+          take_error = s;
+          more = false;
+          changed.notify_all();
+          return;
+        }
+        pending.push_back({block, std::move(digest)});
+        changed.notify_all();
+        changed.wait(lock, [&] { return pending.size() < limit || !more; });
+        if (!more) return;
+      }
+    });
+    absl::Status result;
+    for (;;) {
+      Pending* next;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return !pending.empty() || !more; });
+        if (pending.empty()) break;
+        next = &pending.front();
+      }
+      absl::StatusOr<BlockDigest> digest = next->digest.get();
+      const TtqBlock* block = next->block;
+      if (!digest.ok()) {
+        result = digest.status();
+      } else {
+        result = Commit(*block, std::move(*digest));
+      }
+      uint32_t number = block->number;
+      ring_->Release();
+      if (ring_->verify()) {
+        if (result.ok()) result = Verify();
+        ring_->Verified(number);
+      }
+      std::unique_lock lock(mutex);
+      pending.pop_front();
+      if (!result.ok()) {
+        more = false;
+        changed.notify_all();
+        break;
+      }
+      changed.notify_all();
+    }
+    taker.join();
+    // Digests still under way use blocks of the ring.
+    for (Pending& p : pending) {
+      p.digest.wait();
+      ring_->Release();
+    }
+    return result.ok() ? take_error : result;
+  }
+
+  // A forked child goes on with its parent's memory and code.
+  absl::Status Inherit() {
+    std::string parent = ring_->parent_ring();
+    if (parent.empty()) {
+      recipes_ = std::make_shared<RecipeTable>();
+      return absl::OkStatus();
+    }
+    std::unique_lock lock(recording_.mutex);
+    auto key = std::make_pair(parent, ring_->fork_number());
+    recording_.fork_known.wait(lock, [&] {
+      return recording_.forks.contains(key) || recording_.ended_rings.contains(parent);
+    });
+    auto it = recording_.forks.find(key);
+    if (it == recording_.forks.end()) {
+      return absl::DataLossError("the process that forked this one was lost");
+    }
+    image_ = *it->second.image;
+    recipes_ = std::make_shared<RecipeTable>(it->second.recipes);
+    info_.parent = it->second.process;
+    info_.by_exec = false;
+    fork_time_ = it->second.time;
+    recording_.forks.erase(it);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddRecipes(const TtqBlock& block) {
+    const char* end = reinterpret_cast<const char*>(&block) + ring_->block_bytes();
+    const char* at = end - block.recipe_bytes;
+    std::vector<std::pair<std::string, std::string>> rows;
+    std::lock_guard lock(recipe_rows_mutex_);
+    while (at < end) {
+      uint32_t size;
+      memcpy(&size, at, 4);
+      if (size < sizeof(TtqRecipe) || size > static_cast<size_t>(end - at)) {
+        return absl::DataLossError("a recipe is cut off");
+      }
+      std::string_view encoded(at, size);
+      if (absl::Status s = recipes_->Add(encoded); !s.ok()) return s;
+      recipe_rows_.emplace_back(encoded);
+      at += size;
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- Committing -------------------------------------------------------------------------------
+
+  struct LiveThread {
+    ThreadNo number;
+    uint64_t last_pc = 0;
+    ThreadState state;
+    Time start{0};
+  };
+
+  struct EntryMaps {
+    WordMap written, read, content;
+    bool whole = false;
+  };
+
+  EntryMaps& Entry(uint64_t page) {
+    auto [it, is_new] = entries_.try_emplace(page);
+    if (is_new) image_.NoteEntry(page);
+    return it->second;
+  }
+
+  void Apply(const PageDelta& d) {
+    EntryMaps& entry = Entry(d.page);
+    uint64_t read[8];
+    memcpy(read, d.read, sizeof(read));
+    WordMap map;
+    memcpy(&map, read, sizeof(map));
+    entry.read |= map;
+    if (!d.any_written) return;
+    EnsureMapped(d.page);
+    ImagePage& page = image_.Touch(d.page);
+    for (uint32_t g = 0; g < 64; ++g) {
+      uint64_t bits = d.written[g];
+      if (bits == 0) continue;
+      for (uint32_t w = 0; w < 8; ++w) {
+        uint8_t mask = static_cast<uint8_t>(bits >> (8 * w));
+        if (mask == 0) continue;
+        uint32_t word = g * 8 + w;
+        entry.written.set(word);
+        entry.content.set(word);
+        if (mask == 0xff) {
+          memcpy(page.bytes + word * 8, d.bytes + word * 8, 8);
+        } else {
+          for (uint32_t b = 0; b < 8; ++b) {
+            if (mask >> b & 1) page.bytes[word * 8 + b] = d.bytes[word * 8 + b];
+          }
+        }
+      }
+    }
+  }
+
+  // The kernel grows the stack without telling anybody.
+  void EnsureMapped(uint64_t page) {
+    uint64_t address = page * kPageBytes, begin;
+    if (last_mapped_.Contains(Address(address))) return;
+    if (const LiveImage::Area* area = image_.Find(address, &begin)) {
+      last_mapped_ = {Address(begin), Address(area->end)};
+      return;
+    }
+    auto above = image_.areas().upper_bound(address);
+    LiveImage::Area area;
+    area.end = address + kPageBytes;
+    area.protection = 3;
+    area.kind = kTtqMapAnonymous;
+    if (above != image_.areas().end() && above->second.kind == kTtqMapStack &&
+        above->first - address < (64 << 20)) {
+      area.end = above->first;
+      area.kind = kTtqMapStack;
+    }
+    MapChange change;
+    change.kind = MapChange::kMap;
+    change.time = block_start_;
+    change.range = {Address(address), Address(area.end)};
+    change.protection = 3;
+    change.area = area.kind;
+    if (area.kind == kTtqMapStack) change.path = "[stack]";
+    AddMapChange(change);
+    std::vector<uint64_t> none;
+    image_.Map(address, area, &none);
+  }
+
+  void AddMapChange(const MapChange& change) {
+    batch_.Put(Family::kMap, MapKey(number_, next_map_++), change.Encode());
+  }
+
+  // The content of these pages is no longer what their last index entry says.
+  void Replaced(const std::vector<uint64_t>& pages) {
+    for (uint64_t page : pages) {
+      EntryMaps& entry = Entry(page);
+      entry.content.set();
+      entry.whole = true;
+      image_.Touch(page);
+    }
+    last_mapped_ = {};
+  }
+
+  void WriteInitial(uint64_t address, std::string_view bytes) {
+    for (size_t done = 0; done < bytes.size();) {
+      uint64_t at = address + done, offset = at & (kPageBytes - 1);
+      size_t n = std::min<size_t>(bytes.size() - done, kPageBytes - offset);
+      EntryMaps& entry = Entry(at / kPageBytes);
+      for (uint64_t w = offset / 8; w <= (offset + n - 1) / 8; ++w) entry.content.set(w);
+      memcpy(image_.Touch(at / kPageBytes).bytes + offset, bytes.data() + done, n);
+      done += n;
+    }
+  }
+
+  LiveThread& ThreadOf(uint32_t tid) {
+    auto [it, is_new] = live_.try_emplace(tid);
+    if (is_new) {
+      it->second.number = ThreadNo(next_thread_++);
+      it->second.start = now_;
+      threads_.push_back({it->second.number, 0, now_, kTimeMax, 0});
+    }
+    return it->second;
+  }
+
+  Thread& Record(ThreadNo number) { return threads_[number.v - 1]; }
+
+  void AddEvent(EventKind kind, ThreadNo thread, uint64_t pc, int64_t number, int64_t result,
+                absl::Span<const uint64_t> args, std::string_view text, std::string_view bytes,
+                int64_t wall_ns) {
+    capnp::MallocMessageBuilder message;
+    auto e = message.initRoot<schema::Event>();
+    e.setKind(static_cast<uint8_t>(kind));
+    e.setThread(thread.v);
+    e.setPc(pc);
+    e.setNumber(number);
+    e.setResult(result);
+    auto list = e.initArgs(static_cast<unsigned>(args.size()));
+    for (unsigned i = 0; i < args.size(); ++i) list.set(i, args[i]);
+    // Cap'n Proto text ends at its terminator; a path has no NUL inside.
+    e.setText(std::string(text));
+    e.setBytes(kj::arrayPtr(reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()));
+    e.setWallNs(wall_ns);
+    if (event_time_ != now_) {
+      event_time_ = now_;
+      event_sequence_ = 0;
+    }
+    batch_.Put(Family::kEvent, EventKey(number_, now_, event_sequence_++), BytesOf(message));
+  }
+
+  absl::Status Control(const ControlItem& item) {
+    std::string_view payload = item.payload;
+    now_ = block_start_ + item.time;
+    // The thread a record concerns, and the last instruction it executed.
+    auto concerned = [&](uint32_t tid) -> std::pair<ThreadNo, uint64_t> {
+      LiveThread& t = ThreadOf(tid);
+      if (item.last_pc != 0) t.last_pc = item.last_pc;
+      return {t.number, t.last_pc};
+    };
+    switch (item.kind) {
+      case kTtqKernelWrite: {
+        auto w = LoadPod<TtqKernelWrite>(payload);
+        WriteInitial(w.address, payload.substr(sizeof(w)));
+        break;
+      }
+      case kTtqMap: MapMemory(item); break;
+      case kTtqUnmap:
+      case kTtqProtect: {
+        auto r = LoadPod<TtqRange>(payload);
+        MapChange c = ChangeOf(item, r.address, r.bytes);
+        c.kind = item.kind == kTtqUnmap ? MapChange::kUnmap : MapChange::kProtect;
+        c.protection = r.protection;
+        AddMapChange(c);
+        if (item.kind == kTtqUnmap) {
+          image_.Unmap(c.range.begin.v, c.range.end.v);
+        } else {
+          image_.Protect(c.range.begin.v, c.range.end.v, r.protection);
+        }
+        last_mapped_ = {};
+        break;
+      }
+      case kTtqRemap: {
+        auto r = LoadPod<TtqRemap>(payload);
+        MapChange c = ChangeOf(item, r.from, r.bytes);
+        c.kind = MapChange::kRemap;
+        c.to = Address(r.to);
+        AddMapChange(c);
+        std::vector<uint64_t> replaced;
+        image_.Move(r.from, r.to, c.range.size(), &replaced);
+        Replaced(replaced);
+        break;
+      }
+      case kTtqSyscallEnter: {
+        auto s = LoadPod<TtqSyscall>(payload);
+        LiveThread& t = ThreadOf(s.tid);
+        if (item.last_pc != 0) t.last_pc = item.last_pc;
+        open_syscalls_[s.tid] = s.number;
+        // Those that never return are told now.
+        if (s.number == 60 || s.number == 231) {
+          AddEvent(EventKind::kSyscall, t.number, t.last_pc, s.number, 0, s.args, "", "",
+                   s.wall_ns);
+        }
+        break;
+      }
+      case kTtqSyscallExit: {
+        auto s = LoadPod<TtqSyscall>(payload);
+        auto [thread, pc] = concerned(s.tid);
+        open_syscalls_.erase(s.tid);
+        AddEvent(EventKind::kSyscall, thread, pc, s.number, s.result, s.args, "", "", s.wall_ns);
+        if (s.number == 57 || s.number == 58 || (s.number == 56 && (s.args[0] & 0x100) == 0)) {
+          if (s.result > 0) {
+            AddEvent(EventKind::kFork, thread, pc, s.result, s.result, {}, "", "", s.wall_ns);
+          }
+        }
+        break;
+      }
+      case kTtqThreadStart: {
+        auto t = LoadPod<TtqThread>(payload);
+        live_.erase(t.tid);
+        LiveThread& thread = ThreadOf(t.tid);
+        Record(thread.number).os_tid = t.os_tid;
+        uint64_t parent = t.parent != 0 && live_.contains(t.parent) ? live_[t.parent].number.v : 0;
+        AddEvent(EventKind::kThread, thread.number, 0, t.os_tid, 1, {{parent}}, "", "", 0);
+        break;
+      }
+      case kTtqThreadExit: {
+        auto t = LoadPod<TtqThread>(payload);
+        auto [thread, pc] = concerned(t.tid);
+        Record(thread).end = now_;
+        AddEvent(EventKind::kThread, thread, pc, Record(thread).os_tid, 0, {}, "", "", 0);
+        uint64_t begin;
+        if (t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
+          PageDelta d{};
+          d.page = t.clear_address / kPageBytes;
+          d.any_written = true;
+          uint64_t offset = t.clear_address % kPageBytes;
+          d.written[offset / 64] = uint64_t{15} << (offset % 64);
+          Apply(d);
+        }
+        break;
+      }
+      case kTtqSignal:
+      case kTtqFault: {
+        auto s = LoadPod<TtqSignal>(payload);
+        auto [thread, pc] = concerned(s.tid);
+        bool from_kernel = s.code > 0;
+        if (from_kernel && pc == s.pc && now_.v > 0) {
+          crash_ = now_ - 1;  // the instruction before now is the one that raised it
+        } else {
+          crash_ = now_;
+        }
+        Time saved = now_;
+        if (item.kind == kTtqFault) now_ = *crash_;
+        AddEvent(EventKind::kSignal, thread, s.pc, s.number, s.code,
+                 {{s.address, uint64_t{from_kernel}, uint64_t{item.kind == kTtqFault}}}, "", "",
+                 s.wall_ns);
+        now_ = saved;
+        break;
+      }
+      case kTtqOutput: {
+        auto o = LoadPod<TtqOutput>(payload);
+        auto [thread, pc] = concerned(o.tid);
+        AddEvent(EventKind::kOutput, thread, pc, o.fd, static_cast<int64_t>(payload.size()) -
+                 static_cast<int64_t>(sizeof(o)), {{o.fd}}, "", payload.substr(sizeof(o)), 0);
+        break;
+      }
+      case kTtqFork: {
+        uint32_t number = LoadPod<uint32_t>(payload);
+        std::lock_guard lock(recording_.mutex);
+        recording_.forks[{ring_->name(), number}] = {
+            std::make_shared<LiveImage>(image_.Fork()), recipes_, number_, now_};
+        recording_.fork_known.notify_all();
+        break;
+      }
+      case kTtqExecve: {
+        auto [thread, pc] = concerned(LoadPod<uint32_t>(payload));
+        AddEvent(EventKind::kExec, thread, pc, 0, 0, {}, payload.substr(4), "", 0);
+        break;
+      }
+      case kTtqExitProcess:
+        info_.exit_status = static_cast<int>(LoadPod<uint32_t>(payload) & 0xff);
+        AddEvent(EventKind::kExit, ThreadOf(item.tid).number, ThreadOf(item.tid).last_pc,
+                 *info_.exit_status, 0, {}, "", "", 0);
+        break;
+      default: break;
+    }
+    return absl::OkStatus();
+  }
+
+  MapChange ChangeOf(const ControlItem& item, uint64_t begin, uint64_t bytes) {
+    MapChange c;
+    c.time = now_;
+    if (item.tid != 0) {
+      LiveThread& t = ThreadOf(item.tid);
+      if (item.last_pc != 0) t.last_pc = item.last_pc;
+      c.thread = t.number;
+      c.pc = Address(t.last_pc);
+      auto it = open_syscalls_.find(item.tid);
+      if (it != open_syscalls_.end()) c.syscall = static_cast<int32_t>(it->second);
+    }
+    uint64_t end = begin + bytes < begin ? ~uint64_t{0} : begin + bytes;
+    c.range = {Address(begin & ~(kPageBytes - 1)),
+               Address(std::max(begin, (end + kPageBytes - 1) & ~(kPageBytes - 1)))};
+    return c;
+  }
+
+  void MapMemory(const ControlItem& item) {
+    auto m = LoadPod<TtqMap>(item.payload);
+    std::string path = item.payload.substr(sizeof(m));
+    MapChange c = ChangeOf(item, m.address, m.bytes);
+    c.kind = MapChange::kMap;
+    c.protection = m.protection;
+    c.shared = m.shared;
+    c.area = m.kind;
+    c.path = path;
+    c.file_offset = m.file_offset;
+    if (m.kind == kTtqMapHeap) c.path = "[heap]";
+    if (m.kind == kTtqMapStack) c.path = "[stack]";
+    LiveImage::Area area;
+    area.end = c.range.end.v;
+    area.protection = m.protection;
+    area.shared = m.shared;
+    area.kind = m.kind;
+    // Startup areas come with their bytes, which the loader may have changed; the file is still
+    // wanted for its symbols.
+    bool startup = now_.v == 0 && m.content == kTtqContentZero && m.kind == kTtqMapFile;
+    if (m.content == kTtqContentFile || startup) {
+      if (auto file = recording_.File(path, m)) {
+        c.file_id = area.file_id = file->id;
+        if (!startup) {
+          area.file = file->bytes;
+          area.file_offset = m.file_offset;
+        }
+      } else if (!startup) {
+        area.content_unknown = true;
+      }
+    }
+    if (m.content == kTtqContentUnknown) area.content_unknown = true;
+    c.content_unknown = area.content_unknown;
+    if (startup) c.area = kTtqMapStartup;
+    if (area.content_unknown) Incomplete(fmt::format("the contents of {} were not kept", path));
+    if (m.shared && (m.protection & 2) && !path.empty()) {
+      Incomplete(fmt::format("{} is shared: other processes' writes to it are not seen", path));
+    }
+    AddMapChange(c);
+    std::vector<uint64_t> replaced;
+    image_.Map(c.range.begin.v, area, &replaced);
+    Replaced(replaced);
+  }
+
+  void Incomplete(const std::string& why) {
+    info_.complete = false;
+    if (info_.incomplete_reason.empty()) info_.incomplete_reason = why;
+  }
+
+  absl::Status Commit(const TtqBlock& block, BlockDigest digest) {
+    block_start_ = info_.end;
+    now_ = block_start_;
+    if (absl::Status s = CheckRegisters(block, digest); !s.ok()) return s;
+    std::string header = Header(digest);
+    for (BlockDigest::Step& step : digest.steps) {
+      for (const auto& delta : step.pages) Apply(*delta);
+      recording_.deltas.Give(std::move(step.pages));
+      if (step.has_control) {
+        if (absl::Status s = Control(step.control); !s.ok()) return s;
+      }
+    }
+    now_ = block_start_ + digest.instructions;
+    for (const auto& [tid, pc] : digest.last_pc) ThreadOf(tid).last_pc = pc;
+    for (const auto& [tid, n] : digest.instructions_of) {
+      Record(ThreadOf(tid).number).instructions += n;
+    }
+    for (const auto& [tid, state] : digest.end_states) {
+      if (auto it = live_.find(tid); it != live_.end()) it->second.state = state;
+    }
+    current_tid_ = digest.end_tid;
+    info_.end = now_;
+    info_.writes += digest.writes;
+    info_.reads += digest.reads;
+    info_.log_bytes += digest.log_bytes;
+    recording_.totals.instructions += digest.instructions;
+    recording_.totals.writes += digest.writes;
+    info_.end_wall_ns = block.wall_end_ns;
+
+    uint32_t number = static_cast<uint32_t>(info_.blocks);
+    uint32_t group = group_first_;
+    std::string value;
+    AppendVarint(&value, header.size());
+    value += header;
+    value += digest.compressed;
+    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)), std::move(value));
+    for (const auto& [superblock, times] : digest.executions) {
+      std::string& row = exec_[superblock];
+      AppendVarint(&row, number - group);
+      AppendVarint(&row, times);
+    }
+    StorePages(group, number);
+    summaries_.push_back({now_, block.wall_start_ns, block.wall_end_ns, digest.log_bytes,
+                          digest.changes_mappings ? 1u : 0u});
+    info_.blocks++;
+    if (summaries_.size() >= kGroupBlocks || batch_.bytes() >= kGroupBytes ||
+        std::chrono::steady_clock::now() - group_started_ > kGroupAge) {
+      return StoreGroup();
+    }
+    return absl::OkStatus();
+  }
+
+  // A block that began while the program ran must begin with the registers the one before it ended
+  // with: a check of every derivation, at no cost.
+  absl::Status CheckRegisters(const TtqBlock& block, const BlockDigest& digest) {
+    if (!block.between_superblocks) return absl::OkStatus();
+    for (const auto& [tid, state] : digest.first_states) {
+      auto it = live_.find(tid);
+      if (tid != current_tid_ || it == live_.end()) continue;
+      for (size_t r = 0; r < kTtqRegCount; ++r) {
+        if (it->second.state.reg[r] == state.reg[r]) continue;
+        return absl::InternalError(fmt::format(
+            "recorder bug: at the start of block {} register {} of thread {} is {:#x}, derived "
+            "{:#x}",
+            block.number, r < 16 ? GprName(static_cast<Gpr>(r)) : "special", it->second.number.v,
+            state.reg[r], it->second.state.reg[r]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Header(const BlockDigest& digest) {
+    capnp::MallocMessageBuilder message;
+    auto h = message.initRoot<schema::BlockHeader>();
+    h.setStartTime(block_start_.v);
+    h.setCurrentTid(current_tid_);
+    h.setNextThread(next_thread_);
+    h.setLogBytes(digest.log_bytes);
+    h.setLogHash(digest.log_hash);
+    auto list = h.initThreads(static_cast<unsigned>(live_.size()));
+    unsigned i = 0;
+    for (const auto& [tid, t] : live_) {
+      auto s = list[i++];
+      s.setTid(tid);
+      s.setNumber(t.number.v);
+      s.setPc(t.state.pc);
+      s.setLastPc(t.last_pc);
+      auto regs = s.initRegisters(kTtqRegCount);
+      for (unsigned r = 0; r < kTtqRegCount; ++r) regs.set(r, t.state.reg[r]);
+    }
+    return BytesOf(message);
+  }
+
+  void StorePages(uint32_t group, uint32_t block) {
+    for (auto& [page, maps] : entries_) {
+      PageEntry e;
+      e.written = maps.written;
+      e.read = maps.read;
+      e.content = maps.content;
+      if (maps.content.any()) {
+        ImagePage& p = image_.Touch(page);
+        e.whole = maps.whole || maps.content.count() > kWordsPerPage / 2 ||
+                  ++p.entries_since_whole >= kWholePageEvery;
+        if (e.whole) p.entries_since_whole = 0;
+        memcpy(e.words.data(), p.bytes, kPageBytes);
+      }
+      batch_.Put(Family::kPage, PageKey(number_, group, page, block), e.Encode());
+    }
+    entries_.clear();
+  }
+
+  absl::Status StoreGroup() {
+    std::vector<std::string> recipes;
+    {
+      std::lock_guard lock(recipe_rows_mutex_);
+      recipes.swap(recipe_rows_);
+    }
+    for (const std::string& encoded : recipes) {
+      auto head = LoadPod<TtqRecipe>(encoded);
+      const Recipe* recipe = recipes_->Find(SuperblockId(head.id));
+      for (const AddressRange& extent : recipe->Extents()) {
+        std::string end;
+        AppendBig64(&end, extent.end.v);
+        extents_.emplace(ExtentKey(number_, group_first_, extent.begin.v, head.id), end);
+      }
+      batch_.Put(Family::kCode, CodeKey(number_, SuperblockId(head.id)), encoded);
+    }
+    for (auto& [key, end] : extents_) batch_.Put(Family::kExtent, key, end);
+    extents_.clear();
+    for (auto& [superblock, row] : exec_) {
+      batch_.Put(Family::kExec, ExecKey(number_, group_first_, superblock), std::move(row));
+    }
+    exec_.clear();
+    absl::Status s = recording_.database->Add(std::move(batch_));
+    batch_ = Database::Batch();
+    if (!s.ok()) return s;
+    if (!summaries_.empty()) {
+      capnp::MallocMessageBuilder message;
+      auto g = message.initRoot<schema::Group>();
+      g.setFirstBlock(group_first_);
+      auto list = g.initBlocks(static_cast<unsigned>(summaries_.size()));
+      for (unsigned i = 0; i < summaries_.size(); ++i) {
+        list[i].setEndTime(summaries_[i].end.v);
+        list[i].setWallStartNs(summaries_[i].wall_start_ns);
+        list[i].setWallEndNs(summaries_[i].wall_end_ns);
+        list[i].setLogBytes(summaries_[i].log_bytes);
+        list[i].setFlags(summaries_[i].flags);
+      }
+      s = recording_.database->Put(GroupKey(number_, group_first_), BytesOf(message));
+      if (!s.ok()) return s;
+    }
+    summaries_.clear();
+    group_first_ = static_cast<uint32_t>(info_.blocks);
+    group_started_ = std::chrono::steady_clock::now();
+    return recording_.database->Put(ProcessKey(number_), ProcessRecord());
+  }
+
+  std::string ProcessRecord() {
+    capnp::MallocMessageBuilder message;
+    auto p = message.initRoot<schema::Process>();
+    p.setNumber(info_.number.v);
+    p.setParent(info_.parent.v);
+    p.setByExec(info_.by_exec);
+    p.setForkTime(fork_time_.v);
+    p.setPid(info_.pid);
+    p.setProgram(info_.program);
+    auto words = p.initArguments(static_cast<unsigned>(info_.arguments.size()));
+    for (unsigned i = 0; i < info_.arguments.size(); ++i) words.set(i, info_.arguments[i]);
+    p.setWorkingDirectory(info_.working_directory);
+    p.setEnd(info_.end.v);
+    p.setCrash(info_.crash ? static_cast<int64_t>(info_.crash->v) : -1);
+    p.setFatalSignal(static_cast<uint32_t>(info_.fatal_signal));
+    p.setExitStatus(info_.exit_status.value_or(-1));
+    p.setStartWallNs(info_.start_wall_ns);
+    p.setEndWallNs(info_.end_wall_ns);
+    p.setBlocks(info_.blocks);
+    p.setWrites(info_.writes);
+    p.setReads(info_.reads);
+    p.setLogBytes(info_.log_bytes);
+    p.setComplete(info_.complete);
+    p.setIncompleteReason(info_.incomplete_reason);
+    p.setClosed(closed_);
+    auto threads = p.initThreads(static_cast<unsigned>(threads_.size()));
+    for (unsigned i = 0; i < threads_.size(); ++i) {
+      threads[i].setNumber(threads_[i].number.v);
+      threads[i].setOsTid(threads_[i].os_tid);
+      threads[i].setStart(threads_[i].start.v);
+      threads[i].setEnd(threads_[i].end.v);
+      threads[i].setInstructions(threads_[i].instructions);
+    }
+    return BytesOf(message);
+  }
+
+  // ---- Verification -----------------------------------------------------------------------------
+
+  // Compares all of the program's memory, which stands still, with the image.
+  absl::Status Verify() {
+    // Memory the kernel may still be about to clear, or others share, gets a second look.
+    for (int attempt = 0;; ++attempt) {
+      absl::Status s = Compare();
+      if (s.ok() || attempt == 20 || !absl::IsAborted(s)) return s;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  absl::Status Compare() {
+    std::vector<uint8_t> actual(1 << 20);
+    uint8_t expected[kPageBytes];
+    for (const auto& [begin, area] : image_.areas()) {
+      if (area.shared || area.content_unknown || !(area.protection & 1)) continue;
+      for (uint64_t at = begin; at < area.end;) {
+        size_t want = std::min<uint64_t>(actual.size(), area.end - at);
+        iovec local{actual.data(), want};
+        iovec remote{reinterpret_cast<void*>(at), want};
+        ssize_t got = process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
+        if (got <= 0) {
+          if (errno == EPERM || errno == ENOSYS) {
+            return absl::PermissionDeniedError(
+                "--verify needs to read the program's memory, which this system forbids");
+          }
+          at += kPageBytes;  // beyond the end of a mapped file
+          continue;
+        }
+        for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got;
+             done += kPageBytes) {
+          uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
+          image_.Read(page, expected);
+          if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+          uint64_t i = 0;
+          while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
+          return absl::AbortedError(fmt::format(
+              "verify: at time {} (block {}) byte {:#x} is {:#04x} in the program, {:#04x} in the "
+              "image; area {:#x}-{:#x} kind {}",
+              now_.v, info_.blocks - 1, page * kPageBytes + i,
+              actual[static_cast<size_t>(done) + i], expected[i], begin, area.end, area.kind));
+        }
+        at += static_cast<uint64_t>(got);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  struct Summary {
+    Time end;
+    int64_t wall_start_ns, wall_end_ns;
+    uint32_t log_bytes, flags;
+  };
+
+  RecordingWriter::Impl& recording_;
+  std::shared_ptr<Ring> ring_;
+  ProcessNo number_;
+  ProcessInfo info_;
+  Time fork_time_{0};
+  bool closed_ = false;
+  std::optional<Time> crash_;
+  std::shared_ptr<RecipeTable> recipes_;
+  LiveImage image_;
+  AddressRange last_mapped_{};
+
+  std::mutex recipe_rows_mutex_;
+  std::vector<std::string> recipe_rows_;
+
+  std::map<uint32_t, LiveThread> live_;  // by Valgrind's tid
+  std::vector<Thread> threads_;          // by number - 1
+  uint32_t next_thread_ = 1, current_tid_ = 0;
+  absl::flat_hash_map<uint32_t, int64_t> open_syscalls_;
+  Time block_start_{0}, now_{0}, event_time_ = kTimeMax;
+  uint32_t event_sequence_ = 0;
+  uint64_t next_map_ = 0;
+
+  absl::flat_hash_map<uint64_t, EntryMaps> entries_;  // of the block being committed
+  Database::Batch batch_;
+  std::map<std::string, std::string> extents_;
+  absl::flat_hash_map<uint32_t, std::string> exec_;
+  std::vector<Summary> summaries_;
+  uint32_t group_first_ = 0;
+  std::chrono::steady_clock::time_point group_started_ = std::chrono::steady_clock::now();
+};
+
+RecordingWriter::RecordingWriter() : impl_(std::make_unique<Impl>()) {}
+
+RecordingWriter::~RecordingWriter() {
+  for (std::thread& t : impl_->threads) {
+    if (t.joinable()) t.join();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
+    const std::string& directory, const std::vector<std::string>& command) {
+  if (mkdir(directory.c_str(), 0700) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot make " + directory);
+  }
+  std::unique_ptr<RecordingWriter> out(new RecordingWriter);
+  Impl& impl = *out->impl_;
+  impl.directory = directory;
+  impl.command = command;
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+  auto database = Database::Create(directory + "/db");
+  if (!database.ok()) return database.status();
+  impl.database = std::move(*database);
+  impl.workers =
+      std::make_unique<WorkerPool>(std::max(2u, std::min(8u, std::thread::hardware_concurrency())));
+  if (absl::Status s = impl.WriteRecord(false); !s.ok()) return s;
+  return out;
+}
+
+void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
+  Impl& impl = *impl_;
+  std::lock_guard lock(impl.mutex);
+  ProcessNo number(impl.next_process++);
+  ProcessNo exec_of;
+  if (ring->parent_ring().empty()) {
+    auto it = impl.process_of_pid.find(ring->pid());
+    if (it != impl.process_of_pid.end()) exec_of = it->second;
+  }
+  impl.process_of_pid[ring->pid()] = number;
+  impl.rings.push_back(ring);
+  if (!impl.error.ok()) ring->Detach();
+  ++impl.running;
+  ++impl.totals.processes;
+  impl.threads.emplace_back([&impl, ring, number, exec_of] {
+    ProcessIngest(impl, ring, number, exec_of).Run();
+    std::lock_guard lock(impl.mutex);
+    impl.ended_rings.insert(ring->name());
+    impl.fork_known.notify_all();
+    --impl.running;
+  });
+}
+
+bool RecordingWriter::Idle() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->running == 0;
+}
+
+absl::Status RecordingWriter::Finish() {
+  for (std::thread& t : impl_->threads) {
+    if (t.joinable()) t.join();
+  }
+  absl::Status s = error();
+  absl::Status record = impl_->WriteRecord(true);
+  impl_->database.reset();
+  return s.ok() ? record : s;
+}
+
+absl::Status RecordingWriter::error() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->error;
+}
+
+const IngestTotals& RecordingWriter::totals() const { return impl_->totals; }
+
+}  // namespace ttq
