@@ -144,8 +144,9 @@ struct Between {
 struct Pattern {
   enum class Kind { kName, kGlob, kRegex };
   Kind kind = Kind::kName;
-  // Without delimiters. A regex is ECMAScript, found anywhere in the text; the parser has compiled
-  // it once, so it is known to be valid. A glob has `*`, `?` and `[…]` and covers the whole text.
+  // Without delimiters. A regex has RE2's syntax and is found anywhere in the text; the parser has
+  // compiled it once, so it is known to be valid. A glob has `*`, `?` and `[…]` and covers the
+  // whole text.
   std::string text;
   Range range;
 };

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// Small string helpers over std::string_view. Debian's abseil is built for C++14, so its string
+// functions take an absl::string_view that a std::string_view does not convert to.
+
+#ifndef TTQ_QUERY_TEXT_H_
+#define TTQ_QUERY_TEXT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fmt/format.h"
+
+namespace ttq {
+
+// The arguments one after another.
+template <class... Parts>
+std::string Cat(const Parts&... parts) {
+  std::string result;
+  (fmt::format_to(std::back_inserter(result), "{}", parts), ...);
+  return result;
+}
+
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// ASCII letters, digits, `_` and every byte of a longer UTF-8 sequence.
+inline bool IsWordByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || IsDigit(c) || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+
+// ASCII letters in lower case, everything else as it is.
+inline std::string Lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  }
+  return result;
+}
+
+// The parts between occurrences of `separator`, at most `limit` of them; the last has the rest.
+inline std::vector<std::string_view> Split(std::string_view text, std::string_view separator,
+                                           size_t limit = std::string_view::npos) {
+  std::vector<std::string_view> parts;
+  while (parts.size() + 1 < limit) {
+    const size_t at = text.find(separator);
+    if (at == std::string_view::npos) break;
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(at + separator.size());
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TEXT_H_
