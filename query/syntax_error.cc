@@ -105,12 +105,6 @@ class Explainer {
       default:
         break;
     }
-    for (std::string_view quote : {"“", "”", "‘", "’"}) {
-      if (token.type == TtqLexer::Identifier && shown.find(quote) != shown.npos) {
-        diagnostic_.message = "typographic quotation marks: write strings in \" or '";
-        return true;
-      }
-    }
     if (token.type == TtqLexer::Slash && CanFollow(TtqLexer::Regex)) {
       diagnostic_.message = "the regular expression is not closed: a / is missing";
       diagnostic_.end = statement_.back().end;

@@ -136,7 +136,7 @@ bool BeginsStage(size_t type) {
 bool Opens(size_t type) { return type == TtqLexer::OpenParen || type == TtqLexer::OpenBracket; }
 bool Closes(size_t type) { return type == TtqLexer::CloseParen || type == TtqLexer::CloseBracket; }
 
-absl::Status CheckStatement(const Statement& statement) {
+absl::Status CheckStatement(std::string_view text, const Statement& statement) {
   if (statement.back().end - statement.front().begin > kMaxStatementBytes) {
     return Bad(statement.front().begin, statement.front().end,
                "the query is too long: more than 64 KiB");
@@ -145,6 +145,13 @@ absl::Status CheckStatement(const Statement& statement) {
   std::vector<size_t> lengths = {0};
   size_t depth = 0;
   for (const Token& token : statement) {
+    if (token.type == TtqLexer::Identifier) {
+      // They are letters to the lexer, and never meant.
+      for (std::string_view quote : {"“", "”", "‘", "’"}) {
+        if (text.substr(token.begin, token.end - token.begin).find(quote) == text.npos) continue;
+        return Bad(token.begin, token.end, "typographic quotation marks: write strings in \" or '");
+      }
+    }
     if (Closes(token.type) && lengths.size() > 1) {
       depth -= lengths.back();
       lengths.pop_back();
@@ -200,7 +207,7 @@ absl::StatusOr<std::vector<Statement>> Tokenize(std::string_view text) {
   }
   finish();
   for (const Statement& statement : statements) {
-    if (absl::Status status = CheckStatement(statement); !status.ok()) return status;
+    if (absl::Status status = CheckStatement(text, statement); !status.ok()) return status;
   }
   return statements;
 }
