@@ -90,7 +90,7 @@ typedef struct {
   ttq_u32 recipe_count;
   ttq_u32 between_superblocks;  // began while client code ran: the registers it starts with are
                                 // those the block before it ended with
-  ttq_u32 reserved;
+  ttq_u32 ends_between_superblocks;  // at its end all that has happened has been logged
   ttq_i64 wall_start_ns, wall_end_ns;
 } TtqBlock;
 

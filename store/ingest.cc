@@ -314,12 +314,11 @@ class ProcessIngest {
       } else {
         result = Commit(*block, std::move(*digest));
       }
-      uint32_t number = block->number;
-      ring_->Release();
       if (ring_->verify()) {
-        if (result.ok()) result = Verify();
-        ring_->Verified(number);
+        if (result.ok() && block->ends_between_superblocks) result = Verify();
+        ring_->Verified(block->number);
       }
+      ring_->Release();
       std::unique_lock lock(mutex);
       pending.pop_front();
       if (!result.ok()) {

@@ -120,8 +120,11 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
         if (e.kind == kTtqStore) {
           if (!node_ok(e.value) || e.size > 32) return Bad(head.id, "a store");
           const TtqNode& v = r->nodes_[e.value];
-          bool wide = v.op == kTtqSlot || v.op == kTtqVectorConst;
-          if (wide ? v.w < e.size : e.size > 8) return Bad(head.id, "a store's value");
+          // A wide slot is copied as it is; a narrower one counts as zero-extended.
+          bool copied = v.op == kTtqSlot || v.op == kTtqVectorConst;
+          if (copied && v.w > 8 ? v.w < e.size : e.size > 8) {
+            return Bad(head.id, "a store's value");
+          }
         }
         break;
       case kTtqSetReg:
@@ -191,7 +194,7 @@ class Compiler {
       op.code = OpCode::kLoad;
     } else {
       const TtqNode& v = recipe_.nodes_[e.value];
-      if (v.op == kTtqSlot) {
+      if (v.op == kTtqSlot && v.w >= e.size) {
         op.code = OpCode::kStoreSlot;
         op.b = static_cast<uint16_t>(v.imm);
       } else if (v.op == kTtqVectorConst) {

@@ -153,8 +153,9 @@ static Bool recorder_is_gone(void) {
   return raw_syscall(__NR_kill, g_recorder_pid, 0, 0, 0, 0, 0) == -3 /* ESRCH */;
 }
 
-static void publish(void) {
+static void publish(Bool between_superblocks) {
   TtqBlock* b = (TtqBlock*)g_block;
+  b->ends_between_superblocks = between_superblocks;
   b->log_bytes = ttq_log.next - g_block - sizeof(TtqBlock);
   b->recipe_bytes = g_block + g_ring->block_bytes - g_recipe_top;
   b->recipe_count = g_recipe_count;
@@ -163,17 +164,26 @@ static void publish(void) {
   futex_wake(&g_ring->produced);
 }
 
-void ttq_ring_next_block(Bool between_superblocks) {
-  if (!g_detached) publish();
-  if (g_ring->verify) {
-    while (!g_detached && __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE) <= g_block_number) {
-      futex_wait(&g_ring->verified, g_block_number);
-      if (recorder_is_gone()) g_detached = True;
-    }
+static Bool told_to_detach(void) {
+  return __atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach || recorder_is_gone();
+}
+
+static void wait_until_verified(void) {
+  if (!g_ring->verify) return;
+  while (!g_detached) {
+    UInt verified = __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE);
+    if (verified > g_block_number) return;
+    futex_wait(&g_ring->verified, verified);
+    if (told_to_detach()) g_detached = True;
   }
+}
+
+void ttq_ring_next_block(Bool between_superblocks) {
+  if (!g_detached) publish(between_superblocks);
+  wait_until_verified();
   for (;;) {
     UInt consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);
-    if (g_ring->command == kTtqDetach) g_detached = True;
+    if (__atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach) g_detached = True;
     if (g_detached || g_block_number + 1 - consumed < g_ring->block_count) break;
     futex_wait(&g_ring->consumed, consumed);
     if (recorder_is_gone()) g_detached = True;
@@ -184,13 +194,8 @@ void ttq_ring_next_block(Bool between_superblocks) {
 }
 
 void ttq_ring_finish(void) {
-  if (!g_detached) publish();
-  if (g_ring->verify) {
-    while (!g_detached && __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE) <= g_block_number) {
-      futex_wait(&g_ring->verified, g_block_number);
-      if (recorder_is_gone()) g_detached = True;
-    }
-  }
+  if (!g_detached) publish(True);
+  wait_until_verified();
   g_detached = True;
   __atomic_store_n(&g_ring->state, kTtqFinished, __ATOMIC_RELEASE);
   futex_wake(&g_ring->produced);

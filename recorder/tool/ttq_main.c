@@ -355,14 +355,18 @@ static void pre_thread_first_insn(ThreadId tid) {
 
 static void pre_thread_ll_exit(ThreadId tid) {
   ThreadInfo* t = &g_thread[tid];
-  TtqThread s = {.tid = tid, .clear_address = t->clear_address};
-  append(kTtqThreadExit, &s, sizeof(s), NULL, 0);
   t->alive = False;
+  Bool last = True;  // the kernel does not clear the word of a process's last thread
+  for (ThreadId other = 1; other <= kTtqMaxThreads; other++) last = last && !g_thread[other].alive;
+  TtqThread s = {.tid = tid, .clear_address = last ? 0 : t->clear_address};
+  append(kTtqThreadExit, &s, sizeof(s), NULL, 0);
 }
 
 static void fork_pre(ThreadId tid) {
   g_forks++;
   append(kTtqFork, &g_forks, 4, NULL, 0);
+  // The child's reader needs it, and this process may wait for the child before it fills a block.
+  ttq_ring_next_block(False);
 }
 
 static void fork_child(ThreadId tid) {
