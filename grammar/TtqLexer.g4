@@ -30,6 +30,10 @@ tokens { BitOr }
     return token;
   }
 
+  // Reads the tables once. The tool makes a static object do it when the program starts, which would
+  // cost every command milliseconds; the build removes that object.
+  static void ReadTables() { static Initializer once; }
+
   size_t previous_ = 0;
 }
 

@@ -11,6 +11,11 @@ parser grammar TtqParser;
 
 options { tokenVocab = TtqLexer; }
 
+@parser::members {
+  // As the lexer's.
+  static void ReadTables() { static Initializer once; }
+}
+
 statement : query EOF;
 
 query : source clause* (Where expr)? stage*;

@@ -252,6 +252,9 @@ struct Clauses {
 };
 
 // ---- Sources -------------------------------------------------------------------------------
+//
+// Each says which clauses it takes; "thread" includes `all threads` for the stacks, registers and
+// Python's frames only.
 
 // Clauses: span, thread (not all), by.
 struct Accesses {
@@ -262,47 +265,57 @@ struct Accesses {
   Mode mode = Mode::kAll;
   Location location;
 };
+// Clauses: at.
 struct Memory {
   Location location;
-};  // at
+};
+// Clauses: at, thread, frame.
 struct Print {
   ExprPtr expr;
-};                        // at, thread, frame
-struct ShowRegisters {};  // at, thread
+};
+struct ShowRegisters {};  // Clauses: at, thread
 struct Backtrace {};      // at, thread, mixed
 struct ShowSource {};     // at, thread, frame
+// Clauses: at.
 struct Disassemble {
   Place place;
-};                                  // at
-struct Threads {};                  // at
-struct Modules {};                  // at
-struct Maps {};                     // at
-struct Events {                     // span, thread
+};
+struct Threads {};  // at
+struct Modules {};  // at
+struct Maps {};     // at
+// Clauses: span, thread.
+struct Events {
   std::optional<std::string> kind;  // lower case, not checked: "signal"
   Range kind_range;
 };
+// Clauses: span, thread.
 struct Executions {
   Place place;
-};  // span, thread
+};
+// Clauses: span, thread, by.
 struct Calls {
   FunctionPattern function;
-};                // span, thread, by
-struct Crash {};  // none: the event that ended the process
+};
+// Clauses: none. The event that ended the process.
+struct Crash {};
 
 struct PyBacktrace {};  // at, thread, frame
 struct PyLocals {};     // at, thread, frame
 struct PySource {};     // at, thread, frame
+// Clauses: at, thread, frame.
 // The part of Python that C shares: names, attributes, subscripts, literals, arithmetic.
 struct PyPrint {
   ExprPtr expr;
-};  // at, thread, frame
+};
+// Clauses: span, thread.
 struct PyCalls {
   std::variant<FunctionPattern, FileLine> what;
-};  // span, thread
+};
+// Clauses: span, thread, in.
 // Name: a variable; Member: EXPR.attribute; Index: EXPR[key].
 struct PyChanges {
   ExprPtr target;
-};  // span, thread, in
+};
 
 // [TYPE] ADDR
 struct ObjectAddress {
@@ -311,28 +324,35 @@ struct ObjectAddress {
   Range type_range;
   ExprPtr address;
 };
+// Clauses: span.
 struct Creation {
   ObjectAddress object;
-};  // span
+};
+// Clauses: span.
 struct Deallocation {
   ObjectAddress object;
-};  // span
+};
+// Clauses: span.
 struct Lifetime {
   ObjectAddress object;
-};  // span
+};
+// Clauses: span.
 struct Refcounts {
   ObjectAddress object;
-};  // span
+};
+// Clauses: at.
 struct Object {
   ObjectAddress object;
-};  // at
+};
+// Clauses: at.
 struct ObjectsOfType {
   std::string type;
   Range type_range;
-};  // at
+};
+// Clauses: at.
 struct Heap {
   ExprPtr address;
-};                    // at
+};
 struct HeapLeaks {};  // at
 struct Why {          // at
   enum class Question { kStillAlive, kFreedTooEarly };
@@ -355,28 +375,32 @@ using Source =
 struct Where {
   ExprPtr condition;
 };
+// Clauses: not empty.
 struct Select {
   std::vector<ExprPtr> columns;
-};  // not empty
+};
 struct SortKey {
   ExprPtr column;
   bool descending = false;
 };
+// Clauses: not empty.
 struct Sort {
   std::vector<SortKey> keys;
-};  // not empty
+};
 struct First {
   uint64_t count = 0;
 };
 struct Last {
   uint64_t count = 0;
 };
+// Clauses: empty: one row.
 struct Count {
   std::vector<ExprPtr> by;
-};  // empty: one row
+};
+// Clauses: empty: whole rows.
 struct Distinct {
   std::vector<ExprPtr> columns;
-};  // empty: whole rows
+};
 struct WithBacktrace {
   bool mixed = false;
 };

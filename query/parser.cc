@@ -90,6 +90,7 @@ class Parse {
 
  private:
   static std::vector<std::unique_ptr<antlr4::Token>> Copy(const Statement& statement) {
+    TtqParser::ReadTables();
     std::vector<std::unique_ptr<antlr4::Token>> tokens;
     const auto add = [&](size_t type, uint32_t begin, uint32_t end) {
       tokens.push_back(std::make_unique<antlr4::CommonToken>(

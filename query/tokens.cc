@@ -97,6 +97,7 @@ struct LexedToken : Token {
 };
 
 std::vector<LexedToken> Lex(std::string_view text) {
+  TtqLexer::ReadTables();
   ByteStream stream(text);
   TtqLexer lexer(&stream);
   lexer.removeErrorListeners();
@@ -213,19 +214,18 @@ absl::StatusOr<std::vector<Statement>> Tokenize(std::string_view text) {
 }
 
 std::string_view FixedText(size_t type) {
-  ByteStream empty("");
-  static const antlr4::dfa::Vocabulary* const vocabulary =
-      new antlr4::dfa::Vocabulary(TtqLexer(&empty).getVocabulary());
   if (type == TtqLexer::BitOr) return "|";
   if (type == TtqLexer::Mixed) return "mixed";
   if (type == TtqLexer::Bool) return "bool";
   if (type == TtqLexer::Equal) return "=";
   if (type > MaxTokenType()) return "";
-  // Quoted, and it lives as long as the vocabulary.
   static const std::vector<std::string>* const texts = [] {
+    TtqLexer::ReadTables();
+    ByteStream empty("");
+    const TtqLexer lexer(&empty);
     auto* result = new std::vector<std::string>;
     for (size_t t = 0; t <= MaxTokenType(); ++t) {
-      const std::string literal = vocabulary->getLiteralName(t);
+      const std::string literal = lexer.getVocabulary().getLiteralName(t);
       result->push_back(literal.size() < 3 ? "" : literal.substr(1, literal.size() - 2));
     }
     return result;

@@ -2,6 +2,7 @@
 
 #include "query/parser.h"
 
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -191,6 +192,27 @@ TEST(ParserTest, EveryFormHasACanonicalTextThatParsesToItself) {
     EXPECT_EQ(canonical, form.canonical != nullptr ? form.canonical : form.text);
     EXPECT_EQ(Canonical(canonical), canonical);
   }
+}
+
+TEST(ParserTest, EveryExampleOfTheManualParses) {
+  std::ifstream manual(TTQ_SOURCE_DIR "/docs/query-language.md");
+  ASSERT_TRUE(manual);
+  std::string example;
+  bool inside = false;
+  int examples = 0;
+  for (std::string line; std::getline(manual, line);) {
+    if (line.starts_with("```")) {
+      if (inside) {
+        EXPECT_TRUE(ParseQuery(example).ok()) << Canonical(example);
+        ++examples;
+      }
+      inside = line.starts_with("```ttq");
+      example.clear();
+    } else if (inside) {
+      example += line + "\n";
+    }
+  }
+  EXPECT_GT(examples, 50);
 }
 
 TEST(ParserTest, RangesAreBytesOfTheText) {
