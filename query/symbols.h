@@ -4,9 +4,10 @@
 // a name or a line to addresses. Answers come from DWARF when there is any (in the module or in its
 // separate debug file), else from .symtab, else from .dynsym, and say which.
 //
-// A SymbolFile answers in the addresses of its ELF file and knows nothing of a process. A Module is a
-// SymbolFile placed in a process by a load bias. A Symbolizer is the set of modules of a process and
-// answers in the process's own addresses. Everything is parsed on demand, one compile unit at a time.
+// A SymbolFile answers in the addresses of its ELF file and knows nothing of a process. A Module is
+// a SymbolFile placed in a process by a load bias. A Symbolizer is the set of modules of a process
+// and answers in the process's own addresses. Everything is parsed on demand, one compile unit at a
+// time.
 //
 // Modules are untrusted: damaged bytes give fewer names, never an error of the whole and never a
 // crash. Separate debug files are taken only when their build-id or CRC matches.
@@ -66,7 +67,7 @@ struct CodeLocation {
   uint64_t offset_in_function = 0;
   NameSource source = NameSource::kNone;
 
-  // "main+0x12", "inner (inlined in main)+0x12" reads as "main+0x12"; "" when there is no name.
+  // "main+0x12", by the outermost function, for labels in code; "" when there is no name.
   std::string NameAndOffset() const;
 };
 
@@ -151,7 +152,8 @@ class SymbolFile {
   SymbolFile& operator=(const SymbolFile&) = delete;
 
   // `path` is where the module was; it is only used to name it and to look for debug files beside
-  // it. kInvalidArgument, with the path in the message, when the bytes are not a readable x86-64 ELF.
+  // it. kInvalidArgument, with the path in the message, when the bytes are not a readable x86-64
+  // ELF.
   static absl::StatusOr<std::shared_ptr<const SymbolFile>> FromImage(FileImage image,
                                                                      std::string path,
                                                                      const SymbolOptions& options);
@@ -162,8 +164,8 @@ class SymbolFile {
   const std::string& path() const;
   // Lower-case hexadecimal; empty when the file has none.
   const std::string& build_id() const;
-  // The file that holds the DWARF: the module itself, its debug file, or absent. `debug_path` is
-  // where that was found.
+  // The file that holds the DWARF: the module itself or its debug file. Without any, false and
+  // empty.
   bool has_dwarf() const;
   const FileImage& dwarf_image() const;
   const std::string& dwarf_path() const;
@@ -189,6 +191,7 @@ class SymbolFileCache {
   ~SymbolFileCache();
 
  private:
+  friend class Module;
   friend class Symbolizer;
   struct Impl;
   std::unique_ptr<Impl> impl_;
