@@ -237,9 +237,16 @@ struct Piece {
   }
 };
 
+// A namespace or class: names of DIEs in [first, last] are qualified by its own.
+struct Enclosure {
+  Dwarf_Off first, last;
+  int32_t parent;
+};
+
 struct UnitCode {
   std::vector<Scope> scopes;
-  std::vector<Piece> pieces;  // sorted
+  std::vector<Piece> pieces;          // sorted
+  std::vector<Enclosure> enclosures;  // ascending by first; empty in C
 };
 
 struct Row {
@@ -270,6 +277,7 @@ struct Unit {
   Dwarf_Off die = 0;
   Dwarf_Half version = 0;
   Dwarf_Half offset_size = 4;
+  bool is_c = false;  // no name needs to be qualified
   uint64_t low_pc = 0;
   uint64_t rnglists_base = 0;
   uint64_t addr_base = 0;
@@ -454,7 +462,7 @@ struct DwarfInfo::Impl {
     }
     uint64_t offset = 0;
     if (Form(dbg(), attribute) == DW_FORM_rnglistx) {
-      std::optional<uint64_t> index = SectionOffset(dbg(), attribute);
+      std::optional<uint64_t> index = Constant(dbg(), attribute);
       if (!index || *index > debug->rnglists().size()) return;
       Cursor table(debug->rnglists(), unit.rnglists_base + *index * unit.offset_size);
       offset = unit.rnglists_base +
@@ -578,6 +586,11 @@ struct DwarfInfo::Impl {
     }
   }
 
+  static bool IsC(uint64_t language) {
+    return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 ||
+           language == DW_LANG_C11 || language == DW_LANG_Mips_Assembler;
+  }
+
   void ReadUnits() {
     ErrorSink error(dbg());
     for (;;) {
@@ -608,6 +621,7 @@ struct DwarfInfo::Impl {
       });
       ForEachAttribute(dbg(), die.get(), [&](Dwarf_Half number, Dwarf_Attribute a) {
         if (number == DW_AT_low_pc) unit.low_pc = AddressOf(unit, a).value_or(0);
+        if (number == DW_AT_language) unit.is_c = IsC(Constant(dbg(), a).value_or(0));
       });
       CodeAttributes code;
       ReadCode(unit, die.get(), kMaxPieces, &code);
@@ -643,27 +657,31 @@ struct DwarfInfo::Impl {
   };
 
   // `die` and its following siblings, each with its children. `parent` is the innermost scope with
-  // code that is entered.
-  void WalkSiblings(const Walk& walk, Die die, int32_t parent, int depth) const {
+  // code that is entered, `enclosure` the innermost enclosure. The offset of the last DIE seen.
+  Dwarf_Off WalkSiblings(const Walk& walk, Die die, int32_t parent, int32_t enclosure,
+                         int depth) const {
     ErrorSink error(dbg());
     Dwarf_Off last = 0;
     while (die) {
       Dwarf_Off offset = 0;
       // Offsets must grow, or a damaged sibling link would be followed for ever.
-      if (dwarf_dieoffset(die.get(), &offset, error) != DW_DLV_OK || offset <= last) return;
-      last = offset;
-      WalkOne(walk, die.get(), offset, parent, depth);
+      if (dwarf_dieoffset(die.get(), &offset, error) != DW_DLV_OK || offset <= last) return last;
+      last = std::max(offset, WalkOne(walk, die.get(), offset, parent, enclosure, depth));
       Dwarf_Die next = nullptr;
-      if (dwarf_siblingof_b(dbg(), die.get(), 1, &next, error) != DW_DLV_OK) return;
+      if (dwarf_siblingof_b(dbg(), die.get(), 1, &next, error) != DW_DLV_OK) return last;
       die = Die(next);
     }
+    return last;
   }
 
-  void WalkOne(const Walk& walk, Dwarf_Die die, Dwarf_Off offset, int32_t parent, int depth) const {
+  // The offset of the last DIE seen below this one.
+  Dwarf_Off WalkOne(const Walk& walk, Dwarf_Die die, Dwarf_Off offset, int32_t parent,
+                    int32_t enclosure, int depth) const {
     ErrorSink error(dbg());
     Dwarf_Half tag = 0;
-    if (dwarf_tag(die, &tag, error) != DW_DLV_OK) return;
+    if (dwarf_tag(die, &tag, error) != DW_DLV_OK) return 0;
     int32_t inner = parent;
+    bool encloses = false;
     switch (tag) {
       case DW_TAG_subprogram:
         inner = -1;
@@ -671,10 +689,11 @@ struct DwarfInfo::Impl {
       case DW_TAG_inlined_subroutine: {
         if (walk.code == nullptr) break;
         UnitCode& code = *walk.code;
-        if (code.pieces.size() >= kMaxPieces || code.scopes.size() >= kMaxPieces) return;
+        if (code.pieces.size() >= kMaxPieces || code.scopes.size() >= kMaxPieces) return 0;
         CodeAttributes attributes;
         ReadCode(walk.unit, die, kMaxPieces - code.pieces.size(), &attributes);
         if (attributes.ranges.empty()) break;
+        if (tag == DW_TAG_inlined_subroutine && parent < 0) break;
         Scope scope;
         scope.name = attributes.has_origin && !attributes.has_own_name ? attributes.origin
                                                                        : DieRef{offset, false};
@@ -682,7 +701,6 @@ struct DwarfInfo::Impl {
         scope.call_file = attributes.call_file;
         scope.call_line = attributes.call_line;
         scope.entry = attributes.entry;
-        if (tag == DW_TAG_inlined_subroutine && parent < 0) break;
         inner = static_cast<int32_t>(code.scopes.size());
         for (const Span64& r : attributes.ranges) {
           code.pieces.push_back({scope.parent, inner, r.begin, r.end});
@@ -692,7 +710,14 @@ struct DwarfInfo::Impl {
       }
       case DW_TAG_variable:
         if (walk.variables != nullptr) ReadVariable(walk.unit, die, offset, walk.variables);
-        return;
+        return 0;
+      case DW_TAG_namespace:
+      case DW_TAG_module:
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:
+      case DW_TAG_union_type:
+        encloses = walk.code != nullptr && !walk.unit.is_c;
+        break;
       // Nothing with code or static storage is in these.
       case DW_TAG_enumeration_type:
       case DW_TAG_array_type:
@@ -701,24 +726,30 @@ struct DwarfInfo::Impl {
       case DW_TAG_call_site:
       case DW_TAG_formal_parameter:
       case DW_TAG_imported_unit:
-        return;
+        return 0;
       default:
         break;
     }
-    if (depth >= kMaxDepth) return;
+    if (depth >= kMaxDepth) return 0;
     Dwarf_Die child = nullptr;
-    if (dwarf_child(die, &child, error) == DW_DLV_OK) {
-      WalkSiblings(walk, Die(child), inner, depth + 1);
-    }
+    if (dwarf_child(die, &child, error) != DW_DLV_OK) return 0;
+    if (!encloses) return WalkSiblings(walk, Die(child), inner, enclosure, depth + 1);
+    auto& enclosures = walk.code->enclosures;
+    size_t index = enclosures.size();
+    enclosures.push_back({offset, offset, enclosure});
+    Dwarf_Off last = WalkSiblings(walk, Die(child), inner, static_cast<int32_t>(index), depth + 1);
+    enclosures[index].last = last;
+    return last;
   }
 
   std::shared_ptr<const UnitCode> CodeOf(Unit* unit) {
     if (unit->code != nullptr) return unit->code;
     auto code = std::make_shared<UnitCode>();
-    WalkSiblings({*unit, code.get(), nullptr}, DieAt({unit->die, false}), -1, 0);
+    WalkSiblings({*unit, code.get(), nullptr}, DieAt({unit->die, false}), -1, -1, 0);
     std::sort(code->pieces.begin(), code->pieces.end());
-    if (scopes_kept + code->scopes.size() <= kMaxScopesKept) {
-      scopes_kept += code->scopes.size();
+    size_t size = code->scopes.size() + code->enclosures.size();
+    if (scopes_kept + size <= kMaxScopesKept) {
+      scopes_kept += size;
       unit->code = code;
     }
     return code;
@@ -740,11 +771,46 @@ struct DwarfInfo::Impl {
 
   // --- names ---
 
+  // `plain` with the namespaces and classes in front that its DIE is in.
+  std::string Qualify(DieRef ref, const std::string& plain) {
+    if (ref.alt) return plain;
+    auto unit = std::upper_bound(units.begin(), units.end(), ref.offset,
+                                 [](Dwarf_Off o, const Unit& u) { return o < u.die; });
+    if (unit == units.begin()) return plain;
+    --unit;
+    if (unit->is_c) return plain;
+    std::shared_ptr<const UnitCode> code = CodeOf(&*unit);
+    auto it = std::upper_bound(code->enclosures.begin(), code->enclosures.end(), ref.offset,
+                               [](Dwarf_Off o, const Enclosure& e) { return o < e.first; });
+    int32_t at = static_cast<int32_t>(it - code->enclosures.begin()) - 1;
+    std::string qualified = plain;
+    for (; at >= 0; at = code->enclosures[at].parent) {
+      const Enclosure& e = code->enclosures[at];
+      if (ref.offset > e.last) continue;
+      Die die = DieAt({e.first, false});
+      if (!die) break;
+      std::string name;
+      ForEachAttribute(dbg(), die.get(), [&](Dwarf_Half number, Dwarf_Attribute a) {
+        if (number == DW_AT_name) name = StringOf(dbg(), a);
+      });
+      if (name.empty()) {
+        ErrorSink error(dbg());
+        Dwarf_Half tag = 0;
+        dwarf_tag(die.get(), &tag, error);
+        name = tag == DW_TAG_namespace ? "(anonymous namespace)"
+               : plain == "operator()" ? "{lambda}"
+                                       : "{unnamed}";
+      }
+      qualified = absl::StrCat(name, "::", qualified);
+    }
+    return qualified;
+  }
+
   const DemangledName& NameOf(DieRef ref) {
     auto [it, inserted] = names.try_emplace(ref);
     if (!inserted) return it->second;
     std::string linkage, plain;
-    DieRef at = ref;
+    DieRef at = ref, named = ref;
     for (int i = 0; i < kMaxReferences; ++i) {
       Die die = DieAt(at);
       if (!die) break;
@@ -752,7 +818,9 @@ struct DwarfInfo::Impl {
       ForEachAttribute(dbg(at.alt), die.get(), [&](Dwarf_Half number, Dwarf_Attribute a) {
         switch (number) {
           case DW_AT_name:
-            if (plain.empty()) plain = StringOf(dbg(at.alt), a);
+            // Of a member function the declaration, which comes last, is inside its class.
+            plain = StringOf(dbg(at.alt), a);
+            named = at;
             break;
           case DW_AT_linkage_name:
           case DW_AT_MIPS_linkage_name:
@@ -766,17 +834,19 @@ struct DwarfInfo::Impl {
             break;
         }
       });
-      if (!next || (!linkage.empty() && !plain.empty())) break;
+      if (!next || !linkage.empty()) break;
       at = *next;
     }
     DemangledName& name = it->second;
     if (linkage.substr(0, 2) == "_Z") {
       name = Demangle(linkage);
       // Too intricate: the plain name says more than the mangled one.
-      if (name.name == linkage && !plain.empty()) name.name = name.full = plain;
+      if (name.name == linkage && !plain.empty()) name.name = name.full = Qualify(named, plain);
     } else {
-      name.symbol = linkage.empty() ? plain : linkage;
-      name.name = name.full = plain.empty() ? linkage : plain;
+      // Compilers leave the linkage name out where the linkage is internal.
+      std::string qualified = linkage.empty() && !plain.empty() ? Qualify(named, plain) : plain;
+      name.symbol = linkage.empty() ? qualified : linkage;
+      name.name = name.full = qualified.empty() ? linkage : qualified;
     }
     return name;
   }
@@ -797,13 +867,14 @@ struct DwarfInfo::Impl {
     std::vector<std::string> directories;
     Dwarf_Signed count = 0;
     dwarf_srclines_include_dir_count(context, &count, error);
-    // In DWARF 5 directory 0 is stored, before it is the compilation directory.
+    // Before DWARF 5 directory 0 is not stored.
     if (version < 5) directories.push_back(directory);
     for (Dwarf_Signed i = version < 5 ? 1 : 0; i < count + (version < 5 ? 1 : 0); ++i) {
       const char* text = nullptr;
       if (dwarf_srclines_include_dir_data(context, i, &text, error) != DW_DLV_OK) text = nullptr;
       std::string name = text == nullptr ? "" : text;
-      if (!name.empty() && name[0] != '/' && !directory.empty()) {
+      // In DWARF 5 directory 0 is the compilation directory itself.
+      if (i > 0 && !name.empty() && name[0] != '/' && !directory.empty()) {
         name = absl::StrCat(directory, "/", name);
       }
       directories.push_back(std::move(name));
@@ -1011,7 +1082,7 @@ struct DwarfInfo::Impl {
     if (!variables) {
       variables.emplace();
       for (Unit& unit : units) {
-        WalkSiblings({unit, nullptr, &*variables}, DieAt({unit.die, false}), -1, 0);
+        WalkSiblings({unit, nullptr, &*variables}, DieAt({unit.die, false}), -1, -1, 0);
       }
     }
     return *variables;
@@ -1215,15 +1286,18 @@ std::vector<LineMatch> DwarfInfo::FindLine(std::string_view file, int line, bool
           if (!row.is_stmt || row.line != best || row.file >= mask.size() || !mask[row.file]) {
             continue;
           }
-          // Up to the next row of another line; rows of the same line are one statement's code.
+          // Up to the first address of another line. Of several rows for one address the last
+          // says what its code is for.
           uint64_t end = sequence.end;
           for (uint32_t j = i + 1; j < sequence.end_row; ++j) {
             const Row& after = lines.rows[j];
-            if (after.address > row.address && (after.line != best || after.file != row.file)) {
+            bool last = j + 1 == sequence.end_row || lines.rows[j + 1].address > after.address;
+            if (after.address == row.address || !last) continue;
+            if (after.line != best || after.file != row.file) {
               end = after.address;
               break;
             }
-            if (after.address > row.address) i = j;
+            i = j;
           }
           found.push_back({{Address(row.address), Address(end)}, name, static_cast<int>(best), ""});
         }

@@ -8,13 +8,13 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <regex>
 #include <utility>
 
 #include "absl/debugging/internal/demangle.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "re2/re2.h"
 
 namespace ttq {
 namespace {
@@ -178,8 +178,6 @@ size_t EditDistance(std::string_view a, std::string_view b, size_t limit) {
   return std::min(previous[b.size()], limit + 1);
 }
 
-// Of std::regex, whose matcher recurses: one step per character of the subject.
-constexpr size_t kMaxRegexSubject = 2000;
 constexpr size_t kMaxPattern = 1000;
 
 }  // namespace
@@ -267,7 +265,7 @@ bool GlobMatches(std::string_view glob, std::string_view text) {
 
 struct NameMatcher::Impl {
   NamePattern pattern;
-  std::regex regex;
+  std::unique_ptr<RE2> regex;
   std::string required;
 };
 
@@ -284,13 +282,10 @@ absl::StatusOr<NameMatcher> NameMatcher::Create(const NamePattern& pattern) {
   std::string& text = impl->pattern.text;
   switch (pattern.kind) {
     case NamePattern::Kind::kRegex:
-      try {
-        // Polynomial: no backtracking, so no pattern can take exponential time; it has no
-        // back-references.
-        impl->regex = std::regex(
-            text, std::regex::ECMAScript | std::regex::nosubs | std::regex_constants::__polynomial);
-      } catch (const std::regex_error& e) {
-        return absl::InvalidArgumentError(absl::StrCat("the regular expression: ", e.what()));
+      impl->regex = std::make_unique<RE2>(text, RE2::Quiet);
+      if (!impl->regex->ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the regular expression: ", impl->regex->error()));
       }
       break;
     case NamePattern::Kind::kGlob:
@@ -327,13 +322,7 @@ bool NameMatcher::Matches(const DemangledName& n) const {
   std::string name_base(WithoutCloneSuffix(n.name));
   switch (impl_->pattern.kind) {
     case NamePattern::Kind::kRegex:
-      try {
-        return n.full.size() <= kMaxRegexSubject
-                   ? std::regex_search(n.full, impl_->regex)
-                   : std::regex_search(n.full.substr(0, kMaxRegexSubject), impl_->regex);
-      } catch (const std::regex_error&) {
-        return false;
-      }
+      return RE2::PartialMatch(n.full, *impl_->regex);
     case NamePattern::Kind::kGlob: {
       if (GlobMatches(text, n.symbol) || GlobMatches(text, n.full)) return true;
       for (size_t start : ComponentStarts(n.name)) {
@@ -349,10 +338,15 @@ bool NameMatcher::Matches(const DemangledName& n) const {
       bool templates = text.find('<') != std::string::npos;
       bool spaced = text.find(' ') != std::string::npos || n.full.find(' ') != std::string::npos;
       std::string wanted = spaced ? WithoutSpaces(text) : text;
-      if (text.find('(') != std::string::npos) {
-        std::string full = WithoutSpaces(n.full);
-        for (size_t start : ComponentStarts(full)) {
-          if (full.substr(start) == wanted) return true;
+      size_t at = n.full.find(name_base);
+      if (text.find('(') != std::string::npos && at != std::string::npos) {
+        std::string signature = n.full.substr(at);
+        for (size_t start : ComponentStarts(signature)) {
+          std::string tail = signature.substr(start);
+          if (WithoutSpaces(tail) == wanted ||
+              (!templates && WithoutSpaces(WithoutTemplateArguments(tail)) == wanted)) {
+            return true;
+          }
         }
       }
       for (const std::string& candidate : {n.name, name_base}) {

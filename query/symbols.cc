@@ -218,6 +218,16 @@ struct SymbolFile::Impl {
     return elf.IsCode(address) ? SymbolAt(functions, address) : nullptr;
   }
 
+  // The mangled symbol that starts at `entry` when `symbol`, from DWARF, is none: compilers leave
+  // linkage names out where the linkage is internal, and a lambda has no other.
+  std::optional<DemangledName> BetterName(const std::string& symbol, uint64_t entry) {
+    if (symbol.substr(0, 2) == "_Z") return std::nullopt;
+    ReadTables();
+    const TableSymbol* s = SymbolAt(functions, entry);
+    if (s == nullptr || s->address != entry || s->name.substr(0, 2) != "_Z") return std::nullopt;
+    return Demangle(WithoutCloneSuffix(s->name));
+  }
+
   CodeLocation Symbolize(uint64_t address) {
     std::lock_guard lock(mutex);
     CodeLocation location;
@@ -228,7 +238,14 @@ struct SymbolFile::Impl {
       location.line = place.line;
       location.frames = std::move(place.frames);
       location.offset_in_function = place.offset;
-      if (!location.frames.empty()) location.source = NameSource::kDwarf;
+      if (!location.frames.empty()) {
+        location.source = NameSource::kDwarf;
+        InlineFrame& outer = location.frames.back();
+        if (auto better = BetterName(outer.symbol, address - place.offset)) {
+          outer.function = std::move(better->name);
+          outer.symbol = std::move(better->symbol);
+        }
+      }
     }
     if (location.frames.empty()) {
       if (const TableSymbol* s = FunctionSymbolAt(address)) {
@@ -244,6 +261,14 @@ struct SymbolFile::Impl {
       location.offset_in_function = address;
     }
     return location;
+  }
+
+  void UseBetterName(FunctionInfo* f) {
+    if (!f->entry) return;
+    if (auto better = BetterName(f->symbol, f->entry->v)) {
+      f->name = std::move(better->name);
+      f->symbol = std::move(better->symbol);
+    }
   }
 
   FunctionInfo FromTable(const TableSymbol& s) const {
@@ -263,6 +288,7 @@ struct SymbolFile::Impl {
     std::lock_guard lock(mutex);
     std::vector<FunctionInfo> found;
     if (DwarfInfo* info = Dwarf()) found = info->FindFunctions(matcher);
+    for (FunctionInfo& f : found) UseBetterName(&f);
     ReadTables();
     std::vector<const TableSymbol*> matches;
     for (const TableSymbol& s : functions) {
@@ -318,7 +344,10 @@ struct SymbolFile::Impl {
     std::lock_guard lock(mutex);
     if (!elf.IsCode(address)) return std::nullopt;
     if (DwarfInfo* info = Dwarf()) {
-      if (auto f = info->FunctionAt(address)) return f;
+      if (auto f = info->FunctionAt(address)) {
+        UseBetterName(&*f);
+        return f;
+      }
     }
     const TableSymbol* s = FunctionSymbolAt(address);
     if (s == nullptr) return std::nullopt;

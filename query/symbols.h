@@ -78,7 +78,7 @@ struct NamePattern {
   // kName matches the linker's name, the demangled name with or without parameters, and any tail of
   // the qualified name that starts at a component, template arguments given or not: `push`,
   // `Stack::push`, `ns::Stack<int>::push`. kGlob (`*`, `?`, `[a-z]`) must match one of these whole
-  // names; kRegex (ECMAScript) is searched for in the demangled name with parameters.
+  // names; kRegex (RE2) is searched for in the demangled name with parameters.
   std::string text;
   // A glob over the module's base name, which also matches without ".so" and version: "libc" and
   // "libc.so.6" both name libc.so.6. Empty: any module.
@@ -120,9 +120,12 @@ struct NameMatches {
 };
 
 struct LineMatch {
-  AddressRange range;  // the code of one statement row
-  std::string file;    // in full
-  int line = 0;        // the line asked for, or the next one that has code
+  // Begins where a debugger stops for the line (a row with is_stmt) and goes on to the next code of
+  // another line. With optimization another statement may begin at the same instruction, and then
+  // Symbolize names that one there.
+  AddressRange range;
+  std::string file;  // in full
+  int line = 0;      // the line asked for, or the next one that has code
   std::string module;
 };
 
