@@ -20,8 +20,7 @@ namespace ttq {
 
 struct Instruction {
   Address address;
-  // Mnemonic and operands separated by single spaces: "mov %rsp, %rbp", "call 0x401136
-  // <main+0x10>".
+  // Mnemonic and operands, single spaces between: "movq %rsp, %rbp", "callq 0x4011 <main+0x10>".
   std::string text;
   std::vector<uint8_t> bytes;
   size_t size() const { return bytes.size(); }
