@@ -54,7 +54,12 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
   const std::string home = HomeDirectory();
   if (wanted.empty()) {
     const std::string latest = home + "/latest";
-    if (!home.empty() && IsDirectory(latest)) return latest;
+    // By its own name, so that an answer says which recording it is about.
+    if (char* real = realpath(latest.c_str(), nullptr)) {
+      std::string directory = real;
+      free(real);
+      if (IsDirectory(directory)) return directory;
+    }
     return absl::NotFoundError(
         fmt::format("there is no recording in {}; make one with `ttq record PROGRAM`",
                     home.empty() ? "TTQ_HOME" : Printable(home)));
@@ -97,7 +102,7 @@ std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> argume
     WriteOut(app.help());
     return kAnswered;
   } catch (const CLI::ParseError& error) {
-    return Complain(fmt::format("{} (see `ttq help {}`)", error.what(), app.get_name()), kUsage);
+    return Complain(fmt::format("{} (see `{} --help`)", error.what(), app.get_name()), kUsage);
   }
 }
 

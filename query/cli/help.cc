@@ -176,8 +176,9 @@ int RunHelp(int argc, char** argv) {
   for (const std::string& name : near.empty() ? names : near) {
     known += (known.empty() ? "" : ", ") + name;
   }
-  return Complain(fmt::format("there is no help on {}; {} {}", argv[1],
-                              near.empty() ? "there is help on" : "did you mean", known),
+  return Complain(near.empty()
+                      ? fmt::format("there is no help on {}; there is on {}", argv[1], known)
+                      : fmt::format("there is no help on {}; did you mean {}?", argv[1], known),
                   kUsage);
 }
 

@@ -49,7 +49,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
   };
   std::string& text = *out;
   const auto line = [&text](std::string_view name, std::string_view value) {
-    text += fmt::format("{:<14}{}\n", name, Printable(value));
+    text += fmt::format("{:<16}{}\n", name, Printable(value));
   };
   line("trace", info.path);
   line("command", Joined(info.command));
