@@ -60,6 +60,18 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 constexpr char kInsteadOfExpression[] = "write an address (ADDR, ADDR len N) or the name of a global";
 
+// " (libx.so: its bytes were not recorded)": why a name may be missing.
+std::string ProblemsText(const Symbolizer& symbols) {
+  std::vector<std::string> problems = symbols.Problems();
+  if (problems.empty()) return "";
+  if (problems.size() > 3) {
+    const size_t more = problems.size() - 3;
+    problems.resize(3);
+    problems.push_back(absl::StrCat("and ", more, " more"));
+  }
+  return absl::StrCat(" (", absl::StrJoin(problems, "; "), ")");
+}
+
 // True when two modules ever had an address in common.
 bool ShareAddresses(const LoadedModule& a, const LoadedModule& b) {
   return a.range.begin < b.range.end && b.range.begin < a.range.end;
@@ -286,8 +298,7 @@ absl::StatusOr<Context::Place> Context::FindVariable(const ast::Expr& expr,
   std::vector<VariableInfo> found = std::move(matches->found);
   if (found.empty()) {
     std::string message = absl::StrCat("no module has a global named ", name);
-    const std::vector<std::string> problems = (*symbols)->Problems();
-    if (!problems.empty()) absl::StrAppend(&message, " (", absl::StrJoin(problems, "; "), ")");
+    message += ProblemsText(**symbols);
     return UnknownAt(expr.range, std::move(message), matches->suggestions);
   }
   // The dynamic linker binds a name to the program's own variable before a library's, and a static
@@ -499,8 +510,7 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
                               : function.function.kind == ast::Pattern::Kind::kName
                                     ? absl::StrCat("no module has a function named ", code.text)
                                     : absl::StrCat("no module has a function that matches ", code.text);
-    const std::vector<std::string> problems = (*symbols)->Problems();
-    if (!problems.empty()) absl::StrAppend(&message, " (", absl::StrJoin(problems, "; "), ")");
+    message += ProblemsText(**symbols);
     return UnknownAt(function.range, std::move(message), matches->suggestions);
   }
   return code;

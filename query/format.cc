@@ -400,9 +400,11 @@ class AnswerWriter {
   void Flush() {
     if (!out_.empty()) sink_(out_);
     out_.clear();
+    flushed_ = Clock::now();
   }
+  // Rows go out in large pieces, and soon when they come slowly.
   void Spill() {
-    if (out_.size() >= kFlushAt) Flush();
+    if (out_.size() >= kFlushAt || (!out_.empty() && Clock::now() - flushed_ > kPatience)) Flush();
   }
 
   // Gives each row to `use` until the end, the limit, or until `use` says false.
@@ -419,6 +421,8 @@ class AnswerWriter {
       }
       ++summary_.rows;
       if (!use(row)) break;
+      // Whether there is one more row may take long to find out.
+      if (limit && summary_.rows == *limit) Flush();
       Spill();
     }
     summary_.interrupted = stream_.interrupted();
@@ -559,7 +563,10 @@ class AnswerWriter {
       }
       if (waiting.empty()) first = Clock::now();
       waiting.push_back(cells);
-      if (waiting.size() >= kRowsForWidths || Clock::now() - first > kPatience) start();
+      if (waiting.size() >= kRowsForWidths || Clock::now() - first > kPatience ||
+          (options_.limit && summary_.rows == *options_.limit)) {
+        start();
+      }
       return true;
     });
     start();
@@ -621,6 +628,7 @@ class AnswerWriter {
   const Sink& sink_;
   AnswerSummary& summary_;
   std::string out_;
+  Clock::time_point flushed_ = Clock::now();
 };
 
 }  // namespace

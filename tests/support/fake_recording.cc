@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "fmt/format.h"
 
@@ -200,8 +202,13 @@ absl::StatusOr<const Process*> FakeRecording::Open(ProcessNo number) const {
   return &process_;
 }
 
-absl::StatusOr<std::shared_ptr<const std::string>> FakeRecording::FileContents(uint64_t) const {
-  return absl::NotFoundError("contents were not kept");
+absl::StatusOr<std::shared_ptr<const std::string>> FakeRecording::FileContents(uint64_t id) const {
+  const auto it = files_.find(id);
+  if (it == files_.end()) return absl::NotFoundError("contents were not kept");
+  std::ifstream file(it->second, std::ios::binary);
+  if (!file) return absl::NotFoundError("cannot open " + it->second);
+  return std::make_shared<const std::string>(std::istreambuf_iterator<char>(file),
+                                             std::istreambuf_iterator<char>());
 }
 
 absl::Status FakeRecording::Check(const std::function<void(const std::string&)>&,

@@ -68,6 +68,7 @@ class FakeRecording : public Recording {
 
   RecordingInfo info_;
   FakeProcess process_;
+  std::map<uint64_t, std::string> files_;  // path on this machine, by Mapping::file_id
 
   const RecordingInfo& info() const override { return info_; }
   const std::vector<ProcessInfo>& processes() const override;

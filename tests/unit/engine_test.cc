@@ -341,6 +341,45 @@ TEST_F(EngineTest, Explain) {
             "count\n");
 }
 
+// Names of a real program, placed in the recording at an address of its own.
+TEST_F(EngineTest, Names) {
+  FakeProcess& p = recording_.process_;
+  recording_.files_[1] = TTQ_TEST_PROGRAMS "/symbols_c";
+  p.modules_.push_back({.path = "/bin/symbols_c",
+                        .file_id = 1,
+                        .range = {Address(0x555500000000), Address(0x555500010000)},
+                        .load_bias = 0x555500000000});
+  EXPECT_EQ(Ask("writes to global_count | count"), "count\n0");
+  EXPECT_EQ(p.last_query_.ranges.at(0).size(), 4u);
+  const uint64_t variable = p.last_query_.ranges[0].begin.v;
+  EXPECT_EQ(variable >> 16, 0x55550000u);
+
+  EXPECT_EQ(Ask("writes to global_count by Work | count"), "count\n0");
+  ASSERT_FALSE(p.last_query_.code.empty());
+  const uint64_t pc = p.last_query_.code[0].begin.v;
+  p.AddWrite(70, variable, 9, 4, pc);
+  p.AddWrite(80, variable, 8, 4, 0x401000);
+  p.executions_.push_back({Time(70), ThreadNo(1), Address(pc)});
+  EXPECT_EQ(Ask("writes to global_count by Work | select time, function, module"),
+            "time function module\n70 \"Work\" \"symbols_c\"");
+  EXPECT_EQ(Ask("writes to global_count where function = \"Work\" | select time"), "time\n70");
+  EXPECT_EQ(Ask("writes to global_count by symbols_c!/^Wo/ | select time"), "time\n70");
+  EXPECT_EQ(Ask("executions of Work | select time, function, line is null"),
+            "time function line is null\n70 \"Work\" 0");
+  EXPECT_EQ(Ask("writes to global_coutn"),
+            "ttq: no module has a global named global_coutn\n"
+            "  writes to global_coutn\n"
+            "            ^~~~~~~~~~~~\n"
+            "did you mean global_count?\n");
+  EXPECT_EQ(Ask("executions of Wrok"),
+            "ttq: no module has a function named Wrok\n"
+            "  executions of Wrok\n"
+            "                ^~~~\n"
+            "did you mean Work?\n");
+  EXPECT_EQ(Ask("memory *(short *)0x1000 | select size"), "size\n2");
+  EXPECT_EQ(Ask("memory &global_count | select size"), "size\n64");
+}
+
 // A regex that backtracks exponentially elsewhere.
 TEST_F(EngineTest, APatternCannotHang) {
   EXPECT_EQ(Ask("writes to 0x1000 where actor matches /(i*)*(n*)*(s*)*(x+x+)+y/ | count"),
