@@ -20,14 +20,16 @@ namespace {
 uint64_t SizeOfBuiltin(const ast::TypeName& type) {
   if (type.pointers > 0) return 8;
   static constexpr std::pair<std::string_view, uint64_t> kSizes[] = {
-      {"char", 1},          {"signed char", 1},    {"unsigned char", 1}, {"bool", 1},
-      {"_Bool", 1},         {"int8_t", 1},         {"uint8_t", 1},       {"short", 2},
-      {"unsigned short", 2}, {"int16_t", 2},       {"uint16_t", 2},      {"int", 4},
-      {"unsigned", 4},      {"unsigned int", 4},   {"int32_t", 4},       {"uint32_t", 4},
-      {"float", 4},         {"long", 8},           {"unsigned long", 8}, {"long long", 8},
-      {"unsigned long long", 8}, {"int64_t", 8},   {"uint64_t", 8},      {"size_t", 8},
-      {"ssize_t", 8},       {"intptr_t", 8},       {"uintptr_t", 8},     {"ptrdiff_t", 8},
-      {"double", 8},        {"long double", 16},
+      {"char", 1},          {"signed char", 1},  {"unsigned char", 1},
+      {"bool", 1},          {"_Bool", 1},        {"int8_t", 1},
+      {"uint8_t", 1},       {"short", 2},        {"unsigned short", 2},
+      {"int16_t", 2},       {"uint16_t", 2},     {"int", 4},
+      {"unsigned", 4},      {"unsigned int", 4}, {"int32_t", 4},
+      {"uint32_t", 4},      {"float", 4},        {"long", 8},
+      {"unsigned long", 8}, {"long long", 8},    {"unsigned long long", 8},
+      {"int64_t", 8},       {"uint64_t", 8},     {"size_t", 8},
+      {"ssize_t", 8},       {"intptr_t", 8},     {"uintptr_t", 8},
+      {"ptrdiff_t", 8},     {"double", 8},       {"long double", 16},
   };
   for (const auto& [name, size] : kSizes) {
     if (name == type.name) return size;
@@ -58,7 +60,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-constexpr char kInsteadOfExpression[] = "write an address (ADDR, ADDR len N) or the name of a global";
+constexpr char kInsteadOfExpression[] =
+    "write an address (ADDR, ADDR len N) or the name of a global";
 
 // " (libx.so: its bytes were not recorded)": why a name may be missing.
 std::string ProblemsText(const Symbolizer& symbols) {
@@ -110,11 +113,14 @@ absl::Status UnknownAt(ast::Range range, std::string message,
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
     }
   }
-  return DiagnosticError({.message = std::move(message), .begin = range.begin, .end = range.end,
+  return DiagnosticError({.message = std::move(message),
+                          .begin = range.begin,
+                          .end = range.end,
                           .hint = std::move(hint)});
 }
 
-std::vector<std::string> Nearest(std::string_view name, const std::vector<std::string>& candidates) {
+std::vector<std::string> Nearest(std::string_view name,
+                                 const std::vector<std::string>& candidates) {
   std::vector<std::pair<size_t, std::string>> near;
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
@@ -172,8 +178,7 @@ absl::StatusOr<const Symbolizer*> Context::Symbols(size_t epoch) const {
     spec.build_id = module.build_id;
     spec.mappings.push_back({.range = module.range, .file_offset = 0});
     if (module.file_id != 0) {
-      spec.contents = [recording = recording_,
-                       id = module.file_id]() -> absl::StatusOr<FileImage> {
+      spec.contents = [recording = recording_, id = module.file_id]() -> absl::StatusOr<FileImage> {
         absl::StatusOr<std::shared_ptr<const std::string>> contents = recording->FileContents(id);
         if (!contents.ok()) return contents.status();
         const auto* data = reinterpret_cast<const uint8_t*>((*contents)->data());
@@ -204,14 +209,22 @@ absl::StatusOr<Time> Context::ResolveTime(const ast::Time& time, const TimeOfQue
   const ProcessInfo& info = process_->info();
   Time t;
   switch (time.kind) {
-    case ast::Time::Kind::kNumber: t = Time(time.number); break;
-    case ast::Time::Kind::kStart: t = Time(0); break;
-    case ast::Time::Kind::kEnd: t = info.end; break;
+    case ast::Time::Kind::kNumber:
+      t = Time(time.number);
+      break;
+    case ast::Time::Kind::kStart:
+      t = Time(0);
+      break;
+    case ast::Time::Kind::kEnd:
+      t = info.end;
+      break;
     case ast::Time::Kind::kCrash:
       if (!info.crash) {
         std::string why = "how it ended was not recorded";
-        if (info.exit_status) why = absl::StrCat("it exited with status ", *info.exit_status);
-        else if (info.fatal_signal != 0) why = "it was ended by " + SignalName(info.fatal_signal);
+        if (info.exit_status)
+          why = absl::StrCat("it exited with status ", *info.exit_status);
+        else if (info.fatal_signal != 0)
+          why = "it was ended by " + SignalName(info.fatal_signal);
         return ErrorAt(time.range, "the program did not crash: " + why, "use `end`");
       }
       t = *info.crash;
@@ -255,7 +268,9 @@ absl::StatusOr<TimeSpan> Context::ResolveSpan(const std::optional<ast::Span>& sp
   absl::StatusOr<Time> first = ResolveTime(span->first, ask);
   if (!first.ok()) return first.status();
   switch (span->kind) {
-    case ast::Span::Kind::kBefore: result.end = *first; break;
+    case ast::Span::Kind::kBefore:
+      result.end = *first;
+      break;
     case ast::Span::Kind::kAfter:
       result.begin = *first == kTimeMax ? kTimeMax : *first + 1;
       break;
@@ -326,8 +341,8 @@ absl::StatusOr<Context::Place> Context::FindVariable(const ast::Expr& expr,
       places.resize(5);
       places.push_back("…");
     }
-    return ErrorAt(expr.range, fmt::format("{} names several variables: {}", name,
-                                           absl::StrJoin(places, ", ")),
+    return ErrorAt(expr.range,
+                   fmt::format("{} names several variables: {}", name, absl::StrJoin(places, ", ")),
                    "write the address of the one you mean");
   }
   Place place;
@@ -360,8 +375,8 @@ absl::StatusOr<Context::Place> Context::Evaluate(const ast::Expr& expr, int dept
         absl::StatusOr<Place> value = Evaluate(*cast->operand, depth + 1);
         if (!value.ok()) return value;
         if (value->lvalue) return not_yet("memory behind a variable");
-        return Place{.address = value->address, .size = size, .lvalue = true,
-                     .text = Hex(value->address)};
+        return Place{
+            .address = value->address, .size = size, .lvalue = true, .text = Hex(value->address)};
       }
       return not_yet("memory behind an expression without a type");
     }
@@ -374,10 +389,17 @@ absl::StatusOr<Context::Place> Context::Evaluate(const ast::Expr& expr, int dept
     if (operand->lvalue) return not_yet("the value of a variable");
     uint64_t v = operand->address.v;
     switch (unary->op) {
-      case ast::UnaryOp::kMinus: v = -v; break;
-      case ast::UnaryOp::kBitNot: v = ~v; break;
-      case ast::UnaryOp::kNot: v = v == 0; break;
-      default: break;
+      case ast::UnaryOp::kMinus:
+        v = -v;
+        break;
+      case ast::UnaryOp::kBitNot:
+        v = ~v;
+        break;
+      case ast::UnaryOp::kNot:
+        v = v == 0;
+        break;
+      default:
+        break;
     }
     return Place{.address = Address(v), .text = Hex(v)};
   }
@@ -391,20 +413,37 @@ absl::StatusOr<Context::Place> Context::Evaluate(const ast::Expr& expr, int dept
     const uint64_t a = left->address.v, b = right->address.v;
     uint64_t v = 0;
     switch (binary->op) {
-      case ast::BinaryOp::kAdd: v = a + b; break;
-      case ast::BinaryOp::kSub: v = a - b; break;
-      case ast::BinaryOp::kMul: v = a * b; break;
+      case ast::BinaryOp::kAdd:
+        v = a + b;
+        break;
+      case ast::BinaryOp::kSub:
+        v = a - b;
+        break;
+      case ast::BinaryOp::kMul:
+        v = a * b;
+        break;
       case ast::BinaryOp::kDiv:
       case ast::BinaryOp::kMod:
         if (b == 0) return ErrorAt(expr.range, "division by zero");
         v = binary->op == ast::BinaryOp::kDiv ? a / b : a % b;
         break;
-      case ast::BinaryOp::kShiftLeft: v = b < 64 ? a << b : 0; break;
-      case ast::BinaryOp::kShiftRight: v = b < 64 ? a >> b : 0; break;
-      case ast::BinaryOp::kBitAnd: v = a & b; break;
-      case ast::BinaryOp::kBitOr: v = a | b; break;
-      case ast::BinaryOp::kBitXor: v = a ^ b; break;
-      default: return ErrorAt(expr.range, "a comparison names no memory");
+      case ast::BinaryOp::kShiftLeft:
+        v = b < 64 ? a << b : 0;
+        break;
+      case ast::BinaryOp::kShiftRight:
+        v = b < 64 ? a >> b : 0;
+        break;
+      case ast::BinaryOp::kBitAnd:
+        v = a & b;
+        break;
+      case ast::BinaryOp::kBitOr:
+        v = a | b;
+        break;
+      case ast::BinaryOp::kBitXor:
+        v = a ^ b;
+        break;
+      default:
+        return ErrorAt(expr.range, "a comparison names no memory");
     }
     return Place{.address = Address(v), .text = Hex(v)};
   }
@@ -474,17 +513,23 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
   NamePattern pattern;
   pattern.text = function.function.text;
   switch (function.function.kind) {
-    case ast::Pattern::Kind::kName: pattern.kind = NamePattern::Kind::kName; break;
-    case ast::Pattern::Kind::kGlob: pattern.kind = NamePattern::Kind::kGlob; break;
-    case ast::Pattern::Kind::kRegex: pattern.kind = NamePattern::Kind::kRegex; break;
+    case ast::Pattern::Kind::kName:
+      pattern.kind = NamePattern::Kind::kName;
+      break;
+    case ast::Pattern::Kind::kGlob:
+      pattern.kind = NamePattern::Kind::kGlob;
+      break;
+    case ast::Pattern::Kind::kRegex:
+      pattern.kind = NamePattern::Kind::kRegex;
+      break;
   }
   std::unique_ptr<RE2> module_regex;
   if (function.module) {
     if (function.module->kind == ast::Pattern::Kind::kRegex) {
       module_regex = std::make_unique<RE2>(function.module->text, RE2::Quiet);
       if (!module_regex->ok()) {
-        return ErrorAt(function.module->range, "this regex is not understood: " +
-                                                   module_regex->error());
+        return ErrorAt(function.module->range,
+                       "this regex is not understood: " + module_regex->error());
       }
     } else {
       pattern.module = function.module->text;
@@ -505,11 +550,10 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
   std::sort(code.entries.begin(), code.entries.end());
   code.entries.erase(std::unique(code.entries.begin(), code.entries.end()), code.entries.end());
   if (code.ranges.empty()) {
-    std::string message = function.module
-                              ? absl::StrCat("no function matches ", code.text)
-                              : function.function.kind == ast::Pattern::Kind::kName
-                                    ? absl::StrCat("no module has a function named ", code.text)
-                                    : absl::StrCat("no module has a function that matches ", code.text);
+    std::string message = function.module ? absl::StrCat("no function matches ", code.text)
+                          : function.function.kind == ast::Pattern::Kind::kName
+                              ? absl::StrCat("no module has a function named ", code.text)
+                              : absl::StrCat("no module has a function that matches ", code.text);
     message += ProblemsText(**symbols);
     return UnknownAt(function.range, std::move(message), matches->suggestions);
   }
@@ -535,17 +579,15 @@ absl::StatusOr<ResolvedCode> Context::ResolvePlace(const ast::Place& place) cons
   if (line.line > static_cast<uint64_t>(std::numeric_limits<int>::max())) {
     return ErrorAt(place.range, "no file has so many lines");
   }
-  NameMatches<LineMatch> matches =
-      (*symbols)->FindLine(line.file, static_cast<int>(line.line));
+  NameMatches<LineMatch> matches = (*symbols)->FindLine(line.file, static_cast<int>(line.line));
   code.text = absl::StrCat(line.file, ":", line.line);
   if (matches.found.empty()) {
     return UnknownAt(place.range, absl::StrCat("no module has code for ", code.text),
                      matches.suggestions);
   }
   const int actual = matches.found[0].line;
-  std::sort(matches.found.begin(), matches.found.end(), [](const auto& a, const auto& b) {
-    return a.range.begin < b.range.begin;
-  });
+  std::sort(matches.found.begin(), matches.found.end(),
+            [](const auto& a, const auto& b) { return a.range.begin < b.range.begin; });
   // Rows of one line that touch are one visit to it.
   for (const LineMatch& match : matches.found) {
     if (match.range.empty()) continue;

@@ -81,7 +81,7 @@ class Context {
  private:
   struct Place {
     Address address;
-    uint64_t size = 0;  // 0: not known
+    uint64_t size = 0;    // 0: not known
     bool lvalue = false;  // names memory at `address`; otherwise `address` is just a number
     std::string text;
     std::string note;

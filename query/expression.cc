@@ -37,20 +37,29 @@ Kind KindOf(Type type) {
   switch (type) {
     case Type::kTime:
     case Type::kAddress:
-    case Type::kInteger: return Kind::kNumber;
-    case Type::kString: return Kind::kText;
-    case Type::kValue: return Kind::kCell;
-    default: return Kind::kOther;
+    case Type::kInteger:
+      return Kind::kNumber;
+    case Type::kString:
+      return Kind::kText;
+    case Type::kValue:
+      return Kind::kCell;
+    default:
+      return Kind::kOther;
   }
 }
 
 const char* KindName(Kind kind) {
   switch (kind) {
-    case Kind::kNumber: return "a number";
-    case Kind::kText: return "text";
-    case Kind::kCell: return "a number";
-    case Kind::kOther: return "neither a number nor text";
-    case Kind::kNull: return "null";
+    case Kind::kNumber:
+      return "a number";
+    case Kind::kText:
+      return "text";
+    case Kind::kCell:
+      return "a number";
+    case Kind::kOther:
+      return "neither a number nor text";
+    case Kind::kNull:
+      return "null";
   }
   return "";
 }
@@ -117,9 +126,10 @@ class Binder {
   absl::StatusOr<Bound> Condition(const ast::Expr& expr) {
     absl::StatusOr<Bound> bound = Bind(expr);
     if (bound.ok() && (bound->kind == Kind::kText || bound->kind == Kind::kOther)) {
-      return ErrorAt(expr.range, absl::StrCat("a condition must be true or false, and this is ",
-                                              KindName(bound->kind)),
-                     "compare it with something");
+      return ErrorAt(
+          expr.range,
+          absl::StrCat("a condition must be true or false, and this is ", KindName(bound->kind)),
+          "compare it with something");
     }
     return bound;
   }
@@ -130,7 +140,8 @@ class Binder {
   }
 
   absl::Status NotYet(ast::Range range, std::string_view what) {
-    return ErrorAt(range, fmt::format("{} in a condition is not yet available in this version", what),
+    return ErrorAt(range,
+                   fmt::format("{} in a condition is not yet available in this version", what),
                    "use columns, numbers, text and string(ADDR) instead");
   }
 
@@ -180,21 +191,21 @@ class Binder {
     if (index < 0) {
       return ErrorAt(e.range, "no general register is called " + reg.name);
     }
-    return Bound{[context = context_, index, t = time->slot,
-                  n = thread->slot](const Row& row) -> absl::StatusOr<Value> {
-                   const Time* at = row[t].get<Time>();
-                   const int64_t* number = row[n].get<int64_t>();
-                   if (!at || !number) return Null{};
-                   const absl::StatusOr<Registers> registers = context->process().RegistersAt(
-                       *at, ThreadNo(static_cast<uint32_t>(*number)));
-                   if (absl::IsNotFound(registers.status()) ||
-                       absl::IsOutOfRange(registers.status())) {
-                     return Null{};
-                   }
-                   if (!registers.ok()) return registers.status();
-                   return Word{index == kGprCount ? registers->pc.v : registers->gpr[index]};
-                 },
-                 Type::kValue, Kind::kNumber};
+    return Bound{
+        [context = context_, index, t = time->slot,
+         n = thread->slot](const Row& row) -> absl::StatusOr<Value> {
+          const Time* at = row[t].get<Time>();
+          const int64_t* number = row[n].get<int64_t>();
+          if (!at || !number) return Null{};
+          const absl::StatusOr<Registers> registers =
+              context->process().RegistersAt(*at, ThreadNo(static_cast<uint32_t>(*number)));
+          if (absl::IsNotFound(registers.status()) || absl::IsOutOfRange(registers.status())) {
+            return Null{};
+          }
+          if (!registers.ok()) return registers.status();
+          return Word{index == kGprCount ? registers->pc.v : registers->gpr[index]};
+        },
+        Type::kValue, Kind::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Unary& unary) {
@@ -205,20 +216,24 @@ class Binder {
         unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand) : Bind(*unary.operand);
     if (!operand.ok()) return operand;
     if (absl::Status s = WantNumber(*unary.operand, *operand); !s.ok()) return s;
-    return Bound{[op = unary.op, f = std::move(operand->value)](
-                     const Row& row) -> absl::StatusOr<Value> {
-                   absl::StatusOr<Value> v = f(row);
-                   if (!v.ok()) return v;
-                   const std::optional<Wide> n = Number(*v);
-                   if (!n) return Null{};
-                   switch (op) {
-                     case ast::UnaryOp::kMinus: return FromNumber(-*n);
-                     case ast::UnaryOp::kBitNot: return FromNumber(Wide(~static_cast<uint64_t>(*n)));
-                     case ast::UnaryOp::kNot: return Truth(*n == 0);
-                     default: return v;
-                   }
-                 },
-                 Type::kInteger, Kind::kNumber};
+    return Bound{
+        [op = unary.op, f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
+          absl::StatusOr<Value> v = f(row);
+          if (!v.ok()) return v;
+          const std::optional<Wide> n = Number(*v);
+          if (!n) return Null{};
+          switch (op) {
+            case ast::UnaryOp::kMinus:
+              return FromNumber(-*n);
+            case ast::UnaryOp::kBitNot:
+              return FromNumber(Wide(~static_cast<uint64_t>(*n)));
+            case ast::UnaryOp::kNot:
+              return Truth(*n == 0);
+            default:
+              return v;
+          }
+        },
+        Type::kInteger, Kind::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Binary& binary) {
@@ -232,9 +247,10 @@ class Binder {
                             binary.op == Op::kGreater || binary.op == Op::kGreaterEqual ||
                             binary.op == Op::kEqual || binary.op == Op::kNotEqual;
     if (comparison) {
-      if (absl::Status s = Comparable(*binary.left, *left, *binary.right, *right); !s.ok()) return s;
-      return Bound{[op = binary.op, a = std::move(left->value), b = std::move(right->value)](
-                       const Row& row) -> absl::StatusOr<Value> {
+      if (absl::Status s = Comparable(*binary.left, *left, *binary.right, *right); !s.ok())
+        return s;
+      return Bound{[op = binary.op, a = std::move(left->value),
+                    b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
                      absl::StatusOr<Value> x = a(row);
                      if (!x.ok()) return x;
                      absl::StatusOr<Value> y = b(row);
@@ -242,20 +258,26 @@ class Binder {
                      const std::optional<int> c = CompareOrNull(*x, *y);
                      if (!c) return Null{};
                      switch (op) {
-                       case Op::kLess: return Truth(*c < 0);
-                       case Op::kLessEqual: return Truth(*c <= 0);
-                       case Op::kGreater: return Truth(*c > 0);
-                       case Op::kGreaterEqual: return Truth(*c >= 0);
-                       case Op::kEqual: return Truth(*c == 0);
-                       default: return Truth(*c != 0);
+                       case Op::kLess:
+                         return Truth(*c < 0);
+                       case Op::kLessEqual:
+                         return Truth(*c <= 0);
+                       case Op::kGreater:
+                         return Truth(*c > 0);
+                       case Op::kGreaterEqual:
+                         return Truth(*c >= 0);
+                       case Op::kEqual:
+                         return Truth(*c == 0);
+                       default:
+                         return Truth(*c != 0);
                      }
                    },
                    Type::kInteger, Kind::kNumber};
     }
     if (absl::Status s = WantNumber(*binary.left, *left); !s.ok()) return s;
     if (absl::Status s = WantNumber(*binary.right, *right); !s.ok()) return s;
-    return Bound{[op = binary.op, a = std::move(left->value), b = std::move(right->value)](
-                     const Row& row) -> absl::StatusOr<Value> {
+    return Bound{[op = binary.op, a = std::move(left->value),
+                  b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> x = a(row);
                    if (!x.ok()) return x;
                    absl::StatusOr<Value> y = b(row);
@@ -268,16 +290,26 @@ class Binder {
                      case Op::kMul:
                        return FromNumber(static_cast<Wide>(static_cast<unsigned __int128>(*m) *
                                                            static_cast<unsigned __int128>(*n)));
-                     case Op::kDiv: return *n == 0 ? Value(Null{}) : FromNumber(*m / *n);
-                     case Op::kMod: return *n == 0 ? Value(Null{}) : FromNumber(*m % *n);
-                     case Op::kAdd: return FromNumber(*m + *n);
-                     case Op::kSub: return FromNumber(*m - *n);
-                     case Op::kShiftLeft: return FromNumber(Wide(v < 64 ? u << v : 0));
-                     case Op::kShiftRight: return FromNumber(Wide(v < 64 ? u >> v : 0));
-                     case Op::kBitAnd: return FromNumber(Wide(u & v));
-                     case Op::kBitXor: return FromNumber(Wide(u ^ v));
-                     case Op::kBitOr: return FromNumber(Wide(u | v));
-                     default: return Null{};
+                     case Op::kDiv:
+                       return *n == 0 ? Value(Null{}) : FromNumber(*m / *n);
+                     case Op::kMod:
+                       return *n == 0 ? Value(Null{}) : FromNumber(*m % *n);
+                     case Op::kAdd:
+                       return FromNumber(*m + *n);
+                     case Op::kSub:
+                       return FromNumber(*m - *n);
+                     case Op::kShiftLeft:
+                       return FromNumber(Wide(v < 64 ? u << v : 0));
+                     case Op::kShiftRight:
+                       return FromNumber(Wide(v < 64 ? u >> v : 0));
+                     case Op::kBitAnd:
+                       return FromNumber(Wide(u & v));
+                     case Op::kBitXor:
+                       return FromNumber(Wide(u ^ v));
+                     case Op::kBitOr:
+                       return FromNumber(Wide(u | v));
+                     default:
+                       return Null{};
                    }
                  },
                  Type::kInteger, Kind::kNumber};
@@ -290,8 +322,8 @@ class Binder {
     if (!right.ok()) return right;
     // The value that decides alone.
     const bool decisive = binary.op == ast::BinaryOp::kOr;
-    return Bound{[decisive, a = std::move(left->value), b = std::move(right->value)](
-                     const Row& row) -> absl::StatusOr<Value> {
+    return Bound{[decisive, a = std::move(left->value),
+                  b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> x = a(row);
                    if (!x.ok()) return x;
                    if (!x->is_null() && IsTrue(*x) == decisive) return Truth(decisive);
@@ -324,7 +356,9 @@ class Binder {
                  type, kind};
   }
 
-  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Cast&) { return NotYet(e.range, "a cast"); }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Cast&) {
+    return NotYet(e.range, "a cast");
+  }
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::SizeofType&) {
     return NotYet(e.range, "sizeof");
   }
@@ -364,9 +398,10 @@ class Binder {
     if (!argument.ok()) return argument;
     if (absl::Status s = WantNumber(*call.arguments[0], *argument); !s.ok()) return s;
     const auto time = columns_.Find("time");
-    if (!time) return ErrorAt(e.range, "string reads memory at the time of a row, and these rows have none");
-    return Bound{[context = context_, t = time->slot, f = std::move(argument->value)](
-                     const Row& row) -> absl::StatusOr<Value> {
+    if (!time)
+      return ErrorAt(e.range, "string reads memory at the time of a row, and these rows have none");
+    return Bound{[context = context_, t = time->slot,
+                  f = std::move(argument->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> address = f(row);
                    if (!address.ok()) return address;
                    const std::optional<Wide> n = Number(*address);
@@ -412,8 +447,8 @@ class Binder {
       if (absl::Status s = Comparable(*in.operand, *operand, *value, *bound); !s.ok()) return s;
       values.push_back(std::move(bound->value));
     }
-    return Bound{[negated = in.negated, f = std::move(operand->value), values = std::move(values)](
-                     const Row& row) -> absl::StatusOr<Value> {
+    return Bound{[negated = in.negated, f = std::move(operand->value),
+                  values = std::move(values)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> x = f(row);
                    if (!x.ok()) return x;
                    bool unknown = false;
@@ -440,20 +475,20 @@ class Binder {
     for (const auto& [expr, bound] : {std::pair(&*between.low, &*low), {&*between.high, &*high}}) {
       if (absl::Status s = Comparable(*between.operand, *operand, *expr, *bound); !s.ok()) return s;
     }
-    return Bound{[negated = between.negated, f = std::move(operand->value),
-                  a = std::move(low->value),
-                  b = std::move(high->value)](const Row& row) -> absl::StatusOr<Value> {
-                   absl::StatusOr<Value> x = f(row);
-                   if (!x.ok()) return x;
-                   absl::StatusOr<Value> y = a(row);
-                   if (!y.ok()) return y;
-                   absl::StatusOr<Value> z = b(row);
-                   if (!z.ok()) return z;
-                   const std::optional<int> c = CompareOrNull(*x, *y), d = CompareOrNull(*x, *z);
-                   if (!c || !d) return Null{};
-                   return Truth((*c >= 0 && *d <= 0) != negated);
-                 },
-                 Type::kInteger, Kind::kNumber};
+    return Bound{
+        [negated = between.negated, f = std::move(operand->value), a = std::move(low->value),
+         b = std::move(high->value)](const Row& row) -> absl::StatusOr<Value> {
+          absl::StatusOr<Value> x = f(row);
+          if (!x.ok()) return x;
+          absl::StatusOr<Value> y = a(row);
+          if (!y.ok()) return y;
+          absl::StatusOr<Value> z = b(row);
+          if (!z.ok()) return z;
+          const std::optional<int> c = CompareOrNull(*x, *y), d = CompareOrNull(*x, *z);
+          if (!c || !d) return Null{};
+          return Truth((*c >= 0 && *d <= 0) != negated);
+        },
+        Type::kInteger, Kind::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Matches& matches) {
@@ -510,8 +545,8 @@ class Binder {
 
   static absl::Status WantNumber(const ast::Expr& expr, const Bound& bound) {
     if (bound.kind == Kind::kText || bound.kind == Kind::kOther) {
-      return ErrorAt(expr.range, absl::StrCat("this must be a number, and it is ",
-                                              KindName(bound.kind)));
+      return ErrorAt(expr.range,
+                     absl::StrCat("this must be a number, and it is ", KindName(bound.kind)));
     }
     return absl::OkStatus();
   }
@@ -523,9 +558,9 @@ class Binder {
         y.kind == Kind::kNull) {
       return absl::OkStatus();
     }
-    return ErrorAt(b.range, absl::StrCat(ast::ToString(a), " is ", KindName(x.kind), " and ",
-                                         ast::ToString(b), " is ", KindName(y.kind),
-                                         ": they are never equal"));
+    return ErrorAt(
+        b.range, absl::StrCat(ast::ToString(a), " is ", KindName(x.kind), " and ", ast::ToString(b),
+                              " is ", KindName(y.kind), ": they are never equal"));
   }
 
   Columns& columns_;

@@ -123,10 +123,9 @@ class TableWriter {
 
   void Cells(const Row& row, std::vector<std::string>* cells) const {
     for (const size_t i : shown_) {
-      cells->push_back(merge_place_ && i == place_[0]
-                           ? PlaceText(row[place_[0]], row[place_[1]], row[place_[2]],
-                                       row[place_[3]])
-                           : CellText(row[i], columns_[i].type));
+      cells->push_back(merge_place_ && i == place_[0] ? PlaceText(row[place_[0]], row[place_[1]],
+                                                                  row[place_[2]], row[place_[3]])
+                                                      : CellText(row[i], columns_[i].type));
     }
   }
 
@@ -157,8 +156,8 @@ class TableWriter {
   void Record(const Row& row, std::string* out) const {
     size_t width = 0;
     for (const Column& column : columns_) width = std::max(width, Width(column.name));
-    const bool place = std::all_of(place_.begin(), place_.end(),
-                                   [this](size_t i) { return i < columns_.size(); });
+    const bool place =
+        std::all_of(place_.begin(), place_.end(), [this](size_t i) { return i < columns_.size(); });
     for (size_t i = 0; i < columns_.size(); ++i) {
       std::string name = Printable(columns_[i].name), cell;
       if (place && (i == place_[1] || i == place_[2] || i == place_[3])) continue;
@@ -388,10 +387,14 @@ class AnswerWriter {
 
   absl::Status Write() {
     switch (options_.format) {
-      case Format::kTable: return Table();
-      case Format::kJson: return Json();
-      case Format::kJsonLines: return JsonLines();
-      case Format::kCsv: return Csv();
+      case Format::kTable:
+        return Table();
+      case Format::kJson:
+        return Json();
+      case Format::kJsonLines:
+        return JsonLines();
+      case Format::kCsv:
+        return Csv();
     }
     return absl::InternalError("unknown format");
   }
@@ -430,10 +433,9 @@ class AnswerWriter {
   }
 
   std::string CutText() const {
-    return fmt::format("only the first {} {} are shown; --limit N shows more, --limit 0 all",
-                       *options_.limit,
-                       stream_.presentation().layout == Presentation::Layout::kHexDump ? "lines"
-                                                                                       : "rows");
+    return fmt::format(
+        "only the first {} {} are shown; --limit N shows more, --limit 0 all", *options_.limit,
+        stream_.presentation().layout == Presentation::Layout::kHexDump ? "lines" : "rows");
   }
 
   // What jsonl and csv cannot say.
@@ -514,9 +516,15 @@ class AnswerWriter {
   absl::Status Table() {
     absl::Status status;
     switch (stream_.presentation().layout) {
-      case Presentation::Layout::kHexDump: status = DumpRows(); break;
-      case Presentation::Layout::kRecord: status = RecordRows(); break;
-      case Presentation::Layout::kRows: status = TableRows(); break;
+      case Presentation::Layout::kHexDump:
+        status = DumpRows();
+        break;
+      case Presentation::Layout::kRecord:
+        status = RecordRows();
+        break;
+      case Presentation::Layout::kRows:
+        status = TableRows();
+        break;
     }
     if (status.ok() && summary_.rows == 0 && !summary_.truncated) {
       const std::string& why = stream_.presentation().no_rows;
@@ -598,8 +606,8 @@ class AnswerWriter {
       if (!at) return true;
       bool all = true;
       if (data) {
-        all = HexDump(*at, data->data, options_.limit, &lines,
-                      [this](std::string*) { Spill(); }, &out_);
+        all = HexDump(
+            *at, data->data, options_.limit, &lines, [this](std::string*) { Spill(); }, &out_);
       } else if (options_.limit && lines >= *options_.limit) {
         all = false;
       } else {

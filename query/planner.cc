@@ -63,8 +63,8 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
     constexpr uint64_t kLongest = 15;  // bytes of an x86 instruction
     absl::StatusOr<MemoryImage> image = context->process().Memory(*pc, kLongest, *time);
     if (!image.ok()) return image.status();
-    const size_t known = std::find(image->present.begin(), image->present.end(), false) -
-                         image->present.begin();
+    const size_t known =
+        std::find(image->present.begin(), image->present.end(), false) - image->present.begin();
     const Disassembler disassembler([s = *symbols](Address a) { return s->NameOf(a); });
     std::vector<Instruction> instructions = disassembler.Disassemble(
         absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(image->bytes.data()), known), *pc, 1);
@@ -161,7 +161,8 @@ class Pipeline : public Columns {
 
   void Materialize(Derived derived) {
     if (derived == Derived::kNone) return;
-    static constexpr std::array<std::string_view, 4> kPlace = {"function", "module", "file", "line"};
+    static constexpr std::array<std::string_view, 4> kPlace = {"function", "module", "file",
+                                                               "line"};
     const size_t base = width_;
     if (derived == Derived::kLocation) {
       Push([&](OperatorPtr in) {
@@ -270,21 +271,29 @@ void Narrow(const ast::Expr& expr, SourceRequest* request) {
   }
   if (!is(binary->left, "time")) return;
   switch (binary->op) {
-    case Op::kEqual: at_least(n->value), at_most(n->value); break;
-    case Op::kLess: span.end = std::min(span.end, Time(n->value)); break;
-    case Op::kLessEqual: at_most(n->value); break;
+    case Op::kEqual:
+      at_least(n->value), at_most(n->value);
+      break;
+    case Op::kLess:
+      span.end = std::min(span.end, Time(n->value));
+      break;
+    case Op::kLessEqual:
+      at_most(n->value);
+      break;
     case Op::kGreater:
       at_least(n->value == kTimeMax.v ? n->value : n->value + 1);
       break;
-    case Op::kGreaterEqual: at_least(n->value); break;
-    default: break;
+    case Op::kGreaterEqual:
+      at_least(n->value);
+      break;
+    default:
+      break;
   }
 }
 
 std::string TextOf(const std::vector<ast::ExprPtr>& exprs) {
-  return absl::StrJoin(exprs, ", ", [](std::string* out, const ast::ExprPtr& e) {
-    *out += ast::ToString(*e);
-  });
+  return absl::StrJoin(exprs, ", ",
+                       [](std::string* out, const ast::ExprPtr& e) { *out += ast::ToString(*e); });
 }
 
 class Planner {
@@ -370,9 +379,9 @@ class Planner {
         return ErrorAt(query.range, "the rows of this query have no time");
       }
       pipeline.Push([&](OperatorPtr in) {
-        return MakeProject(std::move(in),
-                           {{[slot = time->slot](const Row& row) { return row[slot]; },
-                             Type::kTime, "time"}});
+        return MakeProject(
+            std::move(in),
+            {{[slot = time->slot](const Row& row) { return row[slot]; }, Type::kTime, "time"}});
       });
       pipeline.Replace({{"time", Type::kTime}});
     }
@@ -408,9 +417,8 @@ class Planner {
       absl::StatusOr<BoundExpression> condition =
           BindCondition(*where->condition, *pipeline, &context_);
       if (!condition.ok()) return condition.status();
-      pipeline->Push([&](OperatorPtr in) {
-        return MakeFilter(std::move(in), *std::move(condition));
-      });
+      pipeline->Push(
+          [&](OperatorPtr in) { return MakeFilter(std::move(in), *std::move(condition)); });
       plan->steps.push_back("where " + ast::ToString(*where->condition));
       return absl::OkStatus();
     }
@@ -438,9 +446,8 @@ class Planner {
       if (next) {
         if (const auto* first = std::get_if<ast::First>(&next->what)) limit = first->count;
       }
-      pipeline->Push([&](OperatorPtr in) {
-        return MakeSort(std::move(in), std::move(keys), limit);
-      });
+      pipeline->Push(
+          [&](OperatorPtr in) { return MakeSort(std::move(in), std::move(keys), limit); });
       plan->steps.push_back(absl::StrCat(
           "sort by ", text, limit ? absl::StrCat(", keeping the first ", *limit) : ""));
       return absl::OkStatus();
@@ -468,9 +475,8 @@ class Planner {
       return absl::OkStatus();
     }
     if (const auto* distinct = std::get_if<ast::Distinct>(&stage.what)) {
-      plan->steps.push_back(
-          absl::StrCat("distinct ",
-                       distinct->columns.empty() ? "rows" : TextOf(distinct->columns)));
+      plan->steps.push_back(absl::StrCat(
+          "distinct ", distinct->columns.empty() ? "rows" : TextOf(distinct->columns)));
       if (distinct->columns.empty()) {
         pipeline->Finish();
       } else {
@@ -484,10 +490,10 @@ class Planner {
       return absl::OkStatus();
     }
     const bool python = std::holds_alternative<ast::WithPyBacktrace>(stage.what);
-    return ErrorAt(stage.range,
-                   absl::StrCat("`| ", python ? "py " : "",
-                                "backtrace` is not yet available in this version"),
-                   "use `| select time, function, file, line` instead");
+    return ErrorAt(
+        stage.range,
+        absl::StrCat("`| ", python ? "py " : "", "backtrace` is not yet available in this version"),
+        "use `| select time, function, file, line` instead");
   }
 
   absl::Status Project(std::vector<BoundExpression> bound, Pipeline* pipeline) {

@@ -17,9 +17,7 @@ namespace {
 
 constexpr char kInterrupted[] = "interrupted before the end";
 
-Value OfThread(ThreadNo thread) {
-  return thread.v == 0 ? Value(Null{}) : Value(int64_t{thread.v});
-}
+Value OfThread(ThreadNo thread) { return thread.v == 0 ? Value(Null{}) : Value(int64_t{thread.v}); }
 
 Value OfCount(uint64_t n) {
   return static_cast<int64_t>(std::min<uint64_t>(n, std::numeric_limits<int64_t>::max()));
@@ -101,8 +99,8 @@ class ComputedSource : public Operator {
 };
 
 void SetCompute(SourcePlan* plan, ComputedSource::Compute compute, std::string description) {
-  plan->open = [compute = std::move(compute)](
-                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan->open =
+      [compute = std::move(compute)](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     return OperatorPtr(std::make_unique<ComputedSource>(compute, request.outcome));
   };
   plan->explain = [description = std::move(description)](const SourceRequest&) {
@@ -147,8 +145,8 @@ TimeSpan Intersect(const TimeSpan& a, const TimeSpan& b) {
 
 void NotePastEnd(const TimeSpan& span, const ProcessInfo& info, SourcePlan* plan) {
   if (span.begin > info.end + 1 && span.begin != kTimeMax) {
-    plan->notes.push_back(fmt::format("time {} is past the end of the recording, {}",
-                                      span.begin.v, info.end.v));
+    plan->notes.push_back(
+        fmt::format("time {} is past the end of the recording, {}", span.begin.v, info.end.v));
   }
 }
 
@@ -161,11 +159,16 @@ std::string ScanText(std::string_view what, const ScanPlan& scan) {
 
 std::string ActorName(const Access& access) {
   switch (access.actor) {
-    case Actor::kInstruction: return "instruction";
-    case Actor::kSyscall: return "syscall " + SyscallName(access.syscall);
-    case Actor::kSignal: return "signal";
-    case Actor::kMap: return "map";
-    case Actor::kThreadExit: return "thread exit";
+    case Actor::kInstruction:
+      return "instruction";
+    case Actor::kSyscall:
+      return "syscall " + SyscallName(access.syscall);
+    case Actor::kSignal:
+      return "signal";
+    case Actor::kMap:
+      return "map";
+    case Actor::kThreadExit:
+      return "thread exit";
   }
   return "unknown";
 }
@@ -185,9 +188,9 @@ std::string WhereBytesComeFrom(const Process& process, Address address, Time t) 
     if (map.path[0] == '[') {
       return fmt::format("{:#x} is in {}, mapped at time {}", address.v, map.path, map.since.v);
     }
-    return fmt::format("the bytes come from the mapping of {} at time {} ({:#x} is its offset {:#x})",
-                       map.path, map.since.v, address.v,
-                       address.v - map.range.begin.v + map.file_offset);
+    return fmt::format(
+        "the bytes come from the mapping of {} at time {} ({:#x} is its offset {:#x})", map.path,
+        map.since.v, address.v, address.v - map.range.begin.v + map.file_offset);
   }
   return process.DescribeUnmapped(address, t);
 }
@@ -255,11 +258,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   const char* verb = source.kind == Kind::kWrites  ? "wrote"
                      : source.kind == Kind::kReads ? "read"
                                                    : "read or wrote";
-  plan.presentation.no_rows = fmt::format(
-      "nothing {} {}{}{} ({})", verb, location->text, SpanText(*span), filters,
-      !info.complete        ? "in what was recorded"
-      : options.full_scan   ? "every block was read"
-                            : "proved from the index");
+  plan.presentation.no_rows =
+      fmt::format("nothing {} {}{}{} ({})", verb, location->text, SpanText(*span), filters,
+                  !info.complete      ? "in what was recorded"
+                  : options.full_scan ? "every block was read"
+                                      : "proved from the index");
   plan.explain_nothing = [&process, kind = source.kind, begin = location->ranges[0].begin,
                           t = std::min(span->end, info.end)]() -> std::string {
     if (kind == Kind::kReads) {
@@ -300,8 +303,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
       row->push_back(ActorName(access));
       if (with_kind) row->push_back(access.is_write ? "write" : "read");
     };
-    return OperatorPtr(std::make_unique<CursorSource<Access>>(open, fill, control,
-                                                              request.outcome));
+    return OperatorPtr(
+        std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome));
   };
   plan.explain = [refine, &process, verb = std::string(verb), text = location->text,
                   filters](const SourceRequest& request) -> absl::StatusOr<std::string> {
@@ -309,11 +312,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     if (refined.span.empty()) return std::string("no time to look at: no rows");
     absl::StatusOr<ScanPlan> scan = process.ExplainAccesses(refined);
     if (!scan.ok()) return scan.status();
-    return ScanText(fmt::format("what {} {}{}{}, {}{}", verb, text, SpanText(refined.span), filters,
-                                refined.direction == Direction::kForward ? "first to last"
-                                                                         : "last to first",
-                                refined.want_values ? "" : ", without values"),
-                    *scan);
+    return ScanText(
+        fmt::format("what {} {}{}{}, {}{}", verb, text, SpanText(refined.span), filters,
+                    refined.direction == Direction::kForward ? "first to last" : "last to first",
+                    refined.want_values ? "" : ", without values"),
+        *scan);
   };
   return plan;
 }
@@ -331,7 +334,11 @@ class MemorySource : public Operator {
  public:
   MemorySource(const Process& process, AddressRange range, Time t, std::shared_ptr<Outcome> outcome,
                ScanControl* control)
-      : process_(process), left_(range), time_(t), outcome_(std::move(outcome)), control_(control) {}
+      : process_(process),
+        left_(range),
+        time_(t),
+        outcome_(std::move(outcome)),
+        control_(control) {}
 
   absl::StatusOr<bool> Next(Row* row) override {
     if (begin_ == image_.bytes.size()) {
@@ -442,8 +449,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowRegisters&, const ast::Query& que
   }
   Add(&plan, "rip", Type::kValue);
   plan.presentation.layout = Presentation::Layout::kRecord;
-  const ast::Range range =
-      query.clauses.thread ? query.clauses.thread->range : query.source_range;
+  const ast::Range range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
   SetCompute(
       &plan,
       [&process, threads, t = *at, range,
@@ -487,15 +493,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
   AddMoment(&plan);
   plan.columns.push_back({{"instruction", Type::kString}, 0, Derived::kInstruction});
   plan.presentation.table_columns = {"time", "thread", "pc", "instruction", "function"};
-  plan.presentation.no_rows = fmt::format(
-      "{} was not executed{}{} ({})", code->text, SpanText(*span),
-      *thread ? absl::StrCat(" in thread ", (*thread)->v) : "",
-      process.info().complete ? "proved from the index" : "in what was recorded");
+  plan.presentation.no_rows =
+      fmt::format("{} was not executed{}{} ({})", code->text, SpanText(*span),
+                  *thread ? absl::StrCat(" in thread ", (*thread)->v) : "",
+                  process.info().complete ? "proved from the index" : "in what was recorded");
   plan.reversible = true;
   if (!code->note.empty()) plan.notes.push_back(code->note);
   NotePastEnd(*span, process.info(), &plan);
-  plan.open = [&process, entries, base = *span, base_thread = *thread](
-                  const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan.open = [&process, entries, base = *span,
+               base_thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const TimeSpan refined = Intersect(base, request.span);
     if (refined.empty() || entries.empty()) return MakeRows({});
     ScanControl* control = request.options->control;
@@ -508,8 +514,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
       row->push_back(OfThread(execution.thread));
       row->push_back(execution.pc);
     };
-    return OperatorPtr(std::make_unique<CursorSource<Execution>>(open, fill, control,
-                                                                 request.outcome));
+    return OperatorPtr(
+        std::make_unique<CursorSource<Execution>>(open, fill, control, request.outcome));
   };
   plan.explain = [&process, entries, base = *span,
                   text = code->text](const SourceRequest& request) -> absl::StatusOr<std::string> {
@@ -517,10 +523,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
     if (refined.empty()) return std::string("no time to look at: no rows");
     absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(entries, refined);
     if (!scan.ok()) return scan.status();
-    return ScanText(fmt::format("executions of {}{}, {}", text, SpanText(refined),
-                                request.direction == Direction::kForward ? "first to last"
-                                                                         : "last to first"),
-                    *scan);
+    return ScanText(
+        fmt::format("executions of {}{}, {}", text, SpanText(refined),
+                    request.direction == Direction::kForward ? "first to last" : "last to first"),
+        *scan);
   };
   return plan;
 }
@@ -551,8 +557,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
     }
     if (ranges.empty()) {
       ranges.push_back(
-          {address, Address(std::max(address.v + kDisassembleBytes, address.v + kDisassembleBytes <
-                                     address.v ? ~uint64_t{0} : 0))});
+          {address,
+           Address(std::max(address.v + kDisassembleBytes,
+                            address.v + kDisassembleBytes < address.v ? ~uint64_t{0} : 0))});
       plan.notes.push_back(fmt::format("no function is known at {:#x}; {} bytes are shown",
                                        address.v, kDisassembleBytes));
     }
@@ -605,10 +612,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
             const auto bytes = absl::MakeConstSpan(
                 reinterpret_cast<const uint8_t*>(image->bytes.data()) + i, end - i);
             for (Instruction& instruction : disassembler.Disassemble(bytes, range.begin + i)) {
-              rows.push_back({t, instruction.address,
-                              Bytes{std::string(instruction.bytes.begin(),
-                                                instruction.bytes.end())},
-                              std::move(instruction.text)});
+              rows.push_back(
+                  {t, instruction.address,
+                   Bytes{std::string(instruction.bytes.begin(), instruction.bytes.end())},
+                   std::move(instruction.text)});
             }
             i = end;
           }
@@ -616,8 +623,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
         return rows;
       },
       fmt::format("{} bytes of code as memory at time {}", total, at->v));
-  plan.presentation.no_rows = ranges.empty() ? "no code" : process.DescribeUnmapped(
-                                                               ranges[0].begin, *at);
+  plan.presentation.no_rows =
+      ranges.empty() ? "no code" : process.DescribeUnmapped(ranges[0].begin, *at);
   return plan;
 }
 
@@ -728,9 +735,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Maps&, const ast::Query& query, const
                                      map.protection & 4 ? 'x' : '-', map.shared ? 's' : 'p'};
           rows.push_back({map.range.begin, map.range.end, OfCount(map.range.size()),
                           std::string(protection, sizeof protection), map.since,
-                          map.path.empty() || map.path[0] == '['
-                              ? Value(Null{})
-                              : Value(Address(map.file_offset)),
+                          map.path.empty() || map.path[0] == '[' ? Value(Null{})
+                                                                 : Value(Address(map.file_offset)),
                           OfText(map.path)});
         }
         return rows;
@@ -780,9 +786,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
   Add(&plan, "bytes", Type::kBytes);
   Add(&plan, "wall_ns", Type::kInteger);
   plan.presentation.table_columns = {"time", "thread", "kind", "detail", "function"};
-  plan.presentation.no_rows = fmt::format(
-      "no {}event{}", source.kind ? absl::StrCat(EventKindName(*base.kind), " ") : "",
-      SpanText(*span));
+  plan.presentation.no_rows =
+      fmt::format("no {}event{}", source.kind ? absl::StrCat(EventKindName(*base.kind), " ") : "",
+                  SpanText(*span));
   plan.reversible = true;
   NotePastEnd(*span, process.info(), &plan);
   plan.open = [&process, base](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
@@ -804,15 +810,14 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
                                                       : Value(Null{}));
       row->push_back(event.wall_ns == 0 ? Value(Null{}) : Value(event.wall_ns));
     };
-    return OperatorPtr(std::make_unique<CursorSource<Event>>(
-        open, fill, request.options->control, request.outcome));
+    return OperatorPtr(std::make_unique<CursorSource<Event>>(open, fill, request.options->control,
+                                                             request.outcome));
   };
   plan.explain = [base](const SourceRequest& request) {
-    return absl::StatusOr<std::string>(
-        fmt::format("{} events{}, {}: by their order in the store, no block is decoded",
-                    base.kind ? EventKindName(*base.kind) : "all",
-                    SpanText(Intersect(base.span, request.span)),
-                    request.direction == Direction::kForward ? "first to last" : "last to first"));
+    return absl::StatusOr<std::string>(fmt::format(
+        "{} events{}, {}: by their order in the store, no block is decoded",
+        base.kind ? EventKindName(*base.kind) : "all", SpanText(Intersect(base.span, request.span)),
+        request.direction == Direction::kForward ? "first to last" : "last to first"));
   };
   return plan;
 }
@@ -855,10 +860,10 @@ struct Instead {
 template <class Later>
 absl::StatusOr<SourcePlan> Plan(const Later& source, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
-  return ErrorAt(query.source_range,
-                 absl::StrCat("`", ast::SourceName(query.source),
-                              "` is not yet available in this version"),
-                 absl::StrCat("use ", Instead()(source), " instead"));
+  return ErrorAt(
+      query.source_range,
+      absl::StrCat("`", ast::SourceName(query.source), "` is not yet available in this version"),
+      absl::StrCat("use ", Instead()(source), " instead"));
 }
 
 }  // namespace
@@ -876,8 +881,8 @@ void Outcome::MarkIncomplete(std::string_view reason) {
 
 absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
                                       const RunOptions& options, const Context::TimeOfQuery& ask) {
-  return std::visit(
-      [&](const auto& source) { return Plan(source, query, context, options, ask); }, query.source);
+  return std::visit([&](const auto& source) { return Plan(source, query, context, options, ask); },
+                    query.source);
 }
 
 }  // namespace ttq

@@ -53,8 +53,8 @@ struct SourceRequest {
 
 struct SourcePlan {
   std::vector<SourceColumn> columns;
-  size_t width = 0;        // slots of a row as the source gives it
-  size_t time_slot = 0;    // where columns are derived
+  size_t width = 0;      // slots of a row as the source gives it
+  size_t time_slot = 0;  // where columns are derived
   size_t pc_slot = 0;
   bool reversible = false;  // can give its rows last to first
   // `last …`, `first …`: one row, from this end, that passes the conditions which follow directly.

@@ -32,14 +32,22 @@ int Sign(const T& a, const T& b) {
 
 std::string_view TypeName(Type type) {
   switch (type) {
-    case Type::kTime: return "time";
-    case Type::kAddress: return "address";
-    case Type::kInteger: return "integer";
-    case Type::kString: return "string";
-    case Type::kBytes: return "bytes";
-    case Type::kObject: return "object";
-    case Type::kList: return "list";
-    case Type::kValue: return "value";
+    case Type::kTime:
+      return "time";
+    case Type::kAddress:
+      return "address";
+    case Type::kInteger:
+      return "integer";
+    case Type::kString:
+      return "string";
+    case Type::kBytes:
+      return "bytes";
+    case Type::kObject:
+      return "object";
+    case Type::kList:
+      return "list";
+    case Type::kValue:
+      return "value";
   }
   return "unknown";
 }
@@ -83,8 +91,10 @@ int Compare(const Value& a, const Value& b) {
       if (x_negative != y_negative) return x_negative ? -1 : 1;
       return Sign(x, y);
     }
-    case 2: return Sign(*a.get<std::string>(), *b.get<std::string>());
-    case 3: return Sign(a.get<Bytes>()->data, b.get<Bytes>()->data);
+    case 2:
+      return Sign(*a.get<std::string>(), *b.get<std::string>());
+    case 3:
+      return Sign(a.get<Bytes>()->data, b.get<Bytes>()->data);
     case 4: {
       const auto& x = a.object()->fields;
       const auto& y = b.object()->fields;

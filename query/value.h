@@ -23,14 +23,14 @@ namespace ttq {
 
 // Every column may hold null besides.
 enum class Type : uint8_t {
-  kTime = 1,     // seen by front ends: do not renumber
+  kTime = 1,  // seen by front ends: do not renumber
   kAddress = 2,
   kInteger = 3,
   kString = 4,
   kBytes = 5,   // a piece of memory: always Bytes
   kObject = 6,  // names with values, in order
   kList = 7,
-  kValue = 8,   // what an access moved or a register holds: a Word up to 8 bytes, else Bytes
+  kValue = 8,  // what an access moved or a register holds: a Word up to 8 bytes, else Bytes
 };
 std::string_view TypeName(Type type);  // "time", "address", …
 
@@ -63,21 +63,23 @@ class Value {
                            std::shared_ptr<const Object>, std::shared_ptr<const List>>;
 
   Value() = default;
-  Value(Null) {}                                 // NOLINT: a value is what it holds
-  Value(Time t) : rep_(t) {}                     // NOLINT
-  Value(Address a) : rep_(a) {}                  // NOLINT
-  Value(int64_t n) : rep_(n) {}                  // NOLINT
-  Value(Word w) : rep_(w) {}                     // NOLINT
-  Value(std::string s) : rep_(std::move(s)) {}   // NOLINT
-  Value(const char* s) : rep_(std::string(s)) {} // NOLINT
-  Value(Bytes b) : rep_(std::move(b)) {}         // NOLINT
+  Value(Null) {}                                  // NOLINT: a value is what it holds
+  Value(Time t) : rep_(t) {}                      // NOLINT
+  Value(Address a) : rep_(a) {}                   // NOLINT
+  Value(int64_t n) : rep_(n) {}                   // NOLINT
+  Value(Word w) : rep_(w) {}                      // NOLINT
+  Value(std::string s) : rep_(std::move(s)) {}    // NOLINT
+  Value(const char* s) : rep_(std::string(s)) {}  // NOLINT
+  Value(Bytes b) : rep_(std::move(b)) {}          // NOLINT
   explicit Value(Object o);
   explicit Value(List l);
 
   bool is_null() const { return std::holds_alternative<Null>(rep_); }
   // Null when the value holds something else.
   template <class T>
-  const T* get() const { return std::get_if<T>(&rep_); }
+  const T* get() const {
+    return std::get_if<T>(&rep_);
+  }
   const Object* object() const;
   const List* list() const;
   const Rep& rep() const { return rep_; }

@@ -23,20 +23,21 @@ int RunCheck(int argc, char** argv) {
   InterruptGuard guard(&control);
   Progress progress(&control);
   uint64_t problems = 0;
-  const absl::Status status = (*recording)->Check(
-      [&](const std::string& problem) {
-        progress.Hide();
-        ++problems;
-        Complain(problem, 0);
-      },
-      &control);
+  const absl::Status status = (*recording)
+                                  ->Check(
+                                      [&](const std::string& problem) {
+                                        progress.Hide();
+                                        ++problems;
+                                        Complain(problem, 0);
+                                      },
+                                      &control);
   progress.Hide();
   if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
   if (!status.ok()) return Complain(status, kUnreadable);
   if (problems > 0) {
-    return Complain(fmt::format("{} is damaged: {} problem{}", *directory, problems,
-                                problems == 1 ? "" : "s"),
-                    kUnreadable);
+    return Complain(
+        fmt::format("{} is damaged: {} problem{}", *directory, problems, problems == 1 ? "" : "s"),
+        kUnreadable);
   }
   uint64_t blocks = 0;
   for (const ProcessInfo& p : (*recording)->processes()) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The commands of `ttq`, one file each. Every command gets its arguments as main does, argv[0] being
-// its own name, does its work, and gives the exit status: 0 answered, 1 no rows (with --exit-code),
-// 2 a bad query or bad usage, 3 a trace that cannot be read, 130 interrupted. What goes wrong is
-// said on stderr, in one line.
+// The commands of `ttq`, one file each. Every command gets its arguments as main does, argv[0]
+// being its own name, does its work, and gives the exit status: 0 answered, 1 no rows (with
+// --exit-code), 2 a bad query or bad usage, 3 a trace that cannot be read, 130 interrupted. What
+// goes wrong is said on stderr, in one line.
 
 #ifndef TTQ_QUERY_CLI_COMMANDS_H_
 #define TTQ_QUERY_CLI_COMMANDS_H_

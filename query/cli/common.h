@@ -23,8 +23,8 @@
 
 namespace ttq {
 
-// Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty when
-// none of these is set.
+// Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty
+// when none of these is set.
 std::string HomeDirectory();
 
 // The directory of the recording that `name` (of -t; empty: not given), then $TTQ_TRACE, then

@@ -86,7 +86,8 @@ Stages:   where COND | select COLUMNS | sort by COLUMN [desc] | first N | last N
 `last write to x where size == 8` is the last of the writes of 8 bytes.
 Keywords may be in capitals; # starts a comment; a name that is a keyword is put in backticks.
 )"},
-    {"locations", R"(ADDR             one byte; an access counts when it touches that byte. `memory` shows 64 bytes
+    {"locations",
+     R"(ADDR             one byte; an access counts when it touches that byte. `memory` shows 64 bytes
 ADDR..ADDR       from the first up to the second, which is excluded
 ADDR len N       N bytes
 NAME             a global or static variable, all of it
@@ -94,7 +95,8 @@ NAME             a global or static variable, all of it
 
 An access belongs to a location when they have at least one byte in common.
 )"},
-    {"times", R"(Time is the number of instructions that the process had executed. A state at T is the state before
+    {"times",
+     R"(Time is the number of instructions that the process had executed. A state at T is the state before
 instruction T; a write at T is made by instruction T, so its effect is seen at T + 1.
 
   N                a number
@@ -105,7 +107,8 @@ instruction T; a write at T is made by instruction T, so its effect is seen at T
 
   memory 0x1000 len 8 at (last write to 0x1000) + 1
 )"},
-    {"conditions", R"(  = == != < <= > >=   and or not   in (…)   between A and B   is null   is not null
+    {"conditions",
+     R"(  = == != < <= > >=   and or not   in (…)   between A and B   is null   is not null
   COLUMN matches /regex/      anywhere in the text
   COLUMN matches "glob*"      the whole text
   + - * / % & | ^ ~ << >>     on numbers
@@ -114,7 +117,8 @@ instruction T; a write at T is made by instruction T, so its effect is seen at T
 
 A comparison with a missing value is neither true nor false, as in SQL.
 )"},
-    {"columns", R"(Every row that happens at a moment: time, thread, pc, function, module, file, line, python.
+    {"columns",
+     R"(Every row that happens at a moment: time, thread, pc, function, module, file, line, python.
 
   writes, reads, accesses   address, size, value, previous, actor (accesses: kind, read or write)
   executions                instruction
@@ -139,7 +143,8 @@ up to 8 bytes is "0x…" (the little-endian number), a longer one "hex:…" (its
 memory, the first 4096). `bytes` are hex digits, two per byte. `complete` is false when the answer
 could miss something; `note` says why.
 )"},
-    {"environment", R"(TTQ_HOME        where recordings are kept (default: $XDG_DATA_HOME/ttq, else ~/.local/share/ttq)
+    {"environment",
+     R"(TTQ_HOME        where recordings are kept (default: $XDG_DATA_HOME/ttq, else ~/.local/share/ttq)
 TTQ_TRACE       the recording to ask when there is no -t (default: the latest)
 NO_COLOR        no colours
 )"},

@@ -47,8 +47,10 @@ Listed Look(const std::string& home, const std::string& name) {
   for (const ProcessInfo& p : (*recording)->processes()) {
     listed.instructions += p.end.v;
     if (p.number != (*recording)->default_process()) continue;
-    if (p.fatal_signal != 0) listed.ending = SignalName(p.fatal_signal);
-    else if (p.exit_status) listed.ending = fmt::format("exit {}", *p.exit_status);
+    if (p.fatal_signal != 0)
+      listed.ending = SignalName(p.fatal_signal);
+    else if (p.exit_status)
+      listed.ending = fmt::format("exit {}", *p.exit_status);
   }
   return listed;
 }
@@ -104,9 +106,10 @@ int RunLs(int argc, char** argv) {
                                  "recorded", "instructions", "on disk", "ended");
   for (const Listed& l : all) {
     text += fmt::format("{:<{}}  {:<19}  {:>12}  {:>8}  {:<9}  {}\n", Printable(l.name), width,
-                        HumanTime(l.start_wall_ns), HumanCount(l.instructions),
-                        HumanBytes(l.bytes),
-                        !l.problem.empty() ? "-" : !l.finished ? "cut off" : l.ending,
+                        HumanTime(l.start_wall_ns), HumanCount(l.instructions), HumanBytes(l.bytes),
+                        !l.problem.empty() ? "-"
+                        : !l.finished      ? "cut off"
+                                           : l.ending,
                         Printable(l.problem.empty() ? l.command : l.problem));
   }
   WriteOut(text);

@@ -47,7 +47,8 @@ void Declare(CLI::App& app, QueryOptions* options) {
       ->type_name("N");
   app.add_flag("--exit-code", options->exit_code, "Exit with 1 when there are no rows");
   app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
-  app.add_flag("--full-scan", options->full_scan, "Use no index (for checking; the answer is the same)");
+  app.add_flag("--full-scan", options->full_scan,
+               "Use no index (for checking; the answer is the same)");
   app.footer("A QUERY of `-` is read from stdin. See `ttq help language`.");
 }
 
@@ -99,8 +100,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   if (path == "-") return ReadAll(stdin, "stdin");
   FILE* file = fopen(path.c_str(), "re");
   if (!file) {
-    return absl::InvalidArgumentError(
-        fmt::format("cannot open {}: {}", path, strerror(errno)));
+    return absl::InvalidArgumentError(fmt::format("cannot open {}: {}", path, strerror(errno)));
   }
   absl::StatusOr<std::string> text = ReadAll(file, path);
   fclose(file);

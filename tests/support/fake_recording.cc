@@ -53,14 +53,19 @@ FakeProcess::FakeProcess() {
   info_.end = Time(1000);
   info_.exit_status = 0;
   info_.blocks = 1;
-  threads_.push_back({.number = ThreadNo(1), .os_tid = 100, .start = Time(0), .instructions = 1000});
+  threads_.push_back(
+      {.number = ThreadNo(1), .os_tid = 100, .start = Time(0), .instructions = 1000});
   registers_[1].pc = Address(0x401000);
 }
 
 Access& FakeProcess::AddWrite(uint64_t time, uint64_t address, uint64_t value, uint32_t size,
                               uint64_t pc, uint32_t thread) {
-  Access access{.time = Time(time), .thread = ThreadNo(thread), .pc = Address(pc),
-                .address = Address(address), .size = size, .is_write = true};
+  Access access{.time = Time(time),
+                .thread = ThreadNo(thread),
+                .pc = Address(pc),
+                .address = Address(address),
+                .size = size,
+                .is_write = true};
   const MemoryImage before = *Memory(Address(address), size, kTimeMax);
   access.previous = before.bytes;
   access.value.resize(size);
@@ -71,16 +76,21 @@ Access& FakeProcess::AddWrite(uint64_t time, uint64_t address, uint64_t value, u
 
 Access& FakeProcess::AddRead(uint64_t time, uint64_t address, uint32_t size, uint64_t pc,
                              uint32_t thread) {
-  Access access{.time = Time(time), .thread = ThreadNo(thread), .pc = Address(pc),
-                .address = Address(address), .size = size};
+  Access access{.time = Time(time),
+                .thread = ThreadNo(thread),
+                .pc = Address(pc),
+                .address = Address(address),
+                .size = size};
   access.value = Memory(Address(address), size, kTimeMax)->bytes;
   accesses_.push_back(access);
   return accesses_.back();
 }
 
 void FakeProcess::Map(uint64_t begin, uint64_t end, std::string path, uint64_t since) {
-  mappings_.push_back({.range = {Address(begin), Address(end)}, .protection = 3,
-                       .path = std::move(path), .since = Time(since)});
+  mappings_.push_back({.range = {Address(begin), Address(end)},
+                       .protection = 3,
+                       .path = std::move(path),
+                       .since = Time(since)});
 }
 
 absl::StatusOr<std::unique_ptr<Cursor<Access>>> FakeProcess::Accesses(AccessQuery query,
@@ -89,9 +99,8 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> FakeProcess::Accesses(AccessQuer
   std::vector<Access> rows;
   for (Access access : accesses_) {
     const bool overlaps =
-        std::any_of(query.ranges.begin(), query.ranges.end(), [&](const AddressRange& r) {
-          return r.Overlaps(access.address, access.size);
-        });
+        std::any_of(query.ranges.begin(), query.ranges.end(),
+                    [&](const AddressRange& r) { return r.Overlaps(access.address, access.size); });
     if (!overlaps || !query.span.Contains(access.time)) continue;
     if (access.is_write ? !query.writes : !query.reads) continue;
     if (query.thread && access.thread != *query.thread) continue;
@@ -132,8 +141,8 @@ absl::StatusOr<ScanPlan> FakeProcess::ExplainExecutions(const std::vector<Addres
 
 absl::StatusOr<MemoryImage> FakeProcess::Memory(Address begin, uint64_t size, Time t) const {
   if (size > uint64_t{1} << 30) return absl::InvalidArgumentError("too much memory at once");
-  MemoryImage image{.begin = begin, .bytes = std::string(size, 0),
-                    .present = std::vector<bool>(size)};
+  MemoryImage image{
+      .begin = begin, .bytes = std::string(size, 0), .present = std::vector<bool>(size)};
   const auto put = [&](Address at, const std::string& bytes) {
     for (size_t i = 0; i < bytes.size(); ++i) {
       const uint64_t offset = at.v + i - begin.v;

@@ -27,10 +27,10 @@ class FakeProcess : public Process {
   std::vector<Event> events_;
   std::vector<Mapping> mappings_;
   std::vector<LoadedModule> modules_;
-  std::map<Address, std::string> initial_;      // content of memory at time 0
-  std::map<uint32_t, Registers> registers_;     // by thread; the same at all times
-  mutable AccessQuery last_query_;              // what Accesses was last asked
-  mutable uint64_t accesses_given_ = 0;         // rows pulled from cursors of Accesses
+  std::map<Address, std::string> initial_;   // content of memory at time 0
+  std::map<uint32_t, Registers> registers_;  // by thread; the same at all times
+  mutable AccessQuery last_query_;           // what Accesses was last asked
+  mutable uint64_t accesses_given_ = 0;      // rows pulled from cursors of Accesses
   // When not 0, cursors of Accesses cancel themselves after this many rows.
   uint64_t cancel_after_ = 0;
   absl::Status fail_;  // what Accesses' cursors give instead of their end

@@ -95,9 +95,9 @@ TEST(Cli, Help) {
   EXPECT_EQ(RunTtq("--help").exit_status, 0);
   EXPECT_EQ(RunTtq("help").text, RunTtq("--help").text);
   Expect("help tims", 2, "ttq: there is no help on tims; did you mean times?\n");
-  for (const char* topic : {"record", "query", "info", "ls", "check", "language", "locations",
-                            "times", "conditions", "columns", "formats", "environment",
-                            "exit-codes"}) {
+  for (const char* topic :
+       {"record", "query", "info", "ls", "check", "language", "locations", "times", "conditions",
+        "columns", "formats", "environment", "exit-codes"}) {
     EXPECT_EQ(RunTtq(std::string("help ") + topic).exit_status, 0) << topic;
   }
 }

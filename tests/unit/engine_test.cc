@@ -20,8 +20,11 @@ class EngineTest : public ::testing::Test {
     p.Map(0x1000, 0x3000);
     p.Map(0x8000, 0x9000, "/lib/libx.so");
     p.initial_[Address(0x2000)] = std::string("hello\0there", 11);
-    p.threads_.push_back({.number = ThreadNo(2), .os_tid = 101, .start = Time(50),
-                          .end = Time(900), .instructions = 400});
+    p.threads_.push_back({.number = ThreadNo(2),
+                          .os_tid = 101,
+                          .start = Time(50),
+                          .end = Time(900),
+                          .instructions = 400});
     p.AddWrite(10, 0x1000, 0x11, 8, 0x401000);
     p.AddWrite(20, 0x1004, 0x22, 4, 0x401010);
     p.AddRead(25, 0x1000, 8, 0x401020);
@@ -32,10 +35,17 @@ class EngineTest : public ::testing::Test {
     for (uint64_t t : {100, 200, 300, 400}) {
       p.executions_.push_back({Time(t), ThreadNo(t == 300 ? 2 : 1), Address(0x401000)});
     }
-    p.events_.push_back({.time = Time(5), .thread = ThreadNo(1), .kind = EventKind::kSyscall,
-                         .detail = "brk(0) = 0x1000", .number = 12, .result = 4096});
-    p.events_.push_back({.time = Time(60), .thread = ThreadNo(1), .kind = EventKind::kOutput,
-                         .detail = "hi\\n", .bytes = "hi\n"});
+    p.events_.push_back({.time = Time(5),
+                         .thread = ThreadNo(1),
+                         .kind = EventKind::kSyscall,
+                         .detail = "brk(0) = 0x1000",
+                         .number = 12,
+                         .result = 4096});
+    p.events_.push_back({.time = Time(60),
+                         .thread = ThreadNo(1),
+                         .kind = EventKind::kOutput,
+                         .detail = "hi\\n",
+                         .bytes = "hi\n"});
     p.registers_[1].gpr[kRdi] = 0x2000;
   }
 
@@ -74,9 +84,9 @@ class EngineTest : public ::testing::Test {
     EXPECT_TRUE(stream.ok()) << stream.status();
     std::string out;
     AnswerSummary summary;
-    const absl::Status status =
-        WriteAnswer(**stream, {.trace = "T", .process = 1, .query = text}, options,
-                    [&out](std::string_view piece) { out += piece; }, &summary);
+    const absl::Status status = WriteAnswer(
+        **stream, {.trace = "T", .process = 1, .query = text}, options,
+        [&out](std::string_view piece) { out += piece; }, &summary);
     EXPECT_TRUE(status.ok()) << status;
     return out;
   }
@@ -203,8 +213,9 @@ TEST_F(EngineTest, LongValuesAreBytes) {
 TEST_F(EngineTest, NothingIsExplained) {
   Ask("last write to 0x8010");
   EXPECT_EQ(stream_->presentation().no_rows, "nothing wrote 0x8010 (proved from the index)");
-  EXPECT_EQ(stream_->note(),
-            "the bytes come from the mapping of /lib/libx.so at time 0 (0x8010 is its offset 0x10)");
+  EXPECT_EQ(
+      stream_->note(),
+      "the bytes come from the mapping of /lib/libx.so at time 0 (0x8010 is its offset 0x10)");
   Ask("last write to 0x7000 before 12");
   EXPECT_EQ(stream_->note(), "0x7000 was never mapped");
   Ask("writes to 0x1000 where size = 3");
@@ -222,7 +233,8 @@ TEST_F(EngineTest, EventsRegistersThreadsMaps) {
   EXPECT_EQ(Ask("events output | select time, kind, detail, bytes"),
             "time kind detail bytes\n60 \"output\" \"hi\\\\n\" \"68690a\"");
   EXPECT_EQ(Ask("events | count"), "count\n2");
-  EXPECT_EQ(Ask("registers at 7 | select time, rdi, rip"), "time rdi rip\n7 \"0x2000\" \"0x401000\"");
+  EXPECT_EQ(Ask("registers at 7 | select time, rdi, rip"),
+            "time rdi rip\n7 \"0x2000\" \"0x401000\"");
   EXPECT_EQ(Ask("threads | select thread, os_tid, start, end, instructions"),
             "thread os_tid start end instructions\n1 100 0 null 1000\n2 101 50 900 400");
   EXPECT_EQ(Ask("threads at 10 | select thread, pc"), "thread pc\n1 \"0x401000\"");
@@ -294,8 +306,8 @@ TEST_F(EngineTest, Errors) {
 }
 
 TEST_F(EngineTest, JsonDocument) {
-  std::string json = Format("writes to 0x1000 | select time, value", {.format = Format::kJson,
-                                                                      .limit = 1});
+  std::string json =
+      Format("writes to 0x1000 | select time, value", {.format = Format::kJson, .limit = 1});
   const size_t elapsed = json.find("\"elapsed_ms\":");
   ASSERT_NE(elapsed, std::string::npos);
   EXPECT_EQ(json.substr(0, elapsed),
@@ -317,9 +329,10 @@ TEST_F(EngineTest, OtherFormats) {
   EXPECT_EQ(Format("last write to 0x7000 len 8 before 5", {.format = Format::kTable}),
             "no rows: nothing wrote 0x7000+8 before time 5 (proved from the index)\n"
             "note: 0x7000 was never mapped\n");
-  EXPECT_EQ(Format("memory 0x2003 len 16", {.format = Format::kTable}),
-            "0x0000000000002000           6c 6f 00 74 68  65 72 65 00 00 00 00 00  |   lo.there.....|\n"
-            "0x0000000000002010  00 00 00                                          |...|\n");
+  EXPECT_EQ(
+      Format("memory 0x2003 len 16", {.format = Format::kTable}),
+      "0x0000000000002000           6c 6f 00 74 68  65 72 65 00 00 00 00 00  |   lo.there.....|\n"
+      "0x0000000000002010  00 00 00                                          |...|\n");
   EXPECT_EQ(Format("writes to 0x1000 | select time", {.format = Format::kTable, .limit = 1}),
             "time\n  10\n"
             "… only the first 1 rows are shown; --limit N shows more, --limit 0 all\n");
@@ -334,11 +347,12 @@ TEST_F(EngineTest, NothingThatATerminalInterpretsGetsThere) {
 
 TEST_F(EngineTest, Explain) {
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(&recording_, std::nullopt);
-  EXPECT_EQ(*(*engine)->Explain(*ParseQuery("writes to 0x1000 where size = 8 | last 2 | count"), {}),
-            "what wrote 0x1000, last to first, without values: by index, at most 1 of 1 blocks\n"
-            "where size == 8\n"
-            "stop after 2 rows; turn them round\n"
-            "count\n");
+  EXPECT_EQ(
+      *(*engine)->Explain(*ParseQuery("writes to 0x1000 where size = 8 | last 2 | count"), {}),
+      "what wrote 0x1000, last to first, without values: by index, at most 1 of 1 blocks\n"
+      "where size == 8\n"
+      "stop after 2 rows; turn them round\n"
+      "count\n");
 }
 
 // Names of a real program, placed in the recording at an address of its own.
