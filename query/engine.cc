@@ -39,7 +39,12 @@ class PlanStream : public ResultStream {
  private:
   void Conclude() {
     if (plan_.outcome->source_rows == 0) {
-      if (plan_.explain_nothing) plan_.outcome->AddNote(plan_.explain_nothing());
+      // `first 0` never asked, so nothing is known.
+      if (!plan_.outcome->source_ended) {
+        plan_.presentation.no_rows.clear();
+      } else if (plan_.explain_nothing) {
+        plan_.outcome->AddNote(plan_.explain_nothing());
+      }
     } else if (!any_) {
       plan_.presentation.no_rows = "no row passes the conditions";
     }

@@ -203,7 +203,15 @@ class Pipeline : public Columns {
 
 std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
   std::vector<Column> columns;
-  for (const BoundExpression& b : bound) columns.push_back({b.name, b.type});
+  // A name must say which column it is: the second `size` is `size_2`.
+  for (const BoundExpression& b : bound) {
+    std::string name = b.name;
+    const auto taken = [&](const Column& c) { return c.name == name; };
+    for (int n = 2; std::any_of(columns.begin(), columns.end(), taken); ++n) {
+      name = absl::StrCat(b.name, "_", n);
+    }
+    columns.push_back({std::move(name), b.type});
+  }
   return columns;
 }
 

@@ -50,7 +50,10 @@ class CursorSource : public Operator {
     }
     absl::StatusOr<std::optional<StoreRow>> next = cursor_->Next();
     if (!next.ok()) return Failed(next.status());
-    if (!next->has_value()) return false;
+    if (!next->has_value()) {
+      outcome_->source_ended = true;
+      return false;
+    }
     ++outcome_->source_rows;
     row->clear();
     fill_(std::move(**next), row);
@@ -89,6 +92,7 @@ class ComputedSource : public Operator {
     }
     absl::StatusOr<bool> more = rows_->Next(row);
     if (more.ok() && *more) ++outcome_->source_rows;
+    if (more.ok() && !*more) outcome_->source_ended = true;
     return more;
   }
 
@@ -97,6 +101,12 @@ class ComputedSource : public Operator {
   std::shared_ptr<Outcome> outcome_;
   OperatorPtr rows_;
 };
+
+// Of a question about no time at all.
+OperatorPtr NoRows(const SourceRequest& request) {
+  request.outcome->source_ended = true;
+  return MakeRows({});
+}
 
 void SetCompute(SourcePlan* plan, ComputedSource::Compute compute, std::string description) {
   plan->open =
@@ -134,6 +144,7 @@ void AddMoment(SourcePlan* plan) {
 std::string SpanText(const TimeSpan& span) {
   const bool from = span.begin > Time(0), to = span.end != kTimeMax;
   if (from && to) return fmt::format(" between times {} and {}", span.begin.v, span.end.v);
+  if (span.begin == kTimeMax) return " after the end of time";
   if (from) return fmt::format(" after time {}", span.begin.v - 1);
   if (to) return fmt::format(" before time {}", span.end.v);
   return "";
@@ -287,7 +298,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   plan.open = [refine, &process, with_kind = source.kind == Kind::kAccesses](
                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     AccessQuery refined = refine(request);
-    if (refined.span.empty()) return MakeRows({});
+    if (refined.span.empty()) return NoRows(request);
     ScanControl* control = request.options->control;
     auto open = [refined = std::move(refined), &process, control] {
       return process.Accesses(refined, control);
@@ -503,7 +514,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
   plan.open = [&process, entries, base = *span,
                base_thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const TimeSpan refined = Intersect(base, request.span);
-    if (refined.empty() || entries.empty()) return MakeRows({});
+    if (refined.empty() || entries.empty()) return NoRows(request);
     ScanControl* control = request.options->control;
     auto open = [&process, entries, refined, direction = request.direction,
                  thread = base_thread ? base_thread : request.thread, control] {
@@ -794,7 +805,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
   plan.open = [&process, base](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     EventQuery refined = base;
     refined.span = Intersect(base.span, request.span);
-    if (refined.span.empty()) return MakeRows({});
+    if (refined.span.empty()) return NoRows(request);
     if (!refined.thread) refined.thread = request.thread;
     refined.direction = request.direction;
     auto open = [&process, refined] { return process.Events(refined); };

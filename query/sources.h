@@ -25,7 +25,8 @@ namespace ttq {
 struct Outcome {
   bool complete = true;
   bool interrupted = false;
-  uint64_t source_rows = 0;  // rows the source gave
+  uint64_t source_rows = 0;   // rows the source gave
+  bool source_ended = false;  // it was asked for more than it had
   std::string note;
 
   void AddNote(std::string_view sentence);

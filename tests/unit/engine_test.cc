@@ -177,6 +177,7 @@ TEST_F(EngineTest, Stages) {
   EXPECT_EQ(Ask("writes to 0x1000..0x2000 | distinct thread"), "thread\n1\n2");
   EXPECT_EQ(Ask("writes to 0x1000..0x2000 | select time + 1, size * 2 | last 1"),
             "time + 1 size * 2\n51 64");
+  EXPECT_EQ(Ask("writes to 0x1000 | first 1 | select size, size"), "size size_2\n8 8");
 }
 
 TEST_F(EngineTest, CountingNeedsNoValues) {
@@ -220,6 +221,8 @@ TEST_F(EngineTest, NothingIsExplained) {
   EXPECT_EQ(stream_->note(), "0x7000 was never mapped");
   Ask("writes to 0x1000 where size = 3");
   EXPECT_EQ(stream_->presentation().no_rows, "no row passes the conditions");
+  Ask("writes to 0x1000 | first 0");
+  EXPECT_EQ(stream_->presentation().no_rows, "");
 }
 
 TEST_F(EngineTest, Executions) {
