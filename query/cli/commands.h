@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+//
+// The commands of `ttq`, one file each. Every command gets its arguments as main does, argv[0]
+// being its own name, does its work, and gives the exit status: 0 answered, 1 no rows (with
+// --exit-code), 2 a bad query or bad usage, 3 a trace that cannot be read, 130 interrupted. What
+// goes wrong is said on stderr, in one line.
+
+#ifndef TTQ_QUERY_CLI_COMMANDS_H_
+#define TTQ_QUERY_CLI_COMMANDS_H_
+
+namespace ttq {
+
+enum ExitStatus { kAnswered = 0, kNoRows = 1, kUsage = 2, kUnreadable = 3, kInterrupted = 130 };
+
+// Gives the recorded program's status.
+int RunRecord(int argc, char** argv);
+
+int RunQuery(int argc, char** argv);
+int RunInfo(int argc, char** argv);
+int RunLs(int argc, char** argv);
+int RunCheck(int argc, char** argv);
+int RunHelp(int argc, char** argv);
+
+// The overview that `ttq help` prints.
+const char* UsageText();
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_CLI_COMMANDS_H_

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq`: picks the command. Anything whose first word is no command is a query.
+
+#include <signal.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "query/cli/commands.h"
+#include "query/cli/common.h"
+
+#ifndef TTQ_VERSION
+#error "the build defines TTQ_VERSION"
+#endif
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr Command kCommands[] = {
+    {"record", ttq::RunRecord}, {"query", ttq::RunQuery}, {"info", ttq::RunInfo},
+    {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"help", ttq::RunHelp},
+};
+
+int Run(int argc, char** argv) {
+  if (argc < 2) {
+    fputs(ttq::UsageText(), stderr);
+    return ttq::kUsage;
+  }
+  const std::string_view first = argv[1];
+  if (first == "--version" || first == "-V") {
+    ttq::WriteOut("ttq " TTQ_VERSION "\n");
+    return ttq::kAnswered;
+  }
+  if (first == "--help" || first == "-h") {
+    ttq::WriteOut(ttq::UsageText());
+    return ttq::kAnswered;
+  }
+  for (const Command& command : kCommands) {
+    if (first == command.name) return command.run(argc - 1, argv + 1);
+  }
+  return ttq::RunQuery(argc, argv);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_DFL);  // a closed pipe ends us quietly, whatever our parent ignores
+  try {
+    return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fputs("ttq: out of memory\n", stderr);
+  } catch (const std::exception& e) {
+    fprintf(stderr, "ttq: internal error: %s\n", e.what());
+  }
+  return ttq::kUnreadable;
+}

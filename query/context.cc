@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: MIT
+//
+// Names, times and places of one process; see context.h.
+
+#include "query/context.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "query/diagnostic.h"
+#include "re2/re2.h"
+
+namespace ttq {
+namespace {
+
+// Sizes of the C types that need no debug information; 0 for others.
+uint64_t SizeOfBuiltin(const ast::TypeName& type) {
+  if (type.pointers > 0) return 8;
+  static constexpr std::pair<std::string_view, uint64_t> kSizes[] = {
+      {"char", 1},          {"signed char", 1},  {"unsigned char", 1},
+      {"bool", 1},          {"_Bool", 1},        {"int8_t", 1},
+      {"uint8_t", 1},       {"short", 2},        {"unsigned short", 2},
+      {"int16_t", 2},       {"uint16_t", 2},     {"int", 4},
+      {"unsigned", 4},      {"unsigned int", 4}, {"int32_t", 4},
+      {"uint32_t", 4},      {"float", 4},        {"long", 8},
+      {"unsigned long", 8}, {"long long", 8},    {"unsigned long long", 8},
+      {"int64_t", 8},       {"uint64_t", 8},     {"size_t", 8},
+      {"ssize_t", 8},       {"intptr_t", 8},     {"uintptr_t", 8},
+      {"ptrdiff_t", 8},     {"double", 8},       {"long double", 16},
+  };
+  for (const auto& [name, size] : kSizes) {
+    if (name == type.name) return size;
+  }
+  return 0;
+}
+
+uint64_t PointeeSize(const ast::TypeName& type) {
+  if (type.pointers == 0) return 0;
+  ast::TypeName pointee;
+  pointee.name = type.name;
+  pointee.pointers = type.pointers - 1;
+  return SizeOfBuiltin(pointee);
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+constexpr char kInsteadOfExpression[] =
+    "write an address (ADDR, ADDR len N) or the name of a global";
+
+// " (libx.so: its bytes were not recorded)": why a name may be missing.
+std::string ProblemsText(const Symbolizer& symbols) {
+  std::vector<std::string> problems = symbols.Problems();
+  if (problems.empty()) return "";
+  if (problems.size() > 3) {
+    const size_t more = problems.size() - 3;
+    problems.resize(3);
+    problems.push_back(absl::StrCat("and ", more, " more"));
+  }
+  return absl::StrCat(" (", absl::StrJoin(problems, "; "), ")");
+}
+
+// True when two modules ever had an address in common.
+bool ShareAddresses(const LoadedModule& a, const LoadedModule& b) {
+  return a.range.begin < b.range.end && b.range.begin < a.range.end;
+}
+
+}  // namespace
+
+std::string Hex(uint64_t n) { return fmt::format("{:#x}", n); }
+std::string Hex(Address a) { return Hex(a.v); }
+
+std::string ToText(const AddressRange& range) {
+  if (range.size() == 1) return Hex(range.begin);
+  if (range.size() <= 64) return fmt::format("{:#x}+{}", range.begin.v, range.size());
+  return fmt::format("{:#x}..{:#x}", range.begin.v, range.end.v);
+}
+
+absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice) {
+  if (!advice.empty()) message.append("; ").append(advice);
+  // Names come from queries and from modules: a message stays one printable line whatever they are.
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return DiagnosticError({.message = std::move(message), .begin = range.begin, .end = range.end});
+}
+
+absl::Status UnknownAt(ast::Range range, std::string message,
+                       const std::vector<std::string>& suggestions) {
+  if (suggestions.empty()) return ErrorAt(range, std::move(message));
+  std::string hint;
+  for (size_t i = 0; i < suggestions.size(); ++i) {
+    if (i > 0) hint += i + 1 == suggestions.size() ? " or " : ", ";
+    hint += suggestions[i];
+  }
+  for (std::string* text : {&message, &hint}) {
+    for (char& c : *text) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    }
+  }
+  return DiagnosticError({.message = std::move(message),
+                          .begin = range.begin,
+                          .end = range.end,
+                          .hint = std::move(hint)});
+}
+
+std::vector<std::string> Nearest(std::string_view name,
+                                 const std::vector<std::string>& candidates) {
+  std::vector<std::pair<size_t, std::string>> near;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = EditDistance(name, candidate);
+    if (distance <= std::max<size_t>(1, std::min(name.size(), candidate.size()) / 3)) {
+      near.emplace_back(distance, candidate);
+    }
+  }
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (size_t i = 0; i < near.size() && i < 3; ++i) names.push_back(near[i].second);
+  return names;
+}
+
+Context::Context(const Recording* recording, const Process* process)
+    : recording_(recording), process_(process), cache_(std::make_shared<SymbolFileCache>()) {}
+
+// REQUIRES: mutex_ is held.
+absl::Status Context::LoadModules() const {
+  if (loaded_) return absl::OkStatus();
+  absl::StatusOr<std::vector<LoadedModule>> modules = process_->Modules();
+  if (!modules.ok()) return modules.status();
+  modules_ = *std::move(modules);
+  for (size_t i = 0; i < modules_.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (ShareAddresses(modules_[i], modules_[j])) {
+        boundaries_.push_back(modules_[i].loaded);
+        break;
+      }
+    }
+  }
+  std::sort(boundaries_.begin(), boundaries_.end());
+  boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+  loaded_ = true;
+  return absl::OkStatus();
+}
+
+// REQUIRES: mutex_ is held.
+absl::StatusOr<const Symbolizer*> Context::Symbols(size_t epoch) const {
+  std::unique_ptr<Symbolizer>& symbolizer = symbolizers_[epoch];
+  if (symbolizer) return symbolizer.get();
+  const Time end = epoch < boundaries_.size() ? boundaries_[epoch] : kTimeMax;
+  std::vector<ModuleSpec> specs;
+  for (const LoadedModule& module : modules_) {
+    // A module that comes later is left out only where it would hide an earlier one.
+    if (module.loaded >= end) {
+      bool hides = false;
+      for (const LoadedModule& other : modules_) {
+        hides = hides || (&other != &module && ShareAddresses(module, other));
+      }
+      if (hides) continue;
+    }
+    ModuleSpec spec;
+    spec.path = module.path;
+    spec.build_id = module.build_id;
+    spec.mappings.push_back({.range = module.range, .file_offset = 0});
+    if (module.file_id != 0) {
+      spec.contents = [recording = recording_, id = module.file_id]() -> absl::StatusOr<FileImage> {
+        absl::StatusOr<std::shared_ptr<const std::string>> contents = recording->FileContents(id);
+        if (!contents.ok()) return contents.status();
+        const auto* data = reinterpret_cast<const uint8_t*>((*contents)->data());
+        return FileImage(absl::MakeConstSpan(data, (*contents)->size()), *contents);
+      };
+    }
+    specs.push_back(std::move(spec));
+  }
+  symbolizer = std::make_unique<Symbolizer>(std::move(specs), cache_);
+  return symbolizer.get();
+}
+
+absl::StatusOr<const Symbolizer*> Context::SymbolsAt(Time t) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status s = LoadModules(); !s.ok()) return s;
+  return Symbols(std::upper_bound(boundaries_.begin(), boundaries_.end(), t) - boundaries_.begin());
+}
+
+absl::StatusOr<const Symbolizer*> Context::AllSymbols() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status s = LoadModules(); !s.ok()) return s;
+  return Symbols(boundaries_.size());
+}
+
+// ---- Times -----------------------------------------------------------------------------------
+
+absl::StatusOr<Time> Context::ResolveTime(const ast::Time& time, const TimeOfQuery& ask) const {
+  const ProcessInfo& info = process_->info();
+  Time t;
+  switch (time.kind) {
+    case ast::Time::Kind::kNumber:
+      t = Time(time.number);
+      break;
+    case ast::Time::Kind::kStart:
+      t = Time(0);
+      break;
+    case ast::Time::Kind::kEnd:
+      t = info.end;
+      break;
+    case ast::Time::Kind::kCrash:
+      if (!info.crash) {
+        std::string why = "how it ended was not recorded";
+        if (info.exit_status)
+          why = absl::StrCat("it exited with status ", *info.exit_status);
+        else if (info.fatal_signal != 0)
+          why = "it was ended by " + SignalName(info.fatal_signal);
+        return ErrorAt(time.range, "the program did not crash: " + why, "use `end`");
+      }
+      t = *info.crash;
+      break;
+    case ast::Time::Kind::kQuery: {
+      absl::StatusOr<Time> found = ask(*time.query);
+      if (!found.ok()) {
+        if (absl::IsNotFound(found.status())) {
+          return ErrorAt(time.range, std::string(found.status().message()));
+        }
+        return found.status();
+      }
+      t = *found;
+      break;
+    }
+  }
+  if (time.offset < 0 && Time(-static_cast<uint64_t>(time.offset)) > t) {
+    return ErrorAt(time.range, fmt::format("this time is before the start: {} - {}", t.v,
+                                           -static_cast<uint64_t>(time.offset)));
+  }
+  if (time.offset > 0 && t.v > kTimeMax.v - static_cast<uint64_t>(time.offset)) return kTimeMax;
+  return t + static_cast<uint64_t>(time.offset);
+}
+
+absl::StatusOr<Time> Context::ResolveAt(const std::optional<ast::Time>& at,
+                                        const TimeOfQuery& ask) const {
+  const Time end = process_->info().end;
+  if (!at) return end;
+  absl::StatusOr<Time> t = ResolveTime(*at, ask);
+  if (!t.ok()) return t;
+  if (*t > end) {
+    return ErrorAt(at->range, fmt::format("time {} is past the end, {}", t->v, end.v));
+  }
+  return t;
+}
+
+absl::StatusOr<TimeSpan> Context::ResolveSpan(const std::optional<ast::Span>& span,
+                                              const TimeOfQuery& ask) const {
+  TimeSpan result;
+  if (!span) return result;
+  absl::StatusOr<Time> first = ResolveTime(span->first, ask);
+  if (!first.ok()) return first.status();
+  switch (span->kind) {
+    case ast::Span::Kind::kBefore:
+      result.end = *first;
+      break;
+    case ast::Span::Kind::kAfter:
+      result.begin = *first == kTimeMax ? kTimeMax : *first + 1;
+      break;
+    case ast::Span::Kind::kBetween: {
+      absl::StatusOr<Time> second = ResolveTime(*span->second, ask);
+      if (!second.ok()) return second.status();
+      if (*second < *first) {
+        return ErrorAt(span->range, fmt::format("nothing lies between {} and {}: the first time is "
+                                                "later than the second",
+                                                first->v, second->v));
+      }
+      result = {*first, *second};
+      break;
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<std::optional<ThreadNo>> Context::ResolveThread(
+    const std::optional<ast::ThreadFilter>& thread) const {
+  if (!thread || thread->all) return std::nullopt;
+  for (const Thread& t : process_->threads()) {
+    if (t.number.v == thread->number) return t.number;
+  }
+  const size_t count = process_->threads().size();
+  return ErrorAt(thread->range,
+                 fmt::format("there is no thread {}: this process had {}", thread->number,
+                             count == 1 ? "only thread 1" : fmt::format("threads 1 to {}", count)));
+}
+
+// ---- Locations -------------------------------------------------------------------------------
+
+absl::StatusOr<Context::Place> Context::FindVariable(const ast::Expr& expr,
+                                                     const std::string& name) const {
+  absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
+  if (!symbols.ok()) return symbols.status();
+  absl::StatusOr<NameMatches<VariableInfo>> matches =
+      (*symbols)->FindVariables({.kind = NamePattern::Kind::kName, .text = name});
+  if (!matches.ok()) return ErrorAt(expr.range, std::string(matches.status().message()));
+  std::vector<VariableInfo> found = std::move(matches->found);
+  if (found.empty()) {
+    std::string message = absl::StrCat("no module has a global named ", name);
+    message += ProblemsText(**symbols);
+    return UnknownAt(expr.range, std::move(message), matches->suggestions);
+  }
+  // The dynamic linker binds a name to the program's own variable before a library's, and a static
+  // is seen only where it is defined.
+  auto keep = [&found](auto&& wanted) {
+    if (std::any_of(found.begin(), found.end(), wanted)) {
+      std::erase_if(found, [&](const VariableInfo& v) { return !wanted(v); });
+    }
+  };
+  if (found.size() > 1) keep([&](const VariableInfo& v) { return v.name == name; });
+  if (found.size() > 1) keep([](const VariableInfo& v) { return !v.is_static; });
+  if (found.size() > 1) {
+    const std::string& program = process_->info().program;
+    const std::string base = program.substr(program.rfind('/') + 1);
+    keep([&](const VariableInfo& v) { return v.module == base; });
+  }
+  if (found.size() > 1) {
+    std::vector<std::string> places;
+    for (const VariableInfo& v : found) {
+      places.push_back(fmt::format("{}!{} at {:#x} len {}", v.module, v.name, v.address.v,
+                                   std::max<uint64_t>(v.size, 1)));
+    }
+    std::sort(places.begin(), places.end());
+    if (places.size() > 5) {
+      places.resize(5);
+      places.push_back("…");
+    }
+    return ErrorAt(expr.range,
+                   fmt::format("{} names several variables: {}", name, absl::StrJoin(places, ", ")),
+                   "write the address of the one you mean");
+  }
+  Place place;
+  place.address = found[0].address;
+  place.size = found[0].size;
+  place.lvalue = true;
+  place.text = name;
+  return place;
+}
+
+absl::StatusOr<Context::Place> Context::Evaluate(const ast::Expr& expr, int depth) const {
+  const auto not_yet = [&](std::string what) {
+    return ErrorAt(expr.range, what + " is not yet available in this version",
+                   kInsteadOfExpression);
+  };
+  if (depth > 100) return ErrorAt(expr.range, "this expression is nested too deeply");
+  if (const auto* number = std::get_if<ast::Number>(&expr.node)) {
+    return Place{.address = Address(number->value), .text = Hex(number->value)};
+  }
+  if (const auto* name = std::get_if<ast::Name>(&expr.node)) return FindVariable(expr, name->name);
+  if (const auto* unary = std::get_if<ast::Unary>(&expr.node)) {
+    if (unary->op == ast::UnaryOp::kDereference) {
+      const ast::Expr& pointer = *unary->operand;
+      if (const auto* cast = std::get_if<ast::Cast>(&pointer.node)) {
+        const uint64_t size = PointeeSize(cast->type);
+        if (cast->type.pointers == 0) {
+          return ErrorAt(pointer.range, "only a pointer can be dereferenced");
+        }
+        if (size == 0) return not_yet("memory of a type other than C's own");
+        absl::StatusOr<Place> value = Evaluate(*cast->operand, depth + 1);
+        if (!value.ok()) return value;
+        if (value->lvalue) return not_yet("memory behind a variable");
+        return Place{
+            .address = value->address, .size = size, .lvalue = true, .text = Hex(value->address)};
+      }
+      return not_yet("memory behind an expression without a type");
+    }
+    absl::StatusOr<Place> operand = Evaluate(*unary->operand, depth + 1);
+    if (!operand.ok()) return operand;
+    if (unary->op == ast::UnaryOp::kAddress) {
+      if (!operand->lvalue) return ErrorAt(expr.range, "only memory has an address");
+      return Place{.address = operand->address, .text = Hex(operand->address)};
+    }
+    if (operand->lvalue) return not_yet("the value of a variable");
+    uint64_t v = operand->address.v;
+    switch (unary->op) {
+      case ast::UnaryOp::kMinus:
+        v = -v;
+        break;
+      case ast::UnaryOp::kBitNot:
+        v = ~v;
+        break;
+      case ast::UnaryOp::kNot:
+        v = v == 0;
+        break;
+      default:
+        break;
+    }
+    return Place{.address = Address(v), .text = Hex(v)};
+  }
+  if (const auto* binary = std::get_if<ast::Binary>(&expr.node)) {
+    absl::StatusOr<Place> left = Evaluate(*binary->left, depth + 1);
+    if (!left.ok()) return left;
+    absl::StatusOr<Place> right = Evaluate(*binary->right, depth + 1);
+    if (!right.ok()) return right;
+    if (left->lvalue || right->lvalue) return not_yet("the value of a variable");
+    if (std::get_if<ast::Cast>(&binary->left->node)) return not_yet("pointer arithmetic");
+    const uint64_t a = left->address.v, b = right->address.v;
+    uint64_t v = 0;
+    switch (binary->op) {
+      case ast::BinaryOp::kAdd:
+        v = a + b;
+        break;
+      case ast::BinaryOp::kSub:
+        v = a - b;
+        break;
+      case ast::BinaryOp::kMul:
+        v = a * b;
+        break;
+      case ast::BinaryOp::kDiv:
+      case ast::BinaryOp::kMod:
+        if (b == 0) return ErrorAt(expr.range, "division by zero");
+        v = binary->op == ast::BinaryOp::kDiv ? a / b : a % b;
+        break;
+      case ast::BinaryOp::kShiftLeft:
+        v = b < 64 ? a << b : 0;
+        break;
+      case ast::BinaryOp::kShiftRight:
+        v = b < 64 ? a >> b : 0;
+        break;
+      case ast::BinaryOp::kBitAnd:
+        v = a & b;
+        break;
+      case ast::BinaryOp::kBitOr:
+        v = a | b;
+        break;
+      case ast::BinaryOp::kBitXor:
+        v = a ^ b;
+        break;
+      default:
+        return ErrorAt(expr.range, "a comparison names no memory");
+    }
+    return Place{.address = Address(v), .text = Hex(v)};
+  }
+  if (const auto* index = std::get_if<ast::Index>(&expr.node)) {
+    const auto* cast = std::get_if<ast::Cast>(&index->object->node);
+    if (!cast || PointeeSize(cast->type) == 0) return not_yet("an element of an array");
+    absl::StatusOr<Place> base = Evaluate(*cast->operand, depth + 1);
+    if (!base.ok()) return base;
+    absl::StatusOr<Place> offset = Evaluate(*index->index, depth + 1);
+    if (!offset.ok()) return offset;
+    if (base->lvalue || offset->lvalue) return not_yet("the value of a variable");
+    const uint64_t size = PointeeSize(cast->type);
+    const Address a = base->address + size * offset->address.v;
+    return Place{.address = a, .size = size, .lvalue = true, .text = Hex(a)};
+  }
+  if (const auto* cast = std::get_if<ast::Cast>(&expr.node)) {
+    absl::StatusOr<Place> value = Evaluate(*cast->operand, depth + 1);
+    if (!value.ok()) return value;
+    if (value->lvalue) return not_yet("the value of a variable");
+    return value;
+  }
+  if (std::get_if<ast::Member>(&expr.node)) return not_yet("a field");
+  if (std::get_if<ast::Register>(&expr.node)) return not_yet("a register in an expression");
+  return not_yet("this kind of expression");
+}
+
+absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& location,
+                                                          uint64_t default_length) const {
+  absl::StatusOr<Place> start = Evaluate(*location.start, 0);
+  if (!start.ok()) return start.status();
+  uint64_t length = location.length.value_or(start->lvalue ? start->size : default_length);
+  ResolvedLocation result;
+  if (location.end) {
+    absl::StatusOr<Place> end = Evaluate(*location.end, 0);
+    if (!end.ok()) return end.status();
+    if (end->address <= start->address) {
+      return ErrorAt(location.range, fmt::format("the end, {:#x}, is not after the start, {:#x}",
+                                                 end->address.v, start->address.v));
+    }
+    length = end->address.v - start->address.v;
+  } else if (length == 0) {
+    length = 8;
+    result.note = fmt::format("the size of {} is not known; 8 bytes are assumed", start->text);
+  }
+  if (start->address.v + length < start->address.v) {
+    if (location.length || location.end) {
+      return ErrorAt(location.range, "this range goes past the end of the address space");
+    }
+    length = -start->address.v;
+    // The very last byte of the address space has no end that 64 bits can hold.
+    if (start->address.v + length == 0) --length;
+    if (length == 0) return ErrorAt(location.range, "no program can have memory here");
+  }
+  result.ranges.push_back({start->address, start->address + length});
+  result.text = ToText(result.ranges[0]);
+  if (start->lvalue && !location.length && !location.end && start->text[0] != '0') {
+    result.text = fmt::format("{} ({})", start->text, result.text);
+  }
+  return result;
+}
+
+// ---- Code ------------------------------------------------------------------------------------
+
+absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern& function) const {
+  absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
+  if (!symbols.ok()) return symbols.status();
+  NamePattern pattern;
+  pattern.text = function.function.text;
+  switch (function.function.kind) {
+    case ast::Pattern::Kind::kName:
+      pattern.kind = NamePattern::Kind::kName;
+      break;
+    case ast::Pattern::Kind::kGlob:
+      pattern.kind = NamePattern::Kind::kGlob;
+      break;
+    case ast::Pattern::Kind::kRegex:
+      pattern.kind = NamePattern::Kind::kRegex;
+      break;
+  }
+  std::unique_ptr<RE2> module_regex;
+  if (function.module) {
+    if (function.module->kind == ast::Pattern::Kind::kRegex) {
+      module_regex = std::make_unique<RE2>(function.module->text, RE2::Quiet);
+      if (!module_regex->ok()) {
+        return ErrorAt(function.module->range,
+                       "this regex is not understood: " + module_regex->error());
+      }
+    } else {
+      pattern.module = function.module->text;
+    }
+  }
+  absl::StatusOr<NameMatches<FunctionInfo>> matches = (*symbols)->FindFunctions(pattern);
+  if (!matches.ok()) return ErrorAt(function.range, std::string(matches.status().message()));
+  ResolvedCode code;
+  code.text = ast::ToString(function);
+  for (const FunctionInfo& f : matches->found) {
+    if (module_regex && !RE2::PartialMatch(f.module, *module_regex)) continue;
+    if (f.entry) code.entries.push_back(*f.entry);
+    for (const CodeRange& piece : f.ranges) {
+      if (!piece.range.empty()) code.ranges.push_back(piece.range);
+      if (piece.kind == CodeRange::Kind::kInlined) code.entries.push_back(piece.entry);
+    }
+  }
+  std::sort(code.entries.begin(), code.entries.end());
+  code.entries.erase(std::unique(code.entries.begin(), code.entries.end()), code.entries.end());
+  if (code.ranges.empty()) {
+    std::string message = function.module ? absl::StrCat("no function matches ", code.text)
+                          : function.function.kind == ast::Pattern::Kind::kName
+                              ? absl::StrCat("no module has a function named ", code.text)
+                              : absl::StrCat("no module has a function that matches ", code.text);
+    message += ProblemsText(**symbols);
+    return UnknownAt(function.range, std::move(message), matches->suggestions);
+  }
+  return code;
+}
+
+absl::StatusOr<ResolvedCode> Context::ResolvePlace(const ast::Place& place) const {
+  if (const auto* function = std::get_if<ast::FunctionPattern>(&place.what)) {
+    return ResolveFunction(*function);
+  }
+  ResolvedCode code;
+  if (const auto* number = std::get_if<ast::Number>(&place.what)) {
+    const Address at(number->value);
+    if (at.v == ~uint64_t{0}) return ErrorAt(place.range, "no program can have code here");
+    code.ranges.push_back({at, at + 1});
+    code.entries.push_back(at);
+    code.text = Hex(at);
+    return code;
+  }
+  const auto& line = std::get<ast::FileLine>(place.what);
+  absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
+  if (!symbols.ok()) return symbols.status();
+  if (line.line > static_cast<uint64_t>(std::numeric_limits<int>::max())) {
+    return ErrorAt(place.range, "no file has so many lines");
+  }
+  NameMatches<LineMatch> matches = (*symbols)->FindLine(line.file, static_cast<int>(line.line));
+  code.text = absl::StrCat(line.file, ":", line.line);
+  if (matches.found.empty()) {
+    return UnknownAt(place.range, absl::StrCat("no module has code for ", code.text),
+                     matches.suggestions);
+  }
+  const int actual = matches.found[0].line;
+  std::sort(matches.found.begin(), matches.found.end(),
+            [](const auto& a, const auto& b) { return a.range.begin < b.range.begin; });
+  // Rows of one line that touch are one visit to it.
+  for (const LineMatch& match : matches.found) {
+    if (match.range.empty()) continue;
+    if (!code.ranges.empty() && code.ranges.back().end >= match.range.begin) {
+      code.ranges.back().end = std::max(code.ranges.back().end, match.range.end);
+    } else {
+      code.ranges.push_back(match.range);
+      code.entries.push_back(match.range.begin);
+    }
+  }
+  if (static_cast<uint64_t>(actual) != line.line) {
+    code.note = fmt::format("{} has no code; line {} is the next that has", code.text, actual);
+    code.text = absl::StrCat(line.file, ":", actual);
+  }
+  return code;
+}
+
+}  // namespace ttq

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: MIT
+//
+// Binding expressions to rows; see expression.h.
+
+#include "query/expression.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "re2/re2.h"
+
+namespace ttq {
+namespace {
+
+using Wide = __int128;
+using Evaluate = std::function<absl::StatusOr<Value>(const Row&)>;
+
+// What can be done with a value.
+enum class Kind {
+  kNumber,
+  kText,
+  kCell,  // Type::kValue: a number when it has at most 8 bytes
+  kOther,
+  kNull,
+};
+
+struct Bound {
+  Evaluate value;
+  Type type = Type::kInteger;
+  Kind kind = Kind::kNumber;
+};
+
+Kind KindOf(Type type) {
+  switch (type) {
+    case Type::kTime:
+    case Type::kAddress:
+    case Type::kInteger:
+      return Kind::kNumber;
+    case Type::kString:
+      return Kind::kText;
+    case Type::kValue:
+      return Kind::kCell;
+    default:
+      return Kind::kOther;
+  }
+}
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kNumber:
+      return "a number";
+    case Kind::kText:
+      return "text";
+    case Kind::kCell:
+      return "a number";
+    case Kind::kOther:
+      return "neither a number nor text";
+    case Kind::kNull:
+      return "null";
+  }
+  return "";
+}
+
+std::optional<Wide> Number(const Value& v) {
+  uint64_t n;
+  bool negative;
+  if (!v.AsNumber(&n, &negative)) return std::nullopt;
+  return negative ? Wide(static_cast<int64_t>(n)) : Wide(n);
+}
+
+// Wraps to 64 bits: signed when negative, unsigned otherwise.
+Value FromNumber(Wide n) {
+  constexpr Wide kMin = INT64_MIN, kMax = Wide(UINT64_MAX);
+  if (n < kMin || n > kMax) n = Wide(static_cast<uint64_t>(n));
+  if (n <= Wide(INT64_MAX)) return static_cast<int64_t>(n);
+  return Word{static_cast<uint64_t>(n)};
+}
+
+Value Truth(bool b) { return int64_t{b}; }
+
+std::string GlobToRegex(std::string_view glob) {
+  std::string regex;
+  for (size_t i = 0; i < glob.size(); ++i) {
+    const char c = glob[i];
+    if (c == '*') {
+      regex += "(?s:.*)";
+    } else if (c == '?') {
+      regex += "(?s:.)";
+    } else if (c == '[') {
+      const size_t end = glob.find(']', i + 2);
+      if (end == std::string_view::npos) {
+        regex += "\\[";
+        continue;
+      }
+      std::string set(glob.substr(i + 1, end - i - 1));
+      if (set[0] == '!') set[0] = '^';
+      std::string escaped;
+      for (const char s : set) {
+        if (s == '\\' || s == '[') escaped += '\\';
+        escaped += s;
+      }
+      regex += "[" + escaped + "]";
+      i = end;
+    } else {
+      regex += RE2::QuoteMeta(std::string_view(&c, 1));
+    }
+  }
+  return regex;
+}
+
+class Binder {
+ public:
+  Binder(Columns& columns, const Context* context) : columns_(columns), context_(context) {}
+
+  absl::StatusOr<Bound> Bind(const ast::Expr& expr) {
+    if (++depth_ > 500) return ErrorAt(expr.range, "this expression is nested too deeply");
+    absl::StatusOr<Bound> bound =
+        std::visit([&](const auto& node) { return On(expr, node); }, expr.node);
+    --depth_;
+    return bound;
+  }
+
+  absl::StatusOr<Bound> Condition(const ast::Expr& expr) {
+    absl::StatusOr<Bound> bound = Bind(expr);
+    if (bound.ok() && (bound->kind == Kind::kText || bound->kind == Kind::kOther)) {
+      return ErrorAt(
+          expr.range,
+          absl::StrCat("a condition must be true or false, and this is ", KindName(bound->kind)),
+          "compare it with something");
+    }
+    return bound;
+  }
+
+ private:
+  static Bound Constant(Value v, Type type, Kind kind) {
+    return {[v = std::move(v)](const Row&) { return v; }, type, kind};
+  }
+
+  absl::Status NotYet(ast::Range range, std::string_view what) {
+    return ErrorAt(range,
+                   fmt::format("{} in a condition is not yet available in this version", what),
+                   "use columns, numbers, text and string(ADDR) instead");
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Number& n) {
+    return Constant(FromNumber(Wide(n.value)), Type::kInteger, Kind::kNumber);
+  }
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Character& c) {
+    return Constant(int64_t{c.value}, Type::kInteger, Kind::kNumber);
+  }
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::String& s) {
+    return Constant(s.value, Type::kString, Kind::kText);
+  }
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Null&) {
+    return Constant(Null{}, Type::kInteger, Kind::kNull);
+  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Float&) {
+    return NotYet(e.range, "a fraction");
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
+    if (const auto found = columns_.Find(name.name)) {
+      const size_t slot = found->slot;
+      return Bound{[slot](const Row& row) { return row[slot]; }, found->type, KindOf(found->type)};
+    }
+    if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
+                                name.name[3] >= '0' && name.name[3] <= '9')) {
+      return ErrorAt(e.range, name.name + " is not yet available in this version",
+                     "use registers at the time of the row instead ($rdi is the first argument)");
+    }
+    const std::vector<std::string> names = columns_.Names();
+    const std::vector<std::string> near = Nearest(name.name, names);
+    std::string message = "there is no column " + name.name;
+    if (!near.empty()) return UnknownAt(e.range, std::move(message), near);
+    return ErrorAt(e.range, message + " here; there are " + absl::StrJoin(names, ", "),
+                   "text is written in quotes");
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Register& reg) {
+    const auto time = columns_.Find("time");
+    const auto thread = columns_.Find("thread");
+    if (!time || !thread) return ErrorAt(e.range, "these rows have no time and thread");
+    int index = -1;
+    for (int i = 0; i < kGprCount; ++i) {
+      if (reg.name == GprName(static_cast<Gpr>(i))) index = i;
+    }
+    if (reg.name == "rip" || reg.name == "pc") index = kGprCount;
+    if (index < 0) {
+      return ErrorAt(e.range, "no general register is called " + reg.name);
+    }
+    return Bound{
+        [context = context_, index, t = time->slot,
+         n = thread->slot](const Row& row) -> absl::StatusOr<Value> {
+          const Time* at = row[t].get<Time>();
+          const int64_t* number = row[n].get<int64_t>();
+          if (!at || !number) return Null{};
+          const absl::StatusOr<Registers> registers =
+              context->process().RegistersAt(*at, ThreadNo(static_cast<uint32_t>(*number)));
+          if (absl::IsNotFound(registers.status()) || absl::IsOutOfRange(registers.status())) {
+            return Null{};
+          }
+          if (!registers.ok()) return registers.status();
+          return Word{index == kGprCount ? registers->pc.v : registers->gpr[index]};
+        },
+        Type::kValue, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Unary& unary) {
+    if (unary.op == ast::UnaryOp::kAddress || unary.op == ast::UnaryOp::kDereference) {
+      return NotYet(e.range, "memory");
+    }
+    absl::StatusOr<Bound> operand =
+        unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand) : Bind(*unary.operand);
+    if (!operand.ok()) return operand;
+    if (absl::Status s = WantNumber(*unary.operand, *operand); !s.ok()) return s;
+    return Bound{
+        [op = unary.op, f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
+          absl::StatusOr<Value> v = f(row);
+          if (!v.ok()) return v;
+          const std::optional<Wide> n = Number(*v);
+          if (!n) return Null{};
+          switch (op) {
+            case ast::UnaryOp::kMinus:
+              return FromNumber(-*n);
+            case ast::UnaryOp::kBitNot:
+              return FromNumber(Wide(~static_cast<uint64_t>(*n)));
+            case ast::UnaryOp::kNot:
+              return Truth(*n == 0);
+            default:
+              return v;
+          }
+        },
+        Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Binary& binary) {
+    using Op = ast::BinaryOp;
+    if (binary.op == Op::kAnd || binary.op == Op::kOr) return Logic(binary);
+    absl::StatusOr<Bound> left = Bind(*binary.left);
+    if (!left.ok()) return left;
+    absl::StatusOr<Bound> right = Bind(*binary.right);
+    if (!right.ok()) return right;
+    const bool comparison = binary.op == Op::kLess || binary.op == Op::kLessEqual ||
+                            binary.op == Op::kGreater || binary.op == Op::kGreaterEqual ||
+                            binary.op == Op::kEqual || binary.op == Op::kNotEqual;
+    if (comparison) {
+      if (absl::Status s = Comparable(*binary.left, *left, *binary.right, *right); !s.ok())
+        return s;
+      return Bound{[op = binary.op, a = std::move(left->value),
+                    b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
+                     absl::StatusOr<Value> x = a(row);
+                     if (!x.ok()) return x;
+                     absl::StatusOr<Value> y = b(row);
+                     if (!y.ok()) return y;
+                     const std::optional<int> c = CompareOrNull(*x, *y);
+                     if (!c) return Null{};
+                     switch (op) {
+                       case Op::kLess:
+                         return Truth(*c < 0);
+                       case Op::kLessEqual:
+                         return Truth(*c <= 0);
+                       case Op::kGreater:
+                         return Truth(*c > 0);
+                       case Op::kGreaterEqual:
+                         return Truth(*c >= 0);
+                       case Op::kEqual:
+                         return Truth(*c == 0);
+                       default:
+                         return Truth(*c != 0);
+                     }
+                   },
+                   Type::kInteger, Kind::kNumber};
+    }
+    if (absl::Status s = WantNumber(*binary.left, *left); !s.ok()) return s;
+    if (absl::Status s = WantNumber(*binary.right, *right); !s.ok()) return s;
+    return Bound{[op = binary.op, a = std::move(left->value),
+                  b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> x = a(row);
+                   if (!x.ok()) return x;
+                   absl::StatusOr<Value> y = b(row);
+                   if (!y.ok()) return y;
+                   const std::optional<Wide> m = Number(*x), n = Number(*y);
+                   if (!m || !n) return Null{};
+                   const uint64_t u = static_cast<uint64_t>(*m), v = static_cast<uint64_t>(*n);
+                   switch (op) {
+                     // Unsigned, so that no product overflows.
+                     case Op::kMul:
+                       return FromNumber(static_cast<Wide>(static_cast<unsigned __int128>(*m) *
+                                                           static_cast<unsigned __int128>(*n)));
+                     case Op::kDiv:
+                       return *n == 0 ? Value(Null{}) : FromNumber(*m / *n);
+                     case Op::kMod:
+                       return *n == 0 ? Value(Null{}) : FromNumber(*m % *n);
+                     case Op::kAdd:
+                       return FromNumber(*m + *n);
+                     case Op::kSub:
+                       return FromNumber(*m - *n);
+                     case Op::kShiftLeft:
+                       return FromNumber(Wide(v < 64 ? u << v : 0));
+                     case Op::kShiftRight:
+                       return FromNumber(Wide(v < 64 ? u >> v : 0));
+                     case Op::kBitAnd:
+                       return FromNumber(Wide(u & v));
+                     case Op::kBitXor:
+                       return FromNumber(Wide(u ^ v));
+                     case Op::kBitOr:
+                       return FromNumber(Wide(u | v));
+                     default:
+                       return Null{};
+                   }
+                 },
+                 Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> Logic(const ast::Binary& binary) {
+    absl::StatusOr<Bound> left = Condition(*binary.left);
+    if (!left.ok()) return left;
+    absl::StatusOr<Bound> right = Condition(*binary.right);
+    if (!right.ok()) return right;
+    // The value that decides alone.
+    const bool decisive = binary.op == ast::BinaryOp::kOr;
+    return Bound{[decisive, a = std::move(left->value),
+                  b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> x = a(row);
+                   if (!x.ok()) return x;
+                   if (!x->is_null() && IsTrue(*x) == decisive) return Truth(decisive);
+                   absl::StatusOr<Value> y = b(row);
+                   if (!y.ok()) return y;
+                   if (!y->is_null() && IsTrue(*y) == decisive) return Truth(decisive);
+                   if (x->is_null() || y->is_null()) return Null{};
+                   return Truth(!decisive);
+                 },
+                 Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Ternary& t) {
+    absl::StatusOr<Bound> condition = Condition(*t.condition);
+    if (!condition.ok()) return condition;
+    absl::StatusOr<Bound> then = Bind(*t.then);
+    if (!then.ok()) return then;
+    absl::StatusOr<Bound> otherwise = Bind(*t.otherwise);
+    if (!otherwise.ok()) return otherwise;
+    if (absl::Status s = Comparable(*t.then, *then, *t.otherwise, *otherwise); !s.ok()) return s;
+    const Bound& typed = then->kind == Kind::kNull ? *otherwise : *then;
+    const Type type = typed.type;
+    const Kind kind = typed.kind;
+    return Bound{[c = std::move(condition->value), a = std::move(then->value),
+                  b = std::move(otherwise->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> which = c(row);
+                   if (!which.ok()) return which;
+                   return IsTrue(*which) ? a(row) : b(row);
+                 },
+                 type, kind};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Cast&) {
+    return NotYet(e.range, "a cast");
+  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::SizeofType&) {
+    return NotYet(e.range, "sizeof");
+  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::SizeofExpr&) {
+    return NotYet(e.range, "sizeof");
+  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Index&) {
+    return NotYet(e.range, "an element");
+  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Member& member) {
+    // A field of an object column.
+    const auto* name = std::get_if<ast::Name>(&member.object->node);
+    if (name && !member.arrow) {
+      const auto found = columns_.Find(name->name);
+      if (found && found->type == Type::kObject) {
+        return Bound{[slot = found->slot, field = member.member](const Row& row) -> Value {
+                       if (const Object* object = row[slot].object()) {
+                         for (const auto& [key, value] : object->fields) {
+                           if (key == field) return value;
+                         }
+                       }
+                       return Null{};
+                     },
+                     Type::kString, Kind::kNull};
+      }
+    }
+    return NotYet(e.range, "a field");
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Call& call) {
+    if (call.function != "string") {
+      return ErrorAt(call.function_range, absl::StrCat("there is no function ", call.function),
+                     "string(ADDR) is the only one in this version");
+    }
+    if (call.arguments.size() != 1) return ErrorAt(e.range, "string takes one address");
+    absl::StatusOr<Bound> argument = Bind(*call.arguments[0]);
+    if (!argument.ok()) return argument;
+    if (absl::Status s = WantNumber(*call.arguments[0], *argument); !s.ok()) return s;
+    const auto time = columns_.Find("time");
+    if (!time)
+      return ErrorAt(e.range, "string reads memory at the time of a row, and these rows have none");
+    return Bound{[context = context_, t = time->slot,
+                  f = std::move(argument->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> address = f(row);
+                   if (!address.ok()) return address;
+                   const std::optional<Wide> n = Number(*address);
+                   const Time* at = row[t].get<Time>();
+                   if (!n || *n < 0 || !at) return Null{};
+                   return ReadString(context->process(), Address(static_cast<uint64_t>(*n)), *at);
+                 },
+                 Type::kString, Kind::kText};
+  }
+
+  // The bytes up to the first NUL, at most 4096; null when the first byte is not known.
+  static absl::StatusOr<Value> ReadString(const Process& process, Address from, Time t) {
+    constexpr uint64_t kMost = 4096;
+    std::string text;
+    while (text.size() < kMost) {
+      // Up to the end of a page, so that a string just before unmapped memory is read in full.
+      const Address at = from + text.size();
+      uint64_t size = std::min<uint64_t>(4096 - at.v % 4096, text.empty() ? 64 : kMost);
+      size = std::min(size, kMost - text.size());
+      if (at.v + size < at.v) break;
+      absl::StatusOr<MemoryImage> image = process.Memory(at, size, t);
+      if (absl::IsOutOfRange(image.status()) || absl::IsInvalidArgument(image.status())) break;
+      if (!image.ok()) return image.status();
+      for (size_t i = 0; i < image->bytes.size(); ++i) {
+        if (!image->present[i]) {
+          return text.empty() ? Value(Null{}) : Value(std::move(text));
+        }
+        if (image->bytes[i] == 0) return Value(std::move(text));
+        text += image->bytes[i];
+      }
+      if (image->bytes.empty()) break;
+    }
+    return text.empty() ? Value(Null{}) : Value(std::move(text));
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::InList& in) {
+    absl::StatusOr<Bound> operand = Bind(*in.operand);
+    if (!operand.ok()) return operand;
+    std::vector<Evaluate> values;
+    for (const ast::ExprPtr& value : in.values) {
+      absl::StatusOr<Bound> bound = Bind(*value);
+      if (!bound.ok()) return bound;
+      if (absl::Status s = Comparable(*in.operand, *operand, *value, *bound); !s.ok()) return s;
+      values.push_back(std::move(bound->value));
+    }
+    return Bound{[negated = in.negated, f = std::move(operand->value),
+                  values = std::move(values)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> x = f(row);
+                   if (!x.ok()) return x;
+                   bool unknown = false;
+                   for (const Evaluate& value : values) {
+                     absl::StatusOr<Value> y = value(row);
+                     if (!y.ok()) return y;
+                     const std::optional<int> c = CompareOrNull(*x, *y);
+                     if (c && *c == 0) return Truth(!negated);
+                     unknown = unknown || !c;
+                   }
+                   if (unknown) return Null{};
+                   return Truth(negated);
+                 },
+                 Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Between& between) {
+    absl::StatusOr<Bound> operand = Bind(*between.operand);
+    if (!operand.ok()) return operand;
+    absl::StatusOr<Bound> low = Bind(*between.low);
+    if (!low.ok()) return low;
+    absl::StatusOr<Bound> high = Bind(*between.high);
+    if (!high.ok()) return high;
+    for (const auto& [expr, bound] : {std::pair(&*between.low, &*low), {&*between.high, &*high}}) {
+      if (absl::Status s = Comparable(*between.operand, *operand, *expr, *bound); !s.ok()) return s;
+    }
+    return Bound{
+        [negated = between.negated, f = std::move(operand->value), a = std::move(low->value),
+         b = std::move(high->value)](const Row& row) -> absl::StatusOr<Value> {
+          absl::StatusOr<Value> x = f(row);
+          if (!x.ok()) return x;
+          absl::StatusOr<Value> y = a(row);
+          if (!y.ok()) return y;
+          absl::StatusOr<Value> z = b(row);
+          if (!z.ok()) return z;
+          const std::optional<int> c = CompareOrNull(*x, *y), d = CompareOrNull(*x, *z);
+          if (!c || !d) return Null{};
+          return Truth((*c >= 0 && *d <= 0) != negated);
+        },
+        Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Matches& matches) {
+    absl::StatusOr<Bound> operand = Bind(*matches.operand);
+    if (!operand.ok()) return operand;
+    if (operand->kind != Kind::kText && operand->kind != Kind::kNull) {
+      return ErrorAt(matches.operand->range, absl::StrCat("`matches` looks at text, and this is ",
+                                                          KindName(operand->kind)));
+    }
+    const bool regex = matches.pattern.kind == ast::Pattern::Kind::kRegex;
+    RE2::Options options(RE2::Quiet);
+    options.set_encoding(RE2::Options::EncodingLatin1);  // any bytes can be matched
+    auto compiled = std::make_shared<const RE2>(
+        regex ? matches.pattern.text : GlobToRegex(matches.pattern.text), options);
+    if (!compiled->ok()) {
+      return ErrorAt(matches.pattern.range,
+                     absl::StrCat("this pattern is not understood: ", compiled->error()));
+    }
+    return Bound{[negated = matches.negated, regex, compiled,
+                  f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> x = f(row);
+                   if (!x.ok()) return x;
+                   const std::string* text = x->get<std::string>();
+                   if (!text) return Null{};
+                   const bool found = regex ? RE2::PartialMatch(*text, *compiled)
+                                            : RE2::FullMatch(*text, *compiled);
+                   return Truth(found != negated);
+                 },
+                 Type::kInteger, Kind::kNumber};
+  }
+
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::IsNull& test) {
+    absl::StatusOr<Bound> operand = Bind(*test.operand);
+    if (!operand.ok()) return operand;
+    return Bound{[negated = test.negated, or_zero = test.or_zero,
+                  f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
+                   absl::StatusOr<Value> x = f(row);
+                   if (!x.ok()) return x;
+                   const bool null = x->is_null() || (or_zero && Number(*x) == Wide(0));
+                   return Truth(null != negated);
+                 },
+                 Type::kInteger, Kind::kNumber};
+  }
+
+  // Null when either is, or when a number meets bytes.
+  static std::optional<int> CompareOrNull(const Value& x, const Value& y) {
+    if (x.is_null() || y.is_null()) return std::nullopt;
+    const bool x_bytes = x.get<Bytes>(), y_bytes = y.get<Bytes>();
+    if (x_bytes != y_bytes) return std::nullopt;
+    const bool x_text = x.get<std::string>(), y_text = y.get<std::string>();
+    if (x_text != y_text) return std::nullopt;
+    return Compare(x, y);
+  }
+
+  static absl::Status WantNumber(const ast::Expr& expr, const Bound& bound) {
+    if (bound.kind == Kind::kText || bound.kind == Kind::kOther) {
+      return ErrorAt(expr.range,
+                     absl::StrCat("this must be a number, and it is ", KindName(bound.kind)));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Comparable(const ast::Expr& a, const Bound& x, const ast::Expr& b,
+                                 const Bound& y) {
+    const auto number = [](Kind k) { return k == Kind::kNumber || k == Kind::kCell; };
+    if (x.kind == y.kind || (number(x.kind) && number(y.kind)) || x.kind == Kind::kNull ||
+        y.kind == Kind::kNull) {
+      return absl::OkStatus();
+    }
+    return ErrorAt(
+        b.range, absl::StrCat(ast::ToString(a), " is ", KindName(x.kind), " and ", ast::ToString(b),
+                              " is ", KindName(y.kind), ": they are never equal"));
+  }
+
+  Columns& columns_;
+  const Context* context_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+bool IsTrue(const Value& value) {
+  const std::optional<Wide> n = Number(value);
+  return n && *n != 0;
+}
+
+absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
+                                     const Context* context) {
+  absl::StatusOr<Bound> bound = Binder(columns, context).Bind(expr);
+  if (!bound.ok()) return bound.status();
+  const auto* name = std::get_if<ast::Name>(&expr.node);
+  return BoundExpression{std::move(bound->value), bound->type,
+                         name ? name->name : ast::ToString(expr)};
+}
+
+absl::StatusOr<BoundExpression> BindCondition(const ast::Expr& expr, Columns& columns,
+                                              const Context* context) {
+  absl::StatusOr<Bound> bound = Binder(columns, context).Condition(expr);
+  if (!bound.ok()) return bound.status();
+  return BoundExpression{std::move(bound->value), bound->type, ast::ToString(expr)};
+}
+
+namespace {
+
+struct NameWalk {
+  const std::function<void(const std::string&)>& use;
+
+  void Into(const ast::ExprPtr& e) const {
+    if (e) ForEachName(*e, use);
+  }
+  void operator()(const ast::Name& n) const { use(n.name); }
+  void operator()(const ast::Unary& n) const { Into(n.operand); }
+  void operator()(const ast::Binary& n) const { Into(n.left), Into(n.right); }
+  void operator()(const ast::Ternary& n) const {
+    Into(n.condition), Into(n.then), Into(n.otherwise);
+  }
+  void operator()(const ast::Cast& n) const { Into(n.operand); }
+  void operator()(const ast::SizeofExpr& n) const { Into(n.operand); }
+  void operator()(const ast::Member& n) const { Into(n.object); }
+  void operator()(const ast::Index& n) const { Into(n.object), Into(n.index); }
+  void operator()(const ast::Call& n) const {
+    for (const auto& a : n.arguments) Into(a);
+  }
+  void operator()(const ast::InList& n) const {
+    Into(n.operand);
+    for (const auto& v : n.values) Into(v);
+  }
+  void operator()(const ast::Between& n) const { Into(n.operand), Into(n.low), Into(n.high); }
+  void operator()(const ast::Matches& n) const { Into(n.operand); }
+  void operator()(const ast::IsNull& n) const { Into(n.operand); }
+  template <class Leaf>
+  void operator()(const Leaf&) const {}
+};
+
+}  // namespace
+
+void ForEachName(const ast::Expr& expr, const std::function<void(const std::string&)>& use) {
+  std::visit(NameWalk{use}, expr.node);
+}
+
+}  // namespace ttq

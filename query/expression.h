@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// Conditions and computed columns: an expression of the syntax tree, bound to the columns of a row.
+//
+// Logic has three values, as in SQL: a comparison with null is null, and a condition passes only
+// when it is true. Numbers are 64-bit, signed or unsigned as their value needs; what does not fit
+// wraps, a division by zero gives null. Patterns run in linear time whatever their text (RE2).
+
+#ifndef TTQ_QUERY_EXPRESSION_H_
+#define TTQ_QUERY_EXPRESSION_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/ast.h"
+#include "query/context.h"
+#include "query/value.h"
+
+namespace ttq {
+
+// What a row holds while a plan is made: where the value of a column will be.
+class Columns {
+ public:
+  virtual ~Columns() = default;
+  struct Found {
+    size_t slot;
+    Type type;
+  };
+  // The slot of a visible column; sees to it that it is filled. Nullopt: no such column.
+  virtual std::optional<Found> Find(std::string_view name) = 0;
+  // Columns that can be found, for error texts.
+  virtual std::vector<std::string> Names() const = 0;
+};
+
+struct BoundExpression {
+  std::function<absl::StatusOr<Value>(const Row&)> value;
+  Type type = Type::kInteger;
+  std::string name;  // what a column of this is called
+};
+
+// `context` must outlive the result. An error at the place of the mistake when a name is no column,
+// kinds do not go together, a pattern is not understood or a form is not available.
+absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
+                                     const Context* context);
+// The same for a condition, which must be true or false.
+absl::StatusOr<BoundExpression> BindCondition(const ast::Expr& expr, Columns& columns,
+                                              const Context* context);
+// Null and 0 are not.
+bool IsTrue(const Value& value);
+
+// Calls `use` with every Name in the expression.
+void ForEachName(const ast::Expr& expr, const std::function<void(const std::string&)>& use);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_EXPRESSION_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+//
+// Answers as text. Every format streams: a row is written when it comes (a table looks at its first
+// rows to choose widths). Nothing here knows of terminals; the caller says whether to colour.
+//
+// How values are written:
+//
+//                 JSON, CSV                               table
+//   time, integer 123                                     123
+//   address       "0x401136"                              0x401136
+//   value         "0x2a" up to 8 bytes (the little-       the same; long ones are cut
+//                 endian number, without leading zeros),
+//                 "hex:0011…" for more (in memory order)
+//   bytes         "0011…", two digits per byte            hex digits and text
+//   string        the text; bytes that are not UTF-8      control characters as \x1b
+//                 become U+FFFD
+//   missing       null (CSV: empty)                       -
+
+#ifndef TTQ_QUERY_FORMAT_H_
+#define TTQ_QUERY_FORMAT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "query/engine.h"
+#include "query/value.h"
+
+namespace ttq {
+
+enum class Format { kTable, kJson, kJsonLines, kCsv };
+// "table", "json", "jsonl", "csv".
+std::optional<Format> FormatFromName(std::string_view name);
+
+struct FormatOptions {
+  Format format = Format::kTable;
+  bool colour = false;
+  // Rows to write at most (lines, of a hex dump); what is left out is announced.
+  std::optional<uint64_t> limit;
+};
+
+// What a JSON document says beside the answer.
+struct AnswerContext {
+  std::string trace;
+  uint32_t process = 0;
+  std::string query;
+  // When the work on this query began, for `elapsed_ms`.
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+};
+
+struct AnswerSummary {
+  uint64_t rows = 0;  // written
+  bool truncated = false;
+  bool interrupted = false;
+  // Said in the text already by table and json; jsonl and csv have no place for these.
+  std::string remarks;
+};
+
+// Takes pieces of text, in order.
+using Sink = std::function<void(std::string_view)>;
+
+// Pulls the stream to its end, or to the limit, and writes it. An error of the stream is returned
+// after what came before it was written; a JSON document is closed all the same, with `complete`
+// false.
+absl::Status WriteAnswer(ResultStream& stream, const AnswerContext& context,
+                         const FormatOptions& options, const Sink& sink, AnswerSummary* summary);
+
+// A value of a column of type `type` as JSON.
+void AppendJson(const Value& value, Type type, std::string* out);
+// `text` as a JSON string with its quotes.
+void AppendJsonString(std::string_view text, std::string* out);
+// A value as one cell of a table: one line, nothing a terminal would interpret.
+std::string CellText(const Value& value, Type type);
+// `text` with everything a terminal would interpret, and every line break, made visible.
+std::string Printable(std::string_view text);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_FORMAT_H_

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: MIT
+//
+// Making plans; see planner.h for what is decided.
+
+#include "query/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "query/disassembler.h"
+
+namespace ttq {
+namespace {
+
+constexpr int kMaxNesting = 16;
+
+// Appends function, module, file and line of the code at a row's pc.
+Extend MakeLocate(const Context* context, size_t time_slot, size_t pc_slot) {
+  using Cache = absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>, std::array<Value, 4>>;
+  return [context, time_slot, pc_slot, cache = std::make_shared<Cache>()](Row* row) {
+    const Address* pc = (*row)[pc_slot].get<Address>();
+    const Time* time = (*row)[time_slot].get<Time>();
+    if (!pc || !time) {
+      row->resize(row->size() + 4);
+      return absl::OkStatus();
+    }
+    absl::StatusOr<const Symbolizer*> symbols = context->SymbolsAt(*time);
+    if (!symbols.ok()) return symbols.status();
+    const auto [it, is_new] = cache->try_emplace(std::pair(*symbols, pc->v));
+    if (is_new) {
+      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(*pc);
+      const auto text = [](const std::string& s) { return s.empty() ? Value() : Value(s); };
+      it->second = {text(location->function), text(location->module), text(location->file),
+                    location->line > 0 ? Value(int64_t{location->line}) : Value()};
+    }
+    row->insert(row->end(), it->second.begin(), it->second.end());
+    return absl::OkStatus();
+  };
+}
+
+// Appends the instruction at a row's pc. Code in a module does not change: it is read once.
+Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot) {
+  using Cache = absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>, Value>;
+  return [context, time_slot, pc_slot, cache = std::make_shared<Cache>()](Row* row) {
+    const Address* pc = (*row)[pc_slot].get<Address>();
+    const Time* time = (*row)[time_slot].get<Time>();
+    if (!pc || !time) {
+      row->push_back(Null{});
+      return absl::OkStatus();
+    }
+    absl::StatusOr<const Symbolizer*> symbols = context->SymbolsAt(*time);
+    if (!symbols.ok()) return symbols.status();
+    const std::pair key(*symbols, pc->v);
+    if (const auto it = cache->find(key); it != cache->end()) {
+      row->push_back(it->second);
+      return absl::OkStatus();
+    }
+    constexpr uint64_t kLongest = 15;  // bytes of an x86 instruction
+    absl::StatusOr<MemoryImage> image = context->process().Memory(*pc, kLongest, *time);
+    if (!image.ok()) return image.status();
+    const size_t known =
+        std::find(image->present.begin(), image->present.end(), false) - image->present.begin();
+    const Disassembler disassembler([s = *symbols](Address a) { return s->NameOf(a); });
+    std::vector<Instruction> instructions = disassembler.Disassemble(
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(image->bytes.data()), known), *pc, 1);
+    const Value text = instructions.empty() ? Value() : Value(std::move(instructions[0].text));
+    if ((*symbols)->ModuleAt(*pc)) cache->emplace(key, text);
+    row->push_back(text);
+    return absl::OkStatus();
+  };
+}
+
+// The columns visible at one point of the pipeline, and the operators up to there.
+class Pipeline : public Columns {
+ public:
+  Pipeline(const Context* context, const SourcePlan& source, OperatorPtr root)
+      : context_(context),
+        root_(std::move(root)),
+        width_(source.width),
+        time_slot_(source.time_slot),
+        pc_slot_(source.pc_slot) {
+    for (const SourceColumn& column : source.columns) {
+      visible_.push_back({column.column, column.slot, column.derived});
+    }
+  }
+
+  std::optional<Found> Find(std::string_view name) override {
+    for (Visible& column : visible_) {
+      if (column.column.name != name) continue;
+      Materialize(column.derived);
+      return Found{column.slot, column.column.type};
+    }
+    return std::nullopt;
+  }
+
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names;
+    for (const Visible& column : visible_) names.push_back(column.column.name);
+    return names;
+  }
+
+  std::vector<Column> columns() const {
+    std::vector<Column> columns;
+    for (const Visible& column : visible_) columns.push_back(column.column);
+    return columns;
+  }
+
+  // Wraps the operator on top.
+  template <class Make>
+  void Push(Make make) {
+    root_ = make(std::move(root_));
+  }
+
+  // From here on rows have exactly these columns, in this order.
+  void Replace(const std::vector<Column>& columns) {
+    visible_.clear();
+    width_ = 0;
+    for (const Column& column : columns) visible_.push_back({column, width_++, Derived::kNone});
+  }
+
+  absl::StatusOr<std::vector<BoundExpression>> BindAll(const std::vector<ast::ExprPtr>& exprs) {
+    std::vector<BoundExpression> bound;
+    for (const ast::ExprPtr& expr : exprs) {
+      absl::StatusOr<BoundExpression> b = Bind(*expr, *this, context_);
+      if (!b.ok()) return b.status();
+      bound.push_back(*std::move(b));
+    }
+    return bound;
+  }
+
+  // Cuts rows down to their visible columns, in order.
+  void Finish() {
+    std::vector<BoundExpression> all;
+    bool in_place = visible_.size() == width_;
+    for (size_t i = 0; i < visible_.size(); ++i) {
+      Materialize(visible_[i].derived);
+      const size_t slot = visible_[i].slot;
+      in_place = in_place && slot == i;
+      all.push_back({[slot](const Row& row) { return row[slot]; }, visible_[i].column.type,
+                     visible_[i].column.name});
+    }
+    if (in_place && visible_.size() == width_) return;
+    const std::vector<Column> names = columns();
+    Push([&](OperatorPtr in) { return MakeProject(std::move(in), std::move(all)); });
+    Replace(names);
+  }
+
+  OperatorPtr Take() { return std::move(root_); }
+
+ private:
+  struct Visible {
+    Column column;
+    size_t slot;
+    Derived derived;
+  };
+
+  void Materialize(Derived derived) {
+    if (derived == Derived::kNone) return;
+    static constexpr std::array<std::string_view, 4> kPlace = {"function", "module", "file",
+                                                               "line"};
+    const size_t base = width_;
+    if (derived == Derived::kLocation) {
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in), MakeLocate(context_, time_slot_, pc_slot_));
+      });
+      width_ += kPlace.size();
+    } else if (derived == Derived::kInstruction) {
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in), MakeDisassemble(context_, time_slot_, pc_slot_));
+      });
+      ++width_;
+    } else {
+      Push([](OperatorPtr in) {
+        return MakeExtend(std::move(in), [](Row* row) {
+          row->push_back(Null{});
+          return absl::OkStatus();
+        });
+      });
+      ++width_;
+    }
+    for (Visible& column : visible_) {
+      if (column.derived != derived) continue;
+      size_t offset = 0;
+      if (derived == Derived::kLocation) {
+        offset = std::find(kPlace.begin(), kPlace.end(), column.column.name) - kPlace.begin();
+      }
+      column.slot = base + offset;
+      column.derived = Derived::kNone;
+    }
+  }
+
+  const Context* context_;
+  OperatorPtr root_;
+  std::vector<Visible> visible_;
+  size_t width_;
+  size_t time_slot_, pc_slot_;
+};
+
+std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
+  std::vector<Column> columns;
+  // A name must say which column it is: the second `size` is `size_2`.
+  for (const BoundExpression& b : bound) {
+    std::string name = b.name;
+    const auto taken = [&](const Column& c) { return c.name == name; };
+    for (int n = 2; std::any_of(columns.begin(), columns.end(), taken); ++n) {
+      name = absl::StrCat(b.name, "_", n);
+    }
+    columns.push_back({std::move(name), b.type});
+  }
+  return columns;
+}
+
+// Whether anything downstream looks at one of `names`.
+bool Uses(const ast::Query& query, const std::set<std::string>& names) {
+  bool used = false;
+  const auto look = [&](const ast::ExprPtr& expr) {
+    ForEachName(*expr, [&](const std::string& name) { used = used || names.contains(name); });
+  };
+  for (const ast::Stage& stage : query.stages) {
+    if (const auto* where = std::get_if<ast::Where>(&stage.what)) look(where->condition);
+    if (const auto* sort = std::get_if<ast::Sort>(&stage.what)) {
+      for (const ast::SortKey& key : sort->keys) look(key.column);
+    }
+    if (const auto* select = std::get_if<ast::Select>(&stage.what)) {
+      for (const ast::ExprPtr& expr : select->columns) look(expr);
+      return used;
+    }
+    if (const auto* count = std::get_if<ast::Count>(&stage.what)) {
+      for (const ast::ExprPtr& expr : count->by) look(expr);
+      return used;
+    }
+    if (const auto* distinct = std::get_if<ast::Distinct>(&stage.what)) {
+      if (distinct->columns.empty()) return true;
+      for (const ast::ExprPtr& expr : distinct->columns) look(expr);
+      return used;
+    }
+  }
+  return true;  // whole rows come out
+}
+
+// Narrows a request by what a condition demands of time and thread. The condition itself is still
+// tested on every row.
+void Narrow(const ast::Expr& expr, SourceRequest* request) {
+  const auto number = [](const ast::ExprPtr& e) { return std::get_if<ast::Number>(&e->node); };
+  const auto is = [](const ast::ExprPtr& e, std::string_view name) {
+    const auto* n = std::get_if<ast::Name>(&e->node);
+    return n && n->name == name;
+  };
+  TimeSpan& span = request->span;
+  const auto at_least = [&span](uint64_t t) { span.begin = std::max(span.begin, Time(t)); };
+  const auto at_most = [&span](uint64_t t) {
+    if (t != kTimeMax.v) span.end = std::min(span.end, Time(t + 1));
+  };
+  if (const auto* between = std::get_if<ast::Between>(&expr.node)) {
+    if (!between->negated && is(between->operand, "time")) {
+      if (const auto* low = number(between->low)) at_least(low->value);
+      if (const auto* high = number(between->high)) at_most(high->value);
+    }
+    return;
+  }
+  const auto* binary = std::get_if<ast::Binary>(&expr.node);
+  if (!binary) return;
+  using Op = ast::BinaryOp;
+  if (binary->op == Op::kAnd) {
+    Narrow(*binary->left, request);
+    Narrow(*binary->right, request);
+    return;
+  }
+  const ast::Number* n = number(binary->right);
+  if (!n) return;
+  if (is(binary->left, "thread") && binary->op == Op::kEqual && n->value <= UINT32_MAX &&
+      !request->thread) {
+    request->thread = ThreadNo(static_cast<uint32_t>(n->value));
+  }
+  if (!is(binary->left, "time")) return;
+  switch (binary->op) {
+    case Op::kEqual:
+      at_least(n->value), at_most(n->value);
+      break;
+    case Op::kLess:
+      span.end = std::min(span.end, Time(n->value));
+      break;
+    case Op::kLessEqual:
+      at_most(n->value);
+      break;
+    case Op::kGreater:
+      at_least(n->value == kTimeMax.v ? n->value : n->value + 1);
+      break;
+    case Op::kGreaterEqual:
+      at_least(n->value);
+      break;
+    default:
+      break;
+  }
+}
+
+std::string TextOf(const std::vector<ast::ExprPtr>& exprs) {
+  return absl::StrJoin(exprs, ", ",
+                       [](std::string* out, const ast::ExprPtr& e) { *out += ast::ToString(*e); });
+}
+
+class Planner {
+ public:
+  Planner(const Context& context, const RunOptions& options)
+      : context_(context), options_(options) {}
+
+  // With `time_only` the only column is the time of a row.
+  absl::StatusOr<Plan> Make(const ast::Query& query, bool time_only, bool explain, int nesting) {
+    if (nesting > kMaxNesting) {
+      return ErrorAt(query.range, "queries are nested too deeply");
+    }
+    Plan plan;
+    plan.outcome = std::make_shared<Outcome>();
+    const auto ask = [&](const ast::Query& nested) -> absl::StatusOr<Time> {
+      return FirstTime(nested, nesting + 1, plan.outcome.get());
+    };
+    absl::StatusOr<SourcePlan> source = PlanSource(query, context_, options_, ask);
+    if (!source.ok()) return source.status();
+    for (const std::string& note : source->notes) plan.outcome->AddNote(note);
+    const ProcessInfo& info = context_.process().info();
+    if (!info.complete) {
+      plan.outcome->MarkIncomplete(info.incomplete_reason.empty() ? "the recording is incomplete"
+                                                                  : info.incomplete_reason);
+    }
+    plan.presentation = source->presentation;
+    plan.explain_nothing = source->explain_nothing;
+
+    // Conditions that come before any limit, then the limit.
+    size_t conditions = 0;
+    SourceRequest request;
+    request.outcome = plan.outcome;
+    request.options = &options_;
+    while (conditions < query.stages.size()) {
+      const auto* where = std::get_if<ast::Where>(&query.stages[conditions].what);
+      if (!where) break;
+      if (source->reversible) Narrow(*where->condition, &request);
+      ++conditions;
+    }
+    const ast::Last* last = nullptr;
+    if (source->take_one) {
+      request.direction = *source->take_one;
+    } else if (source->reversible && conditions < query.stages.size()) {
+      last = std::get_if<ast::Last>(&query.stages[conditions].what);
+      if (last) request.direction = Direction::kBackward;
+    }
+    request.want_values = !time_only && Uses(query, {"value", "previous"});
+
+    OperatorPtr root;
+    if (explain) {
+      absl::StatusOr<std::string> text = source->explain(request);
+      if (!text.ok()) return text.status();
+      plan.steps.push_back(*std::move(text));
+    } else {
+      absl::StatusOr<OperatorPtr> opened = source->open(request);
+      if (!opened.ok()) return opened.status();
+      root = *std::move(opened);
+    }
+    Pipeline pipeline(&context_, *source, std::move(root));
+    const auto first = [&](uint64_t count) {
+      pipeline.Push([&](OperatorPtr in) { return MakeFirst(std::move(in), count); });
+    };
+    for (size_t i = 0; i <= query.stages.size(); ++i) {
+      if (i == conditions) {
+        if (source->take_one) {
+          first(1);
+          plan.steps.push_back("stop after the first row that passes");
+        }
+        if (last) {
+          first(last->count);
+          pipeline.Push([](OperatorPtr in) { return MakeReverse(std::move(in)); });
+          plan.steps.push_back(fmt::format("stop after {} rows; turn them round", last->count));
+          continue;
+        }
+      }
+      if (i == query.stages.size()) break;
+      const ast::Stage* next = i + 1 < query.stages.size() ? &query.stages[i + 1] : nullptr;
+      if (absl::Status s = AddStage(query.stages[i], next, &pipeline, &plan); !s.ok()) return s;
+    }
+    if (time_only) {
+      const auto time = pipeline.Find("time");
+      if (!time || time->type != Type::kTime) {
+        return ErrorAt(query.range, "the rows of this query have no time");
+      }
+      pipeline.Push([&](OperatorPtr in) {
+        return MakeProject(
+            std::move(in),
+            {{[slot = time->slot](const Row& row) { return row[slot]; }, Type::kTime, "time"}});
+      });
+      pipeline.Replace({{"time", Type::kTime}});
+    }
+    pipeline.Finish();
+    plan.columns = pipeline.columns();
+    if (!explain) plan.root = pipeline.Take();
+    return plan;
+  }
+
+ private:
+  absl::StatusOr<Time> FirstTime(const ast::Query& query, int nesting, Outcome* outer) {
+    absl::StatusOr<Plan> plan = Make(query, /*time_only=*/true, /*explain=*/false, nesting);
+    if (!plan.ok()) return plan.status();
+    Row row;
+    absl::StatusOr<bool> found = plan->root->Next(&row);
+    if (!found.ok()) return found.status();
+    if (plan->outcome->interrupted) return absl::CancelledError("interrupted");
+    outer->complete = outer->complete && plan->outcome->complete;
+    outer->AddNote(plan->outcome->note);
+    if (!*found) {
+      std::string why;
+      if (!plan->presentation.no_rows.empty()) why = ": " + plan->presentation.no_rows;
+      return absl::NotFoundError("this query has no rows, so it gives no time" + why);
+    }
+    const Time* time = row[0].get<Time>();
+    if (!time) return absl::NotFoundError("the first row of this query has no time");
+    return *time;
+  }
+
+  absl::Status AddStage(const ast::Stage& stage, const ast::Stage* next, Pipeline* pipeline,
+                        Plan* plan) {
+    if (const auto* where = std::get_if<ast::Where>(&stage.what)) {
+      absl::StatusOr<BoundExpression> condition =
+          BindCondition(*where->condition, *pipeline, &context_);
+      if (!condition.ok()) return condition.status();
+      pipeline->Push(
+          [&](OperatorPtr in) { return MakeFilter(std::move(in), *std::move(condition)); });
+      plan->steps.push_back("where " + ast::ToString(*where->condition));
+      return absl::OkStatus();
+    }
+    if (const auto* select = std::get_if<ast::Select>(&stage.what)) {
+      absl::StatusOr<std::vector<BoundExpression>> bound = pipeline->BindAll(select->columns);
+      if (!bound.ok()) return bound.status();
+      plan->steps.push_back("select " + TextOf(select->columns));
+      plan->presentation.table_columns.clear();
+      plan->presentation.layout = plan->presentation.layout == Presentation::Layout::kRecord
+                                      ? Presentation::Layout::kRecord
+                                      : Presentation::Layout::kRows;
+      return Project(*std::move(bound), pipeline);
+    }
+    if (const auto* sort = std::get_if<ast::Sort>(&stage.what)) {
+      std::vector<BoundSortKey> keys;
+      std::string text;
+      for (const ast::SortKey& key : sort->keys) {
+        absl::StatusOr<BoundExpression> bound = Bind(*key.column, *pipeline, &context_);
+        if (!bound.ok()) return bound.status();
+        absl::StrAppend(&text, text.empty() ? "" : ", ", bound->name,
+                        key.descending ? " desc" : "");
+        keys.push_back({*std::move(bound), key.descending});
+      }
+      std::optional<uint64_t> limit;
+      if (next) {
+        if (const auto* first = std::get_if<ast::First>(&next->what)) limit = first->count;
+      }
+      pipeline->Push(
+          [&](OperatorPtr in) { return MakeSort(std::move(in), std::move(keys), limit); });
+      plan->steps.push_back(absl::StrCat(
+          "sort by ", text, limit ? absl::StrCat(", keeping the first ", *limit) : ""));
+      return absl::OkStatus();
+    }
+    if (const auto* first = std::get_if<ast::First>(&stage.what)) {
+      pipeline->Push([&](OperatorPtr in) { return MakeFirst(std::move(in), first->count); });
+      plan->steps.push_back(absl::StrCat("stop after ", first->count, " rows"));
+      return absl::OkStatus();
+    }
+    if (const auto* last = std::get_if<ast::Last>(&stage.what)) {
+      pipeline->Push([&](OperatorPtr in) { return MakeLast(std::move(in), last->count); });
+      plan->steps.push_back(absl::StrCat("keep the last ", last->count, " rows"));
+      return absl::OkStatus();
+    }
+    if (const auto* count = std::get_if<ast::Count>(&stage.what)) {
+      absl::StatusOr<std::vector<BoundExpression>> by = pipeline->BindAll(count->by);
+      if (!by.ok()) return by.status();
+      std::vector<Column> columns = ColumnsOf(*by);
+      columns.push_back({"count", Type::kInteger});
+      pipeline->Push([&](OperatorPtr in) { return MakeCount(std::move(in), *std::move(by)); });
+      pipeline->Replace(columns);
+      plan->steps.push_back(count->by.empty() ? "count" : "count by " + TextOf(count->by));
+      plan->presentation.table_columns.clear();
+      plan->presentation.layout = Presentation::Layout::kRows;
+      return absl::OkStatus();
+    }
+    if (const auto* distinct = std::get_if<ast::Distinct>(&stage.what)) {
+      plan->steps.push_back(absl::StrCat(
+          "distinct ", distinct->columns.empty() ? "rows" : TextOf(distinct->columns)));
+      if (distinct->columns.empty()) {
+        pipeline->Finish();
+      } else {
+        absl::StatusOr<std::vector<BoundExpression>> bound = pipeline->BindAll(distinct->columns);
+        if (!bound.ok()) return bound.status();
+        plan->presentation.table_columns.clear();
+        plan->presentation.layout = Presentation::Layout::kRows;
+        if (absl::Status s = Project(*std::move(bound), pipeline); !s.ok()) return s;
+      }
+      pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
+      return absl::OkStatus();
+    }
+    const bool python = std::holds_alternative<ast::WithPyBacktrace>(stage.what);
+    return ErrorAt(
+        stage.range,
+        absl::StrCat("`| ", python ? "py " : "", "backtrace` is not yet available in this version"),
+        "use `| select time, function, file, line` instead");
+  }
+
+  absl::Status Project(std::vector<BoundExpression> bound, Pipeline* pipeline) {
+    const std::vector<Column> columns = ColumnsOf(bound);
+    pipeline->Push([&](OperatorPtr in) { return MakeProject(std::move(in), std::move(bound)); });
+    pipeline->Replace(columns);
+    return absl::OkStatus();
+  }
+
+  const Context& context_;
+  const RunOptions& options_;
+};
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const ast::Query& query, const Context& context,
+                              const RunOptions& options, bool explain) {
+  return Planner(context, options).Make(query, /*time_only=*/false, explain, 0);
+}
+
+}  // namespace ttq

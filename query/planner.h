@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// From a syntax tree to running operators. What the planner decides:
+//
+// - `last N` right after a source that can run backwards runs it backwards and stops after N;
+//   `last write to …` is the same with N = 1. Conditions that follow the source directly come
+//   before that limit: `last write to x where size == 8` is the last of the writes of 8 bytes.
+// - bounds on `time` and `thread` in those conditions narrow what the store is asked for.
+// - nobody looks at values: the store need not compute them.
+// - names of code are looked up as late as possible, for rows that are still there.
+// - `sort by … | first N` keeps only what can still be among the first N.
+
+#ifndef TTQ_QUERY_PLANNER_H_
+#define TTQ_QUERY_PLANNER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/ast.h"
+#include "query/context.h"
+#include "query/engine.h"
+#include "query/operators.h"
+#include "query/sources.h"
+
+namespace ttq {
+
+struct Plan {
+  OperatorPtr root;
+  std::vector<Column> columns;
+  Presentation presentation;
+  std::shared_ptr<Outcome> outcome;
+  std::function<std::string()> explain_nothing;
+  std::vector<std::string> steps;  // for --explain
+};
+
+// `context` must outlive the plan, as must options.control. With `explain` set, the plan has its
+// steps and no root.
+absl::StatusOr<Plan> MakePlan(const ast::Query& query, const Context& context,
+                              const RunOptions& options, bool explain);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_PLANNER_H_

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//
+// Where rows come from: one plan per source of the language. A plan knows the columns it gives and
+// how it could be run; the planner decides how it is, once it has seen the whole pipeline.
+
+#ifndef TTQ_QUERY_SOURCES_H_
+#define TTQ_QUERY_SOURCES_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/ast.h"
+#include "query/context.h"
+#include "query/engine.h"
+#include "query/operators.h"
+#include "query/value.h"
+
+namespace ttq {
+
+// What a running query finds out beside its rows. Written by the thread that pulls.
+struct Outcome {
+  bool complete = true;
+  bool interrupted = false;
+  uint64_t source_rows = 0;   // rows the source gave
+  bool source_ended = false;  // it was asked for more than it had
+  std::string note;
+
+  void AddNote(std::string_view sentence);
+  void MarkIncomplete(std::string_view reason);
+};
+
+// Columns that are computed from time and pc, and only for rows that get so far.
+enum class Derived { kNone, kLocation, kInstruction, kAlwaysNull };
+
+struct SourceColumn {
+  Column column;
+  size_t slot = 0;  // of the row the source gives; only for Derived::kNone
+  Derived derived = Derived::kNone;
+};
+
+// What the planner asks of a source.
+struct SourceRequest {
+  Direction direction = Direction::kForward;
+  bool want_values = true;              // somebody looks at `value` or `previous`
+  TimeSpan span;                        // rows outside need not come
+  std::optional<ThreadNo> thread;       // rows of other threads need not come
+  std::shared_ptr<Outcome> outcome;     // never null
+  const RunOptions* options = nullptr;  // never null; only valid during the call
+};
+
+struct SourcePlan {
+  std::vector<SourceColumn> columns;
+  size_t width = 0;      // slots of a row as the source gives it
+  size_t time_slot = 0;  // where columns are derived
+  size_t pc_slot = 0;
+  bool reversible = false;  // can give its rows last to first
+  // `last …`, `first …`: one row, from this end, that passes the conditions which follow directly.
+  std::optional<Direction> take_one;
+  Presentation presentation;
+  std::vector<std::string> notes;
+
+  std::function<absl::StatusOr<OperatorPtr>(const SourceRequest&)> open;
+  // One line for people.
+  std::function<absl::StatusOr<std::string>(const SourceRequest&)> explain;
+  // Facts for somebody who got no row; may be null.
+  std::function<std::string()> explain_nothing;
+};
+
+// `ask` answers nested queries. An error with its place for a source that cannot be answered.
+absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
+                                      const RunOptions& options, const Context::TimeOfQuery& ask);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_SOURCES_H_

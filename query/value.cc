@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+//
+// Order and equality of values; see value.h.
+
+#include "query/value.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/hash/hash.h"
+
+namespace ttq {
+namespace {
+
+// The rank of a kind in the total order.
+int Rank(const Value& v) {
+  uint64_t n;
+  bool negative;
+  if (v.is_null()) return 0;
+  if (v.AsNumber(&n, &negative)) return 1;
+  if (v.get<std::string>()) return 2;
+  if (v.get<Bytes>()) return 3;
+  return v.object() ? 4 : 5;
+}
+
+template <class T>
+int Sign(const T& a, const T& b) {
+  return a < b ? -1 : b < a ? 1 : 0;
+}
+
+}  // namespace
+
+std::string_view TypeName(Type type) {
+  switch (type) {
+    case Type::kTime:
+      return "time";
+    case Type::kAddress:
+      return "address";
+    case Type::kInteger:
+      return "integer";
+    case Type::kString:
+      return "string";
+    case Type::kBytes:
+      return "bytes";
+    case Type::kObject:
+      return "object";
+    case Type::kList:
+      return "list";
+    case Type::kValue:
+      return "value";
+  }
+  return "unknown";
+}
+
+Value::Value(Object o) : rep_(std::make_shared<const Object>(std::move(o))) {}
+Value::Value(List l) : rep_(std::make_shared<const List>(std::move(l))) {}
+
+const Object* Value::object() const {
+  const auto* p = std::get_if<std::shared_ptr<const Object>>(&rep_);
+  return p ? p->get() : nullptr;
+}
+
+const List* Value::list() const {
+  const auto* p = std::get_if<std::shared_ptr<const List>>(&rep_);
+  return p ? p->get() : nullptr;
+}
+
+bool Value::AsNumber(uint64_t* magnitude, bool* negative) const {
+  *magnitude = 0;
+  *negative = false;
+  if (const auto* t = get<Time>()) return *magnitude = t->v, true;
+  if (const auto* a = get<Address>()) return *magnitude = a->v, true;
+  if (const auto* w = get<Word>()) return *magnitude = w->v, true;
+  if (const auto* n = get<int64_t>()) {
+    *magnitude = static_cast<uint64_t>(*n);
+    *negative = *n < 0;
+    return true;
+  }
+  return false;
+}
+
+int Compare(const Value& a, const Value& b) {
+  const int rank = Rank(a);
+  if (const int d = Sign(rank, Rank(b))) return d;
+  switch (rank) {
+    case 1: {
+      uint64_t x, y;
+      bool x_negative, y_negative;
+      a.AsNumber(&x, &x_negative);
+      b.AsNumber(&y, &y_negative);
+      if (x_negative != y_negative) return x_negative ? -1 : 1;
+      return Sign(x, y);
+    }
+    case 2:
+      return Sign(*a.get<std::string>(), *b.get<std::string>());
+    case 3:
+      return Sign(a.get<Bytes>()->data, b.get<Bytes>()->data);
+    case 4: {
+      const auto& x = a.object()->fields;
+      const auto& y = b.object()->fields;
+      for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+        if (const int d = Sign(x[i].first, y[i].first)) return d;
+        if (const int d = Compare(x[i].second, y[i].second)) return d;
+      }
+      return Sign(x.size(), y.size());
+    }
+    case 5: {
+      const List& x = *a.list();
+      const List& y = *b.list();
+      for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+        if (const int d = Compare(x[i], y[i])) return d;
+      }
+      return Sign(x.size(), y.size());
+    }
+  }
+  return 0;
+}
+
+size_t HashOf(const Value& value) {
+  uint64_t n;
+  bool negative;
+  if (value.AsNumber(&n, &negative)) return absl::HashOf(1, n, negative);
+  if (const auto* s = value.get<std::string>()) return absl::HashOf(2, *s);
+  if (const auto* b = value.get<Bytes>()) return absl::HashOf(3, b->data);
+  size_t hash = static_cast<size_t>(Rank(value));
+  if (const Object* o = value.object()) {
+    for (const auto& [name, field] : o->fields) hash = absl::HashOf(hash, name, HashOf(field));
+  }
+  if (const List* l = value.list()) {
+    for (const Value& item : *l) hash = absl::HashOf(hash, HashOf(item));
+  }
+  return hash;
+}
+
+Value ValueOfBytes(std::string_view bytes) {
+  if (bytes.empty()) return Null{};
+  if (bytes.size() > 8) return Bytes{std::string(bytes)};
+  uint64_t v = 0;
+  std::memcpy(&v, bytes.data(), bytes.size());
+  return Word{v};
+}
+
+}  // namespace ttq

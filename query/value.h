@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//
+// What an answer is made of: columns with a name and a type, and rows of values. A value knows what
+// it is (a time, an address, the bytes of a store), never how it is shown: that is format.h's.
+//
+// Values are immutable and cheap to copy, whatever they hold; copies may be read from several
+// threads at once.
+
+#ifndef TTQ_QUERY_VALUE_H_
+#define TTQ_QUERY_VALUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "store/types.h"
+
+namespace ttq {
+
+// Every column may hold null besides.
+enum class Type : uint8_t {
+  kTime = 1,  // seen by front ends: do not renumber
+  kAddress = 2,
+  kInteger = 3,
+  kString = 4,
+  kBytes = 5,   // a piece of memory: always Bytes
+  kObject = 6,  // names with values, in order
+  kList = 7,
+  kValue = 8,  // what an access moved or a register holds: a Word up to 8 bytes, else Bytes
+};
+std::string_view TypeName(Type type);  // "time", "address", …
+
+struct Column {
+  std::string name;
+  Type type = Type::kString;
+  bool operator==(const Column&) const = default;
+};
+
+// Up to 8 bytes of memory or a register, read as an unsigned little-endian number.
+struct Word {
+  uint64_t v = 0;
+  auto operator<=>(const Word&) const = default;
+};
+
+// Bytes in the order of memory.
+struct Bytes {
+  std::string data;
+  auto operator<=>(const Bytes&) const = default;
+};
+
+class Value;
+struct Object;
+using List = std::vector<Value>;
+using Null = std::monostate;
+
+class Value {
+ public:
+  using Rep = std::variant<Null, Time, Address, int64_t, Word, std::string, Bytes,
+                           std::shared_ptr<const Object>, std::shared_ptr<const List>>;
+
+  Value() = default;
+  Value(Null) {}                                  // NOLINT: a value is what it holds
+  Value(Time t) : rep_(t) {}                      // NOLINT
+  Value(Address a) : rep_(a) {}                   // NOLINT
+  Value(int64_t n) : rep_(n) {}                   // NOLINT
+  Value(Word w) : rep_(w) {}                      // NOLINT
+  Value(std::string s) : rep_(std::move(s)) {}    // NOLINT
+  Value(const char* s) : rep_(std::string(s)) {}  // NOLINT
+  Value(Bytes b) : rep_(std::move(b)) {}          // NOLINT
+  explicit Value(Object o);
+  explicit Value(List l);
+
+  bool is_null() const { return std::holds_alternative<Null>(rep_); }
+  // Null when the value holds something else.
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&rep_);
+  }
+  const Object* object() const;
+  const List* list() const;
+  const Rep& rep() const { return rep_; }
+
+  // Whether the value is a number of any kind (time, address, integer, word), and which. A negative
+  // integer sets `negative` and gives its two's complement.
+  bool AsNumber(uint64_t* magnitude, bool* negative) const;
+
+ private:
+  Rep rep_;
+};
+
+struct Object {
+  std::vector<std::pair<std::string, Value>> fields;
+};
+
+// A total order, for sorting: null first, numbers of all kinds by their size, then strings, bytes,
+// objects, lists. Negative, zero or positive.
+int Compare(const Value& a, const Value& b);
+inline bool operator==(const Value& a, const Value& b) { return Compare(a, b) == 0; }
+// Equal values have equal hashes.
+size_t HashOf(const Value& value);
+
+// At most 8 bytes give a Word, more give Bytes, none null.
+Value ValueOfBytes(std::string_view bytes);
+
+using Row = std::vector<Value>;
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_VALUE_H_
