@@ -262,7 +262,7 @@ class DigestSink {
 }  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool) {
+                                        DeltaPool* pool, bool compress) {
   BlockDigest out;
   Walker walker(recipes);
   DigestSink sink(recipes, &walker, pool, &out);
@@ -270,6 +270,7 @@ absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_
   sink.Finish();
   out.instructions = walker.time().v;
   out.log_bytes = static_cast<uint32_t>(log.size());
+  if (!compress) return out;
   out.log_hash = XXH3_64bits(log.data(), log.size());
   out.compressed.resize(ZSTD_compressBound(log.size()));
   size_t n = ZSTD_compress(out.compressed.data(), out.compressed.size(), log.data(), log.size(), 1);

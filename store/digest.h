@@ -73,9 +73,9 @@ struct BlockDigest {
   uint64_t log_hash = 0;
 };
 
-// DataLoss when the log is not what the recipes say.
+// DataLoss when the log is not what the recipes say. `compress`: fill in the compressed log.
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool);
+                                        DeltaPool* pool, bool compress);
 
 }  // namespace ttq
 

@@ -2,8 +2,6 @@
 
 #include "store/ingest.h"
 
-#include <capnp/message.h>
-#include <capnp/serialize.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -27,6 +25,7 @@
 #include "store/elf.h"
 #include "store/format.h"
 #include "store/image.h"
+#include "store/message.h"
 #include "store/reader.h"
 #include "store/trace.capnp.h"
 #include "store/version.h"
@@ -39,12 +38,6 @@ constexpr size_t kGroupBytes = 64 << 20;         // or as many bytes of rows
 constexpr auto kGroupAge = std::chrono::seconds(2);
 constexpr int kWholePageEvery = 16;              // index entries of a page from one whole to the next
 constexpr size_t kMaxFileBytes = size_t{2} << 30;
-
-std::string BytesOf(capnp::MessageBuilder& message) {
-  kj::Array<capnp::word> words = capnp::messageToFlatArray(message);
-  auto chars = words.asChars();
-  return std::string(chars.begin(), chars.size());
-}
 
 // ---- Digest workers -----------------------------------------------------------------------------
 
@@ -282,7 +275,7 @@ class ProcessIngest {
           if (s.ok()) {
             std::string_view log(reinterpret_cast<const char*>(block + 1), block->log_bytes);
             digest = recording_.workers->Submit(
-                [this, log] { return DigestBlock(*recipes_, log, &recording_.deltas); });
+                [this, log] { return DigestBlock(*recipes_, log, &recording_.deltas, true); });
           }
         }
         std::unique_lock lock(mutex);

@@ -43,7 +43,7 @@ enum class Actor : uint8_t {
 struct Access {
   Time time;
   ThreadNo thread;
-  Address pc;  // the instruction; for a kernel access, the next one of that thread
+  Address pc;  // the instruction; for a kernel access, the last one of that thread
   Address address;
   uint32_t size = 0;  // bytes; kernel accesses can be large
   bool is_write = false;
@@ -116,6 +116,8 @@ struct Mapping {
   std::string path;         // file, or "[heap]", "[stack]", …; empty for anonymous memory
   uint64_t file_offset = 0;  // bytes
   uint64_t file_id = 0;      // for FileContents; 0: contents not kept
+  bool startup = false;      // there before the first instruction; its first bytes were recorded
+  bool content_unknown = false;  // what was mapped was not kept
   Time since;
 };
 

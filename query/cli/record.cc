@@ -17,7 +17,7 @@
 
 #include "fmt/format.h"
 #include "query/cli/commands.h"
-#include "query/cli/home.h"
+#include "query/cli/common.h"
 #include "recorder/launcher.h"
 #include "store/ingest.h"
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::string> NewDirectory(const std::string& asked, const std::st
     }
     return asked;
   }
-  fs::path home = Home();
+  fs::path home = HomeDirectory();
   std::error_code ec;
   fs::create_directories(home, ec);
   if (ec) return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
@@ -58,7 +58,7 @@ absl::StatusOr<std::string> NewDirectory(const std::string& asked, const std::st
 // Replaces the link in one step, so that a reader sees the old or the new one.
 void PointLatestAt(const std::string& directory) {
   std::error_code ec;
-  fs::path home = Home();
+  fs::path home = HomeDirectory();
   fs::create_directories(home, ec);
   fs::path temporary = home / fmt::format(".latest-{}", getpid());
   fs::remove(temporary, ec);

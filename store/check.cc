@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq check`: digests every block again and compares what comes out with every index entry.
+
+#include <xxhash.h>
+
+#include <map>
+
+#include "fmt/format.h"
+#include "store/digest.h"
+#include "store/process_reader.h"
+
+namespace ttq {
+namespace {
+
+// What a block's log says about one page.
+struct Expected {
+  WordMap written, read;
+  std::map<uint32_t, uint64_t> words;  // those whose final value the log alone determines
+};
+
+void AddDelta(const PageDelta& d, Expected* out) {
+  for (uint32_t w = 0; w < kWordsPerPage; ++w) {
+    if (d.read[w >> 6] >> (w & 63) & 1) out->read.set(w);
+    uint8_t mask = static_cast<uint8_t>(d.written[w / 8] >> (8 * (w % 8)));
+    if (mask == 0) continue;
+    out->written.set(w);
+    uint64_t v;
+    memcpy(&v, d.bytes + 8 * w, 8);
+    if (mask == 0xff) {
+      out->words[w] = v;
+    } else if (auto it = out->words.find(w); it != out->words.end()) {
+      uint64_t bits = 0;
+      for (int b = 0; b < 8; ++b) {
+        if (mask >> b & 1) bits |= uint64_t{0xff} << (8 * b);
+      }
+      it->second = (it->second & ~bits) | (v & bits);
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ProcessReader::Check(const std::function<void(const std::string&)>& problem,
+                                  ScanControl* control) const {
+  DeltaPool pool;
+  if (control != nullptr) control->blocks_total += blocks_.size();
+  auto say = [&](uint32_t block, const std::string& what) {
+    problem(fmt::format("process {} block {}: {}", info_.number.v, block, what));
+  };
+  for (uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (control != nullptr) {
+      if (control->cancelled) return absl::CancelledError("interrupted");
+      ++control->blocks_done;
+    }
+    auto block = LoadBlock(b);
+    if (!block.ok()) {
+      say(b, std::string(block.status().message()));
+      continue;
+    }
+    const LoadedBlock& loaded = **block;
+    if (XXH3_64bits(loaded.log.data(), loaded.log.size()) != loaded.log_hash) {
+      say(b, "its log differs from its hash");
+      continue;
+    }
+    if (loaded.start != blocks_[b].start) say(b, "it starts at another time than the one before ends");
+    auto digest = DigestBlock(recipes(), loaded.log, &pool, /*compress=*/false);
+    if (!digest.ok()) {
+      say(b, std::string(digest.status().message()));
+      continue;
+    }
+    if (loaded.start + digest->instructions != blocks_[b].end) {
+      say(b, fmt::format("{} instructions, its record says {}", digest->instructions,
+                         blocks_[b].end.v - blocks_[b].start.v));
+    }
+    std::map<uint64_t, Expected> pages;
+    std::map<uint64_t, uint32_t> cleared;  // words the kernel cleared at a thread's exit, by page
+    for (BlockDigest::Step& step : digest->steps) {
+      for (const auto& d : step.pages) AddDelta(*d, &pages[d->page]);
+      pool.Give(std::move(step.pages));
+      if (!step.has_control) continue;
+      if (step.control.kind == kTtqThreadExit) {
+        auto t = LoadPod<TtqThread>(step.control.payload);
+        if (t.clear_address != 0) {
+          cleared[t.clear_address / kPageBytes] =
+              static_cast<uint32_t>(t.clear_address % kPageBytes / 8);
+        }
+      }
+      // After mappings change, or first contents arrive, the log alone does not say what is there.
+      if (step.control.kind != kTtqSyscallEnter && step.control.kind != kTtqSyscallExit &&
+          step.control.kind != kTtqOutput) {
+        for (auto& [page, e] : pages) e.words.clear();
+      }
+    }
+    const Group& group = groups_[blocks_[b].group];
+    for (const auto& [page, expected] : pages) {
+      auto value = database_.Get(Family::kPage, PageKey(info_.number, group.first, page, b));
+      auto entry = value.ok() ? PageEntryView::Parse(*value) : value.status();
+      if (!entry.ok()) {
+        say(b, fmt::format("page {:#x} is missing from the index", page * kPageBytes));
+        continue;
+      }
+      WordMap written = expected.written;
+      if (auto it = cleared.find(page); it != cleared.end() && entry->written()[it->second]) {
+        written.set(it->second);
+      }
+      if (entry->written() != written || entry->read() != expected.read) {
+        say(b, fmt::format("page {:#x}: its index entry names other words than the log",
+                           page * kPageBytes));
+      }
+      entry->ForEachWord([&](uint32_t w, uint64_t v) {
+        auto it = expected.words.find(w);
+        if (it != expected.words.end() && it->second != v) {
+          say(b, fmt::format("word {:#x} ends as {:#x}, its index entry says {:#x}",
+                             page * kPageBytes + 8 * w, it->second, v));
+        }
+      });
+    }
+    for (const auto& [superblock, times] : digest->executions) {
+      auto row = database_.Get(Family::kExec, ExecKey(info_.number, group.first, superblock));
+      bool found = false;
+      if (row.ok()) {
+        std::string_view rest = *row;
+        uint64_t at, count;
+        while (ReadVarint(&rest, &at) && ReadVarint(&rest, &count)) {
+          found = found || (group.first + at == b && count == times);
+        }
+      }
+      if (!found) say(b, fmt::format("superblock {}: its execution count is not indexed", superblock));
+    }
+  }
+  if (auto changes = MapChanges(); !changes.ok()) problem(std::string(changes.status().message()));
+  auto events = Events({});
+  if (!events.ok()) {
+    problem(std::string(events.status().message()));
+    return absl::OkStatus();
+  }
+  for (;;) {
+    auto e = (*events)->Next();
+    if (!e.ok()) {
+      problem(std::string(e.status().message()));
+      break;
+    }
+    if (!*e) break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ttq

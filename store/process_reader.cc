@@ -1,0 +1,893 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/process_reader.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "fmt/format.h"
+#include "store/elf.h"
+#include "store/message.h"
+#include "store/trace.capnp.h"
+#include "store/track.h"
+
+namespace ttq {
+namespace {
+
+constexpr size_t kCachedBlocks = 12;
+constexpr uint64_t kMaxMemory = uint64_t{1} << 30;
+// A superblock's instructions reach no further than this from its start, one extent.
+constexpr uint64_t kMaxExtent = 4096;
+constexpr uint32_t kMaxLogBytes = 512 << 20;
+
+}  // namespace
+
+void StoredRecipes::Miss(SuperblockId id) const {
+  auto encoded = database_.Get(Family::kCode, CodeKey(process_, id));
+  if (encoded.ok()) (void)AddConst(*encoded);
+}
+
+ProcessReader::ProcessReader(const Recording& recording, const Database& database,
+                             ProcessInfo info, std::vector<Thread> threads, Time fork_time,
+                             const ProcessReader* parent)
+    : recording_(recording),
+      database_(database),
+      info_(std::move(info)),
+      threads_(std::move(threads)),
+      fork_time_(fork_time),
+      parent_(parent),
+      recipes_(std::make_shared<StoredRecipes>(database, info_.number,
+                                               parent ? parent->recipes_ : nullptr)) {}
+
+absl::Status ProcessReader::Load() {
+  auto it = database_.NewIterator(Family::kMeta);
+  std::string prefix = GroupKey(info_.number, 0);
+  prefix.resize(prefix.size() - 4);
+  Time start{0};
+  for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix; it->Next()) {
+    absl::Status bad;
+    absl::Status s = ReadMessage<schema::Group>(it->value(), "group", [&](auto g) {
+      Group group;
+      group.first = g.getFirstBlock();
+      if (group.first != blocks_.size()) {
+        bad = absl::DataLossError(fmt::format("process {}: the record of block {} is missing",
+                                              info_.number.v, blocks_.size()));
+        return;
+      }
+      for (auto b : g.getBlocks()) {
+        Time end(b.getEndTime());
+        blocks_.push_back({start, end, b.getWallStartNs(), b.getWallEndNs(),
+                           static_cast<uint32_t>(groups_.size()), (b.getFlags() & 1) != 0});
+        start = end;
+      }
+      group.end = static_cast<uint32_t>(blocks_.size());
+      groups_.push_back(group);
+    });
+    if (!s.ok()) return s;
+    if (!bad.ok()) return bad;
+  }
+  if (!it->status().ok()) return it->status();
+  // A crash between a group and the process's own record: the group counts.
+  info_.end = start;
+  info_.blocks = blocks_.size();
+  return absl::OkStatus();
+}
+
+uint32_t ProcessReader::BlockAt(Time t) const {
+  auto it = std::upper_bound(blocks_.begin(), blocks_.end(), t,
+                             [](Time time, const BlockSpan& b) { return time < b.end; });
+  if (it == blocks_.end()) --it;
+  return static_cast<uint32_t>(it - blocks_.begin());
+}
+
+std::pair<uint32_t, uint32_t> ProcessReader::BlocksOf(TimeSpan span) const {
+  // A block without instructions still has kernel effects, at the time it starts; and those at the
+  // very end of a block carry the time the next one starts with.
+  auto first = std::partition_point(blocks_.begin(), blocks_.end(),
+                                    [&](const BlockSpan& b) { return b.end < span.begin; });
+  auto last = std::partition_point(first, blocks_.end(),
+                                   [&](const BlockSpan& b) { return b.start < span.end; });
+  return {static_cast<uint32_t>(first - blocks_.begin()),
+          static_cast<uint32_t>(last - blocks_.begin())};
+}
+
+absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(
+    uint32_t number) const {
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = cache_.begin(); it != cache_.end(); ++it) {
+      if ((*it)->number.v != number) continue;
+      cache_.splice(cache_.begin(), cache_, it);
+      return cache_.front();
+    }
+  }
+  auto value = database_.Get(Family::kBlock, BlockKey(info_.number, BlockNo(number)));
+  if (!value.ok()) return value.status();
+  std::string_view rest = *value;
+  auto damaged = [&](const char* what) {
+    return absl::DataLossError(
+        fmt::format("process {} block {}: {}", info_.number.v, number, what));
+  };
+  uint64_t header_bytes;
+  if (!ReadVarint(&rest, &header_bytes) || header_bytes > rest.size()) {
+    return damaged("its header is cut off");
+  }
+  auto block = std::make_shared<LoadedBlock>();
+  block->number = BlockNo(number);
+  uint32_t log_bytes = 0;
+  absl::Status s =
+      ReadMessage<schema::BlockHeader>(rest.substr(0, header_bytes), "block header", [&](auto h) {
+        block->start = Time(h.getStartTime());
+        block->current_tid = h.getCurrentTid();
+        block->next_thread = h.getNextThread();
+        block->log_hash = h.getLogHash();
+        log_bytes = h.getLogBytes();
+        for (auto t : h.getThreads()) {
+          LoadedBlock::Snapshot snapshot{t.getTid(), ThreadNo(t.getNumber()), t.getLastPc(), {}};
+          auto regs = t.getRegisters();
+          for (unsigned r = 0; r < kTtqRegCount && r < regs.size(); ++r) {
+            snapshot.state.reg[r] = regs[r];
+          }
+          snapshot.state.pc = t.getPc();
+          block->threads.push_back(snapshot);
+        }
+      });
+  if (!s.ok()) return s;
+  rest.remove_prefix(header_bytes);
+  if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
+  block->log.resize(log_bytes);
+  size_t n = ZSTD_decompress(block->log.data(), log_bytes, rest.data(), rest.size());
+  if (ZSTD_isError(n) || n != log_bytes) return damaged("its log does not decompress");
+  std::lock_guard lock(mutex_);
+  cache_.push_front(block);
+  if (cache_.size() > kCachedBlocks) cache_.pop_back();
+  return block;
+}
+
+// ---- Mappings -----------------------------------------------------------------------------------
+
+absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (changes_) return changes_.get();
+  }
+  auto changes = std::make_shared<std::vector<MapChange>>();
+  if (parent_ != nullptr) {
+    auto inherited = parent_->MapChanges();
+    if (!inherited.ok()) return inherited.status();
+    for (const MapChange& c : **inherited) {
+      if (c.time > fork_time_) break;
+      changes->push_back(c);
+      changes->back().time = Time(0);
+      changes->back().thread = ThreadNo(0);
+      changes->back().pc = Address(0);
+    }
+  }
+  auto it = database_.NewIterator(Family::kMap);
+  std::string prefix = MapKey(info_.number, 0).substr(0, 4);
+  for (it->Seek(prefix); it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
+    auto change = MapChange::Parse(it->value());
+    if (!change.ok()) return change.status();
+    changes->push_back(*std::move(change));
+  }
+  if (!it->status().ok()) return it->status();
+  std::lock_guard lock(mutex_);
+  if (!changes_) changes_ = std::move(changes);
+  return changes_.get();
+}
+
+namespace {
+
+void CutAt(std::map<uint64_t, Mapping>* table, uint64_t at) {
+  auto it = table->upper_bound(at);
+  if (it == table->begin()) return;
+  --it;
+  if (it->first == at || at >= it->second.range.end.v) return;
+  Mapping tail = it->second;
+  if (tail.file_id != 0 || !tail.path.empty()) tail.file_offset += at - it->first;
+  tail.range.begin = Address(at);
+  it->second.range.end = Address(at);
+  table->emplace(at, std::move(tail));
+}
+
+void Remove(std::map<uint64_t, Mapping>* table, AddressRange range) {
+  CutAt(table, range.begin.v);
+  CutAt(table, range.end.v);
+  table->erase(table->lower_bound(range.begin.v), table->lower_bound(range.end.v));
+}
+
+// Areas that came with their bytes, not their file's.
+bool ContentIsFile(const Mapping& m) { return m.file_id != 0 && !m.startup; }
+
+Mapping MappingOf(const MapChange& c) {
+  Mapping m;
+  m.range = c.range;
+  m.protection = c.protection;
+  m.shared = c.shared;
+  m.path = c.path;
+  m.file_offset = c.file_offset;
+  m.file_id = c.file_id;
+  m.since = c.time;
+  m.startup = c.area == kTtqMapStartup;
+  m.content_unknown = c.content_unknown;
+  return m;
+}
+
+void ApplyChange(std::map<uint64_t, Mapping>* table, const MapChange& c) {
+  switch (c.kind) {
+    case MapChange::kMap: {
+      Remove(table, c.range);
+      Mapping m = MappingOf(c);
+      // brk grows the heap a piece at a time; it is one mapping, as /proc/PID/maps shows it.
+      auto next = table->lower_bound(c.range.begin.v);
+      if (next != table->begin()) {
+        auto before = std::prev(next);
+        if (before->second.range.end == c.range.begin && m.path == "[heap]" &&
+            before->second.path == m.path && before->second.protection == m.protection) {
+          before->second.range.end = c.range.end;
+          break;
+        }
+      }
+      if (m.path == "[stack]" && next != table->end() && next->second.path == m.path &&
+          next->first == c.range.end.v) {
+        m.since = next->second.since;
+        m.range.end = next->second.range.end;
+        table->erase(next);
+      }
+      table->emplace(m.range.begin.v, std::move(m));
+      break;
+    }
+    case MapChange::kUnmap: Remove(table, c.range); break;
+    case MapChange::kProtect:
+      CutAt(table, c.range.begin.v);
+      CutAt(table, c.range.end.v);
+      for (auto it = table->lower_bound(c.range.begin.v);
+           it != table->end() && it->first < c.range.end.v; ++it) {
+        it->second.protection = c.protection;
+      }
+      break;
+    case MapChange::kRemap: {
+      CutAt(table, c.range.begin.v);
+      CutAt(table, c.range.end.v);
+      std::vector<Mapping> moved;
+      for (auto it = table->lower_bound(c.range.begin.v);
+           it != table->end() && it->first < c.range.end.v; ++it) {
+        moved.push_back(it->second);
+      }
+      Remove(table, c.range);
+      Remove(table, {c.to, c.to + c.range.size()});
+      for (Mapping& m : moved) {
+        uint64_t shift = c.to.v - c.range.begin.v;
+        m.range = {Address(m.range.begin.v + shift), Address(m.range.end.v + shift)};
+        m.since = c.time;
+        table->emplace(m.range.begin.v, m);
+      }
+      break;
+    }
+  }
+}
+
+const Mapping* FindMapping(const std::map<uint64_t, Mapping>& table, uint64_t address) {
+  auto it = table.upper_bound(address);
+  if (it == table.begin()) return nullptr;
+  --it;
+  return address < it->second.range.end.v ? &it->second : nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<uint64_t, Mapping>> ProcessReader::MappingsTable(Time t,
+                                                                         bool including) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (last_mappings_ && last_mappings_->first == std::make_pair(t, including)) {
+      return last_mappings_->second;
+    }
+  }
+  auto changes = MapChanges();
+  if (!changes.ok()) return changes.status();
+  std::map<uint64_t, Mapping> table;
+  for (const MapChange& c : **changes) {
+    if (c.time > t || (c.time == t && !including)) break;
+    ApplyChange(&table, c);
+  }
+  auto kept = std::make_shared<std::pair<std::pair<Time, bool>, std::map<uint64_t, Mapping>>>(
+      std::make_pair(t, including), table);
+  std::lock_guard lock(mutex_);
+  last_mappings_ = std::move(kept);
+  return table;
+}
+
+absl::StatusOr<std::vector<Mapping>> ProcessReader::MappingsAt(Time t) const {
+  auto table = MappingsTable(t, true);
+  if (!table.ok()) return table.status();
+  std::vector<Mapping> out;
+  for (auto& [begin, m] : *table) out.push_back(std::move(m));
+  return out;
+}
+
+std::string ProcessReader::DescribeUnmapped(Address address, Time t) const {
+  auto changes = MapChanges();
+  if (!changes.ok()) return std::string(changes.status().message());
+  const MapChange* unmapped = nullptr;
+  const MapChange* later = nullptr;
+  for (const MapChange& c : **changes) {
+    bool covers = c.range.Contains(address) || (c.kind == MapChange::kRemap &&
+                                                AddressRange{c.to, c.to + c.range.size()}.Contains(
+                                                    address));
+    if (!covers) continue;
+    if (c.time > t) {
+      if (later == nullptr && c.kind == MapChange::kMap) later = &c;
+      continue;
+    }
+    unmapped = c.kind == MapChange::kUnmap || c.kind == MapChange::kRemap ? &c : nullptr;
+  }
+  if (unmapped != nullptr) {
+    return fmt::format("unmapped at {} by {}", unmapped->time.v,
+                       unmapped->syscall >= 0 ? SyscallName(unmapped->syscall) : "the kernel");
+  }
+  if (later != nullptr) return fmt::format("not mapped until {}", later->time.v);
+  auto table = MappingsTable(t, true);
+  if (table.ok() && !table->empty()) {
+    auto above = table->upper_bound(address.v);
+    const Mapping* nearest = nullptr;
+    if (above != table->end()) nearest = &above->second;
+    if (above != table->begin()) {
+      const Mapping* below = &std::prev(above)->second;
+      if (nearest == nullptr ||
+          address.v - below->range.end.v < nearest->range.begin.v - address.v) {
+        nearest = below;
+      }
+    }
+    return fmt::format("never mapped; the nearest mapping is {:#x}-{:#x} {}",
+                       nearest->range.begin.v, nearest->range.end.v, nearest->path);
+  }
+  return "never mapped";
+}
+
+absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
+  auto changes = MapChanges();
+  if (!changes.ok()) return changes.status();
+  std::vector<LoadedModule> out;
+  for (const MapChange& c : **changes) {
+    if (c.kind == MapChange::kMap && c.file_id != 0) {
+      auto head = database_.Get(Family::kFile, FileChunkKey(c.file_id, 0));
+      if (!head.ok()) continue;
+      auto bias = ElfLoadBias(*head, c.file_offset, c.range.begin.v);
+      if (!bias) continue;
+      auto it = std::find_if(out.rbegin(), out.rend(), [&](const LoadedModule& m) {
+        return m.file_id == c.file_id && m.load_bias == *bias && m.unloaded == kTimeMax;
+      });
+      if (it != out.rend()) {
+        it->range.begin = std::min(it->range.begin, c.range.begin);
+        it->range.end = std::max(it->range.end, c.range.end);
+        continue;
+      }
+      LoadedModule m;
+      m.path = c.path;
+      m.file_id = c.file_id;
+      m.range = c.range;
+      m.load_bias = *bias;
+      m.loaded = c.time;
+      auto record = database_.Get(Family::kMeta, FileKey(c.file_id));
+      if (record.ok()) {
+        (void)ReadMessage<schema::File>(*record, "file",
+                                        [&](auto f) { m.build_id = f.getBuildId().cStr(); });
+      }
+      out.push_back(std::move(m));
+    } else if (c.kind == MapChange::kUnmap) {
+      // A module is gone when its first mapping is.
+      for (LoadedModule& m : out) {
+        if (m.unloaded == kTimeMax && c.range.Contains(m.range.begin)) m.unloaded = c.time;
+      }
+    }
+  }
+  return out;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes,
+                                       bool* known) const {
+  memset(bytes, 0, kPageBytes);
+  *known = !mapping.content_unknown;
+  if (!ContentIsFile(mapping)) return absl::OkStatus();
+  uint64_t at = mapping.file_offset + (page * kPageBytes - mapping.range.begin.v);
+  auto chunk = database_.Get(
+      Family::kFile,
+      FileChunkKey(mapping.file_id, static_cast<uint32_t>(at / kFileChunkBytes)));
+  if (absl::IsNotFound(chunk.status())) return absl::OkStatus();  // beyond the file's end: zero
+  if (!chunk.ok()) return chunk.status();
+  uint64_t offset = at % kFileChunkBytes;
+  if (offset < chunk->size()) {
+    memcpy(bytes, chunk->data() + offset,
+           std::min<uint64_t>(kPageBytes, chunk->size() - offset));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProcessReader::PageBefore(uint64_t page, uint32_t before, uint8_t* bytes,
+                                       bool* known) const {
+  WordMap have;
+  memset(bytes, 0, kPageBytes);
+  *known = true;
+  auto it = database_.NewIterator(Family::kPage);
+  for (size_t g = groups_.size(); g-- > 0 && !have.all();) {
+    const Group& group = groups_[g];
+    if (group.first >= before) continue;
+    std::string prefix = PageKey(info_.number, group.first, page, 0);
+    prefix.resize(prefix.size() - 4);
+    uint32_t last = std::min(before, group.end) - 1;
+    for (it->SeekForPrev(PageKey(info_.number, group.first, page, last));
+         it->Valid() && it->key().substr(0, prefix.size()) == prefix && !have.all(); it->Prev()) {
+      auto entry = PageEntryView::Parse(it->value());
+      if (!entry.ok()) return entry.status();
+      entry->ForEachWord([&](uint32_t w, uint64_t v) {
+        if (have[w]) return;
+        have.set(w);
+        memcpy(bytes + 8 * w, &v, 8);
+      });
+    }
+    if (!it->status().ok()) return it->status();
+  }
+  if (have.all()) return absl::OkStatus();
+  // What no block has changed is as it was mapped.
+  uint8_t base[kPageBytes] = {};
+  Time start = before < blocks_.size() ? blocks_[before].start : info_.end;
+  auto table = MappingsTable(start, true);
+  if (!table.ok()) return table.status();
+  const Mapping* mapping = FindMapping(*table, page * kPageBytes);
+  if (parent_ != nullptr && (mapping == nullptr || mapping->since == Time(0))) {
+    auto image = parent_->Memory(Address(page * kPageBytes), kPageBytes, fork_time_);
+    if (!image.ok()) return image.status();
+    // What the parent had not mapped (a heap that has grown since) is fresh.
+    if (image->present[0]) memcpy(base, image->bytes.data(), kPageBytes);
+  } else if (mapping != nullptr) {
+    if (absl::Status s = ReadMapped(*mapping, page, base, known); !s.ok()) return s;
+  } else {
+    *known = have.any();
+  }
+  for (uint32_t w = 0; w < kWordsPerPage; ++w) {
+    if (!have[w]) memcpy(bytes + 8 * w, base + 8 * w, 8);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MemoryImage> ProcessReader::Memory(Address begin, uint64_t size, Time t) const {
+  if (size > kMaxMemory) {
+    return absl::InvalidArgumentError("at most 1 GiB of memory can be read at once");
+  }
+  if (begin.v + size < begin.v) return absl::OutOfRangeError("the range wraps around");
+  MemoryImage out;
+  out.begin = begin;
+  out.bytes.assign(size, '\0');
+  out.present.assign(size, false);
+  if (size == 0 || blocks_.empty()) return out;
+  if (t > info_.end) {
+    return absl::OutOfRangeError(
+        fmt::format("time {} is past the end of the recording, {}", t.v, info_.end.v));
+  }
+  uint32_t block = BlockAt(t);
+  auto mappings = MappingsTable(t, true);
+  if (!mappings.ok()) return mappings.status();
+  MemoryTracker tracker(*this, block);
+  std::vector<uint64_t> pages;
+  for (uint64_t page = begin.v / kPageBytes; page <= (begin.v + size - 1) / kPageBytes; ++page) {
+    if (FindMapping(*mappings, page * kPageBytes) != nullptr) pages.push_back(page);
+  }
+  for (uint64_t page : pages) tracker.Track(page);
+  if (absl::Status s = tracker.RunTo(t, pages); !s.ok()) return s;
+  for (uint64_t page : pages) {
+    bool known = false;
+    auto bytes = tracker.Page(page, &known);
+    if (!bytes.ok()) return bytes.status();
+    uint64_t page_begin = page * kPageBytes;
+    uint64_t from = std::max(begin.v, page_begin);
+    uint64_t to = std::min(begin.v + size, page_begin + kPageBytes);
+    memcpy(out.bytes.data() + (from - begin.v), *bytes + (from - page_begin), to - from);
+    if (known) {
+      std::fill(out.present.begin() + static_cast<ptrdiff_t>(from - begin.v),
+                out.present.begin() + static_cast<ptrdiff_t>(to - begin.v), true);
+    }
+  }
+  return out;
+}
+
+bool MemoryImage::all_present() const {
+  return std::all_of(present.begin(), present.end(), [](bool p) { return p; });
+}
+
+// ---- Registers ----------------------------------------------------------------------------------
+
+namespace {
+
+// Stops a walk before the superblock that holds a time.
+class StopSink {
+ public:
+  StopSink(const Walker& walker, const LoadedBlock& block, Time until)
+      : walker_(walker), threads_(block), until_(until) {}
+  void Load(const Op&, uint64_t) {}
+  void Store(const Op&, uint64_t, const uint8_t*) {}
+  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
+    if (walker_.time() + program.instructions > until_) {
+      stopped_in_ = id;
+      return false;
+    }
+    last_tid_ = walker_.tid();
+    return true;
+  }
+  bool Control(uint32_t kind, std::string_view payload) {
+    threads_.Control(kind, payload);
+    return true;
+  }
+  std::optional<uint32_t> stopped_in() const { return stopped_in_; }
+  uint32_t last_tid() const { return last_tid_; }
+  const ThreadNumbers& threads() const { return threads_; }
+
+ private:
+  const Walker& walker_;
+  ThreadNumbers threads_;
+  Time until_;
+  std::optional<uint32_t> stopped_in_;
+  uint32_t last_tid_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t,
+                                                     std::optional<ThreadNo> thread) const {
+  if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
+  if (t > info_.end) {
+    return absl::OutOfRangeError(
+        fmt::format("time {} is past the end of the recording, {}", t.v, info_.end.v));
+  }
+  if (thread) {
+    auto it = std::find_if(threads_.begin(), threads_.end(),
+                           [&](const Thread& x) { return x.number == *thread; });
+    if (it == threads_.end()) {
+      return absl::NotFoundError(fmt::format("there is no thread {}", thread->v));
+    }
+    if (t < it->start || (t > it->end && it->end != kTimeMax)) {
+      return absl::NotFoundError(
+          fmt::format("thread {} lives from {} to {}", thread->v, it->start.v, it->end.v));
+    }
+  }
+  auto block = LoadBlock(BlockAt(t));
+  if (!block.ok()) return block.status();
+  Walker walker(*recipes_);
+  StartWalk(**block, &walker);
+  StopSink sink(walker, **block, t);
+  if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
+  uint32_t tid = walker.tid();
+  if (!sink.stopped_in() && sink.last_tid() != 0) tid = sink.last_tid();
+  if (thread) {
+    auto found = sink.threads().TidOf(*thread);
+    if (!found) {
+      return absl::NotFoundError(fmt::format("thread {} does not run at {}", thread->v, t.v));
+    }
+    tid = *found;
+  }
+  Registers out;
+  ThreadState state = walker.StateOf(tid);
+  out.pc = Address(state.pc);
+  if (sink.stopped_in() && tid == walker.tid()) {
+    const Recipe* recipe = recipes_->Find(SuperblockId(*sink.stopped_in()));
+    auto inside = static_cast<uint32_t>(t.v - walker.time().v);
+    recipe->RegistersInside(walker.record(), inside, state.reg);
+    out.pc = recipe->instructions()[inside].address;
+  }
+  memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  return out;
+}
+
+absl::StatusOr<ThreadNo> ProcessReader::ThreadAt(Time t) const {
+  if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
+  if (threads_.size() == 1) return threads_[0].number;
+  auto block = LoadBlock(BlockAt(t));
+  if (!block.ok()) return block.status();
+  Walker walker(*recipes_);
+  StartWalk(**block, &walker);
+  StopSink sink(walker, **block, t);
+  if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
+  uint32_t tid = walker.tid();
+  if (!sink.stopped_in() && sink.last_tid() != 0) tid = sink.last_tid();
+  return sink.threads().NumberOf(tid);
+}
+
+int64_t ProcessReader::WallClock(Time t) const {
+  if (blocks_.empty()) return info_.start_wall_ns;
+  const BlockSpan& b = blocks_[BlockAt(t)];
+  if (b.end == b.start) return b.wall_start_ns;
+  double share = static_cast<double>(std::min(t, b.end).v - b.start.v) /
+                 static_cast<double>(b.end.v - b.start.v);
+  return b.wall_start_ns +
+         static_cast<int64_t>(share * static_cast<double>(b.wall_end_ns - b.wall_start_ns));
+}
+
+// ---- Indexes ------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<uint32_t>> ProcessReader::BlocksTouching(
+    const Group& group, const std::vector<AddressRange>& ranges, bool reads, bool writes) const {
+  std::vector<uint32_t> out;
+  auto it = database_.NewIterator(Family::kPage);
+  std::string prefix = PageKey(info_.number, group.first, 0, 0).substr(0, 8);
+  for (const AddressRange& range : ranges) {
+    uint64_t first = range.begin.v / kPageBytes, last = (range.end.v - 1) / kPageBytes;
+    for (it->Seek(PageKey(info_.number, group.first, first, 0));
+         it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {
+      uint64_t page = ReadBig64(it->key().substr(8));
+      if (page > last) break;
+      uint32_t block = ReadBig32(it->key().substr(16));
+      auto entry = PageEntryView::Parse(it->value());
+      if (!entry.ok()) return entry.status();
+      uint64_t page_begin = page * kPageBytes;
+      uint64_t from = std::max(range.begin.v, page_begin) - page_begin;
+      uint64_t to = std::min(range.end.v - page_begin, kPageBytes);
+      for (uint64_t w = from / 8; w <= (to - 1) / 8; ++w) {
+        if ((writes && entry->written()[w]) || (reads && entry->read()[w])) {
+          out.push_back(block);
+          break;
+        }
+      }
+    }
+    if (!it->status().ok()) return it->status();
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+absl::StatusOr<bool> ProcessReader::PagesChangedIn(uint32_t block,
+                                                   const std::vector<uint64_t>& pages) const {
+  const Group& group = groups_[blocks_[block].group];
+  for (uint64_t page : pages) {
+    auto value = database_.Get(Family::kPage, PageKey(info_.number, group.first, page, block));
+    if (absl::IsNotFound(value.status())) continue;
+    if (!value.ok()) return value.status();
+    auto entry = PageEntryView::Parse(*value);
+    if (!entry.ok()) return entry.status();
+    if (entry->whole() || entry->content().any()) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::vector<uint32_t>> ProcessReader::SuperblocksIn(
+    const std::vector<AddressRange>& code) const {
+  std::vector<uint32_t> out;
+  if (parent_ != nullptr) {
+    auto inherited = parent_->SuperblocksIn(code);
+    if (!inherited.ok()) return inherited.status();
+    out = *std::move(inherited);
+  }
+  auto it = database_.NewIterator(Family::kExtent);
+  for (const Group& group : groups_) {
+    std::string prefix = ExtentKey(info_.number, group.first, 0, 0).substr(0, 8);
+    for (const AddressRange& range : code) {
+      uint64_t from = range.begin.v > kMaxExtent ? range.begin.v - kMaxExtent : 0;
+      for (it->Seek(ExtentKey(info_.number, group.first, from, 0));
+           it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {
+        if (ReadBig64(it->key().substr(8)) >= range.end.v) break;
+        if (it->value().size() == 8 && ReadBig64(it->value()) > range.begin.v) {
+          out.push_back(ReadBig32(it->key().substr(16)));
+        }
+      }
+      if (!it->status().ok()) return it->status();
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+absl::StatusOr<std::vector<uint32_t>> ProcessReader::BlocksExecuting(
+    const Group& group, const std::vector<uint32_t>& ids) const {
+  std::vector<uint32_t> out;
+  for (uint32_t id : ids) {
+    auto row = database_.Get(Family::kExec, ExecKey(info_.number, group.first, id));
+    if (absl::IsNotFound(row.status())) continue;
+    if (!row.ok()) return row.status();
+    std::string_view rest = *row;
+    uint64_t block, times;
+    while (ReadVarint(&rest, &block) && ReadVarint(&rest, &times)) {
+      out.push_back(group.first + static_cast<uint32_t>(block));
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// ---- Events -------------------------------------------------------------------------------------
+
+namespace {
+
+std::string DetailOf(const Event& e, std::string_view text) {
+  switch (e.kind) {
+    case EventKind::kSyscall: {
+      std::string out = SyscallName(e.number) + "(";
+      for (size_t i = 0; i < e.args.size(); ++i) {
+        // Small numbers as such, everything else as an address or flags.
+        if (i > 0) out += ", ";
+        out += e.args[i] < 4096 ? fmt::format("{}", e.args[i]) : fmt::format("{:#x}", e.args[i]);
+      }
+      out += ")";
+      if (e.number == 60 || e.number == 231) return out;
+      if (e.result < 0 && e.result > -4096) {
+        const char* name = strerrorname_np(static_cast<int>(-e.result));
+        return out + fmt::format(" = -1 {}", name != nullptr ? name : "?");
+      }
+      uint64_t r = static_cast<uint64_t>(e.result);
+      return out + (r < 4096 ? fmt::format(" = {}", r) : fmt::format(" = {:#x}", r));
+    }
+    case EventKind::kSignal: {
+      bool from_kernel = e.args[1] != 0;
+      std::string out = SignalName(e.number);
+      if (from_kernel && e.number != 17) out += fmt::format(" at {:#x}", e.args[0]);
+      return out;
+    }
+    case EventKind::kThread:
+      return fmt::format("{} {}", e.result != 0 ? "start" : "exit", e.number);
+    case EventKind::kOutput: {
+      std::string out = fmt::format("{} bytes to {}: ", e.bytes.size(), e.number);
+      for (char c : e.bytes.substr(0, 60)) {
+        auto u = static_cast<unsigned char>(c);
+        if (c == '\n') out += "\\n";
+        else if (c == '\t') out += "\\t";
+        else if (u < 0x20 || u == 0x7f) out += fmt::format("\\x{:02x}", u);
+        else out += c;
+      }
+      return out + (e.bytes.size() > 60 ? "…" : "");
+    }
+    case EventKind::kFork: return fmt::format("child {}", e.number);
+    case EventKind::kExit: return fmt::format("status {}", e.number);
+    default: return std::string(text);
+  }
+}
+
+Event EventOfChange(const MapChange& c) {
+  Event e;
+  e.time = c.time;
+  e.sequence = ~uint32_t{0};
+  e.thread = c.thread;
+  e.pc = c.pc;
+  e.kind = EventKind::kMap;
+  e.args[0] = c.range.begin.v;
+  e.args[1] = c.range.size();
+  const char* what = c.kind == MapChange::kMap     ? "map"
+                     : c.kind == MapChange::kUnmap ? "unmap"
+                     : c.kind == MapChange::kProtect ? "protect"
+                                                     : "move";
+  e.detail = fmt::format("{} {:#x}-{:#x}", what, c.range.begin.v, c.range.end.v);
+  if (c.kind == MapChange::kRemap) e.detail += fmt::format(" to {:#x}", c.to.v);
+  if (c.kind == MapChange::kMap || c.kind == MapChange::kProtect) {
+    e.detail += fmt::format(" {}{}{}", c.protection & 1 ? 'r' : '-', c.protection & 2 ? 'w' : '-',
+                            c.protection & 4 ? 'x' : '-');
+  }
+  if (!c.path.empty()) e.detail += " " + c.path;
+  return e;
+}
+
+class EventCursor : public Cursor<Event> {
+ public:
+  EventCursor(const ProcessReader& process, EventQuery query, std::vector<Event> derived)
+      : query_(std::move(query)),
+        derived_(std::move(derived)),
+        process_(process.info().number),
+        it_(process.database().NewIterator(Family::kEvent)) {
+    if (query_.direction == Direction::kForward) {
+      it_->Seek(EventKey(process_, query_.span.begin, 0));
+    } else {
+      std::reverse(derived_.begin(), derived_.end());
+      Time last = query_.span.end.v == 0 ? Time(0) : query_.span.end - 1;
+      it_->SeekForPrev(EventKey(process_, last, ~uint32_t{0}));
+    }
+  }
+
+  absl::StatusOr<std::optional<Event>> Next() override {
+    if (!ready_) {
+      auto stored = NextStored();
+      if (!stored.ok()) return stored.status();
+      ready_ = *std::move(stored);
+      if (!ready_) ended_ = true;
+    }
+    bool derived = at_ < derived_.size();
+    if (derived && ready_ && !ended_) {
+      derived = query_.direction == Direction::kForward ? derived_[at_].time <= ready_->time
+                                                        : derived_[at_].time > ready_->time;
+    }
+    if (derived) return std::optional<Event>(derived_[at_++]);
+    std::optional<Event> out = std::move(ready_);
+    ready_.reset();
+    return out;
+  }
+
+ private:
+  absl::StatusOr<std::optional<Event>> NextStored() {
+    for (; it_->Valid(); Step()) {
+      std::string_view key = it_->key();
+      if (key.size() != 16 || ReadBig32(key) != process_.v) break;
+      Event e;
+      e.time = Time(ReadBig64(key.substr(4)));
+      e.sequence = ReadBig32(key.substr(12));
+      if (!query_.span.Contains(e.time)) break;
+      std::string text;
+      absl::Status s = ReadMessage<schema::Event>(it_->value(), "event", [&](auto r) {
+        e.kind = static_cast<EventKind>(r.getKind());
+        e.thread = ThreadNo(r.getThread());
+        e.pc = Address(r.getPc());
+        e.number = r.getNumber();
+        e.result = r.getResult();
+        auto args = r.getArgs();
+        for (unsigned i = 0; i < args.size() && i < e.args.size(); ++i) e.args[i] = args[i];
+        text = r.getText().cStr();
+        auto bytes = r.getBytes();
+        e.bytes.assign(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+        e.wall_ns = r.getWallNs();
+      });
+      if (!s.ok()) return s;
+      if (query_.kind && e.kind != *query_.kind) continue;
+      if (query_.thread && e.thread != *query_.thread) continue;
+      e.detail = DetailOf(e, text);
+      Step();
+      return std::optional<Event>(std::move(e));
+    }
+    if (!it_->status().ok()) return it_->status();
+    return std::optional<Event>();
+  }
+
+  void Step() {
+    if (query_.direction == Direction::kForward) {
+      it_->Next();
+    } else {
+      it_->Prev();
+    }
+  }
+
+  EventQuery query_;
+  std::vector<Event> derived_;
+  size_t at_ = 0;
+  ProcessNo process_;
+  std::unique_ptr<Database::Iterator> it_;
+  std::optional<Event> ready_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Cursor<Event>>> ProcessReader::Events(EventQuery query) const {
+  std::vector<Event> derived;
+  auto wants = [&](EventKind kind) { return !query.kind || *query.kind == kind; };
+  if (wants(EventKind::kMap)) {
+    auto changes = MapChanges();
+    if (!changes.ok()) return changes.status();
+    for (const MapChange& c : **changes) derived.push_back(EventOfChange(c));
+  }
+  if (wants(EventKind::kModule)) {
+    auto modules = Modules();
+    if (!modules.ok()) return modules.status();
+    for (const LoadedModule& m : *modules) {
+      Event e;
+      e.time = m.loaded;
+      e.kind = EventKind::kModule;
+      e.args[0] = m.range.begin.v;
+      e.detail = fmt::format("load {} at {:#x}", m.path, m.range.begin.v);
+      derived.push_back(e);
+      if (m.unloaded == kTimeMax) continue;
+      e.time = m.unloaded;
+      e.detail = fmt::format("unload {}", m.path);
+      derived.push_back(std::move(e));
+    }
+  }
+  std::erase_if(derived, [&](const Event& e) {
+    return !query.span.Contains(e.time) || (query.thread && e.thread != *query.thread);
+  });
+  std::stable_sort(derived.begin(), derived.end(),
+                   [](const Event& a, const Event& b) { return a.time < b.time; });
+  return std::make_unique<EventCursor>(*this, std::move(query), std::move(derived));
+}
+
+}  // namespace ttq

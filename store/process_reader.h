@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+//
+// One process of a recording, read from the store. Implements Process (store/reader.h).
+//
+// Every question finds blocks through an index and decodes as few of them as the answer needs. A
+// decoded block is a walk over its log (store/walk.h) with a sink that watches for what was asked.
+
+#ifndef TTQ_STORE_PROCESS_READER_H_
+#define TTQ_STORE_PROCESS_READER_H_
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "store/database.h"
+#include "store/format.h"
+#include "store/reader.h"
+#include "store/recipe.h"
+#include "store/walk.h"
+
+namespace ttq {
+
+// Recipes read from the store when they are first needed.
+class StoredRecipes : public RecipeTable {
+ public:
+  StoredRecipes(const Database& database, ProcessNo process,
+                std::shared_ptr<const RecipeTable> parent)
+      : RecipeTable(std::move(parent)), database_(database), process_(process) {}
+
+ protected:
+  void Miss(SuperblockId id) const override;
+
+ private:
+  const Database& database_;
+  ProcessNo process_;
+};
+
+// A block's log, ready to walk.
+struct LoadedBlock {
+  BlockNo number;
+  Time start;
+  uint32_t current_tid = 0, next_thread = 0;
+  struct Snapshot {
+    uint32_t tid;
+    ThreadNo thread;
+    uint64_t last_pc;
+    ThreadState state;
+  };
+  std::vector<Snapshot> threads;
+  std::string log;
+  uint64_t log_hash = 0;
+};
+
+class ProcessReader : public Process {
+ public:
+  // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
+  ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
+                std::vector<Thread> threads, Time fork_time, const ProcessReader* parent);
+  // Reads the group records.
+  absl::Status Load();
+
+  const ProcessInfo& info() const override { return info_; }
+  const std::vector<Thread>& threads() const override { return threads_; }
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> Accesses(AccessQuery query,
+                                                           ScanControl* control) const override;
+  absl::StatusOr<ScanPlan> ExplainAccesses(const AccessQuery& query) const override;
+  absl::StatusOr<std::unique_ptr<Cursor<Execution>>> Executions(
+      std::vector<AddressRange> code, TimeSpan span, Direction direction,
+      std::optional<ThreadNo> thread, ScanControl* control) const override;
+  absl::StatusOr<ScanPlan> ExplainExecutions(const std::vector<AddressRange>& code,
+                                             TimeSpan span) const override;
+  absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
+  absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
+  absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
+  absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
+  absl::StatusOr<std::vector<LoadedModule>> Modules() const override;
+  absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;
+  std::string DescribeUnmapped(Address address, Time t) const override;
+  int64_t WallClock(Time t) const override;
+
+  absl::Status Check(const std::function<void(const std::string&)>& problem,
+                     ScanControl* control) const;
+
+  // ---- For the cursors -------------------------------------------------------------------------
+
+  struct Group {
+    uint32_t first = 0, end = 0;  // blocks
+  };
+  struct BlockSpan {
+    Time start, end;
+    int64_t wall_start_ns, wall_end_ns;
+    uint32_t group;  // index into groups()
+    bool changes_mappings;
+  };
+  const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<BlockSpan>& blocks() const { return blocks_; }
+  const RecipeTable& recipes() const { return *recipes_; }
+  const Database& database() const { return database_; }
+  const Recording& recording() const { return recording_; }
+
+  absl::StatusOr<std::shared_ptr<const LoadedBlock>> LoadBlock(uint32_t number) const;
+  // The block that holds time t; the last one for the end and beyond. REQUIRES: there are blocks.
+  uint32_t BlockAt(Time t) const;
+  // Blocks that overlap the span: [first, last).
+  std::pair<uint32_t, uint32_t> BlocksOf(TimeSpan span) const;
+
+  // Content of a page at the end of block `before` - 1. Sets `known` per word; what no block
+  // changed comes from the mapping.
+  absl::Status PageBefore(uint64_t page, uint32_t before, uint8_t* bytes, bool* known) const;
+  // Blocks of a group in which a word of the ranges was written or read, in order.
+  absl::StatusOr<std::vector<uint32_t>> BlocksTouching(const Group& group,
+                                                       const std::vector<AddressRange>& ranges,
+                                                       bool reads, bool writes) const;
+  // Whether a block changed the content of one of the pages.
+  absl::StatusOr<bool> PagesChangedIn(uint32_t block, const std::vector<uint64_t>& pages) const;
+  // Blocks of a group in which one of the superblocks ran.
+  absl::StatusOr<std::vector<uint32_t>> BlocksExecuting(const Group& group,
+                                                        const std::vector<uint32_t>& ids) const;
+  // Superblocks with an instruction in one of the ranges.
+  absl::StatusOr<std::vector<uint32_t>> SuperblocksIn(const std::vector<AddressRange>& code) const;
+
+  // Every change of the address space, in order. For a forked child the parent's up to the fork
+  // come first, at time 0.
+  absl::StatusOr<const std::vector<MapChange>*> MapChanges() const;
+  // The mappings just before (or, with `including`, just after) the changes at time t.
+  absl::StatusOr<std::map<uint64_t, Mapping>> MappingsTable(Time t, bool including) const;
+  absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
+
+ private:
+  const Recording& recording_;
+  const Database& database_;
+  ProcessInfo info_;
+  std::vector<Thread> threads_;
+  Time fork_time_;
+  const ProcessReader* parent_;
+  std::shared_ptr<StoredRecipes> recipes_;
+  std::vector<Group> groups_;
+  std::vector<BlockSpan> blocks_;
+
+  mutable std::mutex mutex_;
+  mutable std::list<std::shared_ptr<const LoadedBlock>> cache_;  // most recently used first
+  mutable std::shared_ptr<const std::vector<MapChange>> changes_;
+  mutable std::shared_ptr<const std::pair<std::pair<Time, bool>, std::map<uint64_t, Mapping>>>
+      last_mappings_;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_PROCESS_READER_H_

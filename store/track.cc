@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/track.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ttq {
+
+void StartWalk(const LoadedBlock& block, Walker* walker) {
+  walker->set_time(block.start);
+  for (const LoadedBlock::Snapshot& t : block.threads) walker->SetState(t.tid, t.state);
+  if (block.current_tid != 0) walker->SwitchTo(block.current_tid);
+}
+
+ThreadNumbers::ThreadNumbers(const LoadedBlock& block) : next_(block.next_thread) {
+  for (const LoadedBlock::Snapshot& t : block.threads) numbers_[t.tid] = t.thread;
+}
+
+void ThreadNumbers::Control(uint32_t kind, std::string_view payload) {
+  if (kind == kTtqThreadStart) numbers_[LoadPod<TtqThread>(payload).tid] = ThreadNo(next_++);
+}
+
+ThreadNo ThreadNumbers::NumberOf(uint32_t tid) const {
+  auto it = numbers_.find(tid);
+  return it == numbers_.end() ? ThreadNo(0) : it->second;
+}
+
+std::optional<uint32_t> ThreadNumbers::TidOf(ThreadNo number) const {
+  for (const auto& [tid, n] : numbers_) {
+    if (n == number) return tid;
+  }
+  return std::nullopt;
+}
+
+absl::Status MemoryTracker::TrackSources() {
+  const auto& span = process_.blocks()[block_];
+  if (!span.changes_mappings) return absl::OkStatus();
+  auto changes = process_.MapChanges();
+  if (!changes.ok()) return changes.status();
+  std::vector<const MapChange*> moves;
+  for (const MapChange& c : **changes) {
+    if (c.kind == MapChange::kRemap && span.start <= c.time && c.time <= span.end) {
+      moves.push_back(&c);
+    }
+  }
+  for (size_t i = moves.size(); i-- > 0;) {
+    const MapChange& c = *moves[i];
+    std::vector<uint64_t> sources;
+    for (const auto& [page, tracked] : pages_) {
+      uint64_t at = page * kPageBytes;
+      if (at >= c.to.v && at < c.to.v + c.range.size()) {
+        sources.push_back((at - c.to.v + c.range.begin.v) / kPageBytes);
+      }
+    }
+    for (uint64_t page : sources) Track(page);
+  }
+  return absl::OkStatus();
+}
+
+void MemoryTracker::Load(uint64_t page, Tracked* t) {
+  if (t->loaded) return;
+  t->loaded = true;
+  if (!t->bytes) t->bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
+  absl::Status s = process_.PageBefore(page, block_, t->bytes->data(), &t->known);
+  if (!s.ok() && status_.ok()) status_ = s;
+}
+
+MemoryTracker::Tracked* MemoryTracker::Find(uint64_t page) {
+  auto it = pages_.find(page);
+  if (it == pages_.end()) return nullptr;
+  Load(page, &it->second);
+  return &it->second;
+}
+
+void MemoryTracker::Read(uint64_t address, uint64_t size, uint8_t* out) {
+  while (size > 0) {
+    uint64_t offset = address % kPageBytes, n = std::min(size, kPageBytes - offset);
+    if (Tracked* t = Find(address / kPageBytes)) memcpy(out, t->bytes->data() + offset, n);
+    address += n;
+    out += n;
+    size -= n;
+  }
+}
+
+void MemoryTracker::Write(uint64_t address, uint64_t size, const uint8_t* bytes) {
+  while (size > 0) {
+    uint64_t offset = address % kPageBytes, n = std::min(size, kPageBytes - offset);
+    if (Tracked* t = Find(address / kPageBytes)) {
+      memcpy(t->bytes->data() + offset, bytes, n);
+      t->known = true;
+    }
+    address += n;
+    bytes += n;
+    size -= n;
+  }
+}
+
+void MemoryTracker::Reset(uint64_t begin, uint64_t end, const TtqMap* map, uint64_t file_id) {
+  for (auto& [page, t] : pages_) {
+    uint64_t at = page * kPageBytes;
+    if (at < begin || at >= end) continue;
+    t.loaded = true;
+    if (!t.bytes) t.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
+    t.bytes->fill(0);
+    t.known = map != nullptr;
+    if (map == nullptr) continue;
+    Mapping mapping;
+    mapping.range = {Address(begin), Address(end)};
+    mapping.file_offset = map->file_offset;
+    mapping.content_unknown = map->content == kTtqContentUnknown;
+    if (map->content == kTtqContentFile) {
+      mapping.file_id = file_id;
+      mapping.content_unknown = file_id == 0;
+    }
+    absl::Status s = process_.ReadMapped(mapping, page, t.bytes->data(), &t.known);
+    if (!s.ok() && status_.ok()) status_ = s;
+  }
+}
+
+void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
+  switch (kind) {
+    case kTtqKernelWrite: {
+      auto w = LoadPod<TtqKernelWrite>(payload);
+      payload.remove_prefix(sizeof(w));
+      Write(w.address, payload.size(), reinterpret_cast<const uint8_t*>(payload.data()));
+      break;
+    }
+    case kTtqMap: {
+      auto m = LoadPod<TtqMap>(payload);
+      uint64_t file_id = 0;
+      if (m.content == kTtqContentFile) {
+        // The store's own record of this change knows the file.
+        auto changes = process_.MapChanges();
+        if (changes.ok()) {
+          for (const MapChange& c : **changes) {
+            if (c.kind == MapChange::kMap && c.range.begin.v == m.address &&
+                c.file_offset == m.file_offset && c.file_id != 0) {
+              file_id = c.file_id;
+            }
+          }
+        }
+      }
+      Reset(m.address & ~(kPageBytes - 1),
+            (m.address + m.bytes + kPageBytes - 1) & ~(kPageBytes - 1), &m, file_id);
+      break;
+    }
+    case kTtqUnmap: {
+      auto r = LoadPod<TtqRange>(payload);
+      Reset(r.address, r.address + r.bytes, nullptr, 0);
+      break;
+    }
+    case kTtqRemap: {
+      auto r = LoadPod<TtqRemap>(payload);
+      for (uint64_t at = 0; at < r.bytes; at += kPageBytes) {
+        auto to = pages_.find((r.to + at) / kPageBytes);
+        if (to == pages_.end()) continue;
+        Tracked* from = Find((r.from + at) / kPageBytes);
+        if (from == nullptr) continue;
+        if (!to->second.bytes) {
+          to->second.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
+        }
+        *to->second.bytes = *from->bytes;
+        to->second.loaded = true;
+        to->second.known = from->known;
+      }
+      Reset(r.from, r.from + r.bytes, nullptr, 0);
+      break;
+    }
+    case kTtqThreadExit: {
+      auto t = LoadPod<TtqThread>(payload);
+      static const uint8_t kZero[4] = {};
+      if (t.clear_address != 0) Write(t.clear_address, 4, kZero);
+      break;
+    }
+    default: break;
+  }
+}
+
+namespace {
+
+class TrackSink {
+ public:
+  TrackSink(MemoryTracker* tracker, const Walker& walker, Time until)
+      : tracker_(*tracker), walker_(walker), until_(until) {}
+  void Load(const Op&, uint64_t) {}
+  void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
+    if (!tracker_.Tracks(address / kPageBytes) &&
+        !tracker_.Tracks((address + op.size - 1) / kPageBytes)) {
+      return;
+    }
+    if (walker_.time() + op.instruction >= until_) return;
+    tracker_.Write(address, op.size, bytes);
+  }
+  // State at t is that before instruction t: what the kernel did just before it counts.
+  bool Superblock(const Program&, uint32_t, const uint8_t*) { return walker_.time() < until_; }
+  bool Control(uint32_t kind, std::string_view payload) {
+    if (walker_.time() > until_) return false;
+    tracker_.Control(kind, payload);
+    return tracker_.status().ok();
+  }
+
+ private:
+  MemoryTracker& tracker_;
+  const Walker& walker_;
+  Time until_;
+};
+
+}  // namespace
+
+absl::Status MemoryTracker::RunTo(Time t, const std::vector<uint64_t>& pages) {
+  const auto& span = process_.blocks()[block_];
+  bool needed = span.changes_mappings;
+  if (!needed) {
+    auto touched = process_.PagesChangedIn(block_, pages);
+    if (!touched.ok()) return touched.status();
+    needed = *touched;
+  }
+  if (!needed) return absl::OkStatus();
+  if (absl::Status s = TrackSources(); !s.ok()) return s;
+  auto block = process_.LoadBlock(block_);
+  if (!block.ok()) return block.status();
+  Walker walker(process_.recipes());
+  StartWalk(**block, &walker);
+  TrackSink sink(this, walker, t);
+  if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
+  return status_;
+}
+
+absl::StatusOr<const uint8_t*> MemoryTracker::Page(uint64_t page, bool* known) {
+  Tracked* t = Find(page);
+  if (!status_.ok()) return status_;
+  if (t == nullptr) return absl::InternalError("a page that is not tracked");
+  *known = t->known;
+  return t->bytes->data();
+}
+
+}  // namespace ttq

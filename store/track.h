@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+//
+// Following things through one block: which thread is which, and what some pages of memory hold.
+
+#ifndef TTQ_STORE_TRACK_H_
+#define TTQ_STORE_TRACK_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "store/process_reader.h"
+#include "store/walk.h"
+
+namespace ttq {
+
+// Puts a walker where a block starts.
+void StartWalk(const LoadedBlock& block, Walker* walker);
+
+// Valgrind reuses thread numbers, we do not: follows which is which.
+class ThreadNumbers {
+ public:
+  explicit ThreadNumbers(const LoadedBlock& block);
+  // To be called with every control record.
+  void Control(uint32_t kind, std::string_view payload);
+  ThreadNo NumberOf(uint32_t tid) const;
+  std::optional<uint32_t> TidOf(ThreadNo number) const;
+
+ private:
+  absl::flat_hash_map<uint32_t, ThreadNo> numbers_;
+  uint32_t next_;
+};
+
+// The content of chosen pages while a block is walked. A page is read from the store when it is
+// first changed or asked for; every store to a tracked page must be told, from the block's start.
+class MemoryTracker {
+ public:
+  MemoryTracker(const ProcessReader& process, uint32_t block) : process_(process), block_(block) {}
+
+  void Track(uint64_t page) { pages_.try_emplace(page); }
+  bool Tracks(uint64_t page) const { return pages_.contains(page); }
+  // The block moves memory about: pages that tracked ones come from are tracked too. To be called
+  // after the last Track.
+  absl::Status TrackSources();
+
+  // Copies bytes out of, or into, tracked pages; what lies in others is left alone.
+  void Read(uint64_t address, uint64_t size, uint8_t* out);
+  void Write(uint64_t address, uint64_t size, const uint8_t* bytes);
+  // A control record that changes memory (kernel writes, mappings, moves, thread exits).
+  void Control(uint32_t kind, std::string_view payload);
+  // The first error met while reading pages.
+  const absl::Status& status() const { return status_; }
+
+  // Walks the block up to time t, applying what happens to the tracked pages. Does not walk when
+  // the index says that nothing does.
+  absl::Status RunTo(Time t, const std::vector<uint64_t>& pages);
+  // The content now. The pointer stays valid until the tracker changes.
+  absl::StatusOr<const uint8_t*> Page(uint64_t page, bool* known);
+
+ private:
+  struct Tracked {
+    bool loaded = false, known = true;
+    std::unique_ptr<std::array<uint8_t, kPageBytes>> bytes;
+  };
+  Tracked* Find(uint64_t page);
+  void Load(uint64_t page, Tracked* t);
+  void Reset(uint64_t begin, uint64_t end, const TtqMap* map, uint64_t file_id);
+
+  const ProcessReader& process_;
+  uint32_t block_;
+  absl::flat_hash_map<uint64_t, Tracked> pages_;
+  absl::Status status_;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_TRACK_H_
