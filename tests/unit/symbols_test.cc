@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -483,6 +484,33 @@ TEST_P(Damage, NeverCrashes) {
     }
     if (random() % 10 == 0) bytes.resize(random() % bytes.size());
     AskEverything(GetParam(), bytes, random);
+  }
+}
+
+// libdwarf followed a DW_AT_sibling that pointed back for ever.
+TEST(DamagedLinks, SiblingLinksThatPointBackEnd) {
+  const std::string whole = ReadAll(kPrograms + "/symbols_cc");
+  auto elf = ElfFile::Parse(FileImage::FromString(whole));
+  ASSERT_TRUE(elf.ok());
+  const ElfFile::Section* info = elf->FindSection(".debug_info");
+  ASSERT_NE(info, nullptr);
+  // Four bytes that lead a little forward are mostly such a link.
+  std::vector<uint32_t> links;
+  for (uint32_t at = 0; at + 4 <= info->size; ++at) {
+    uint32_t value;
+    std::memcpy(&value, whole.data() + info->offset + at, 4);
+    if (at + 4 < value && value < at + 500) links.push_back(at);
+  }
+  ASSERT_GT(links.size(), 100u);
+  std::mt19937 random(1);
+  for (int round = 0; round < 100; ++round) {
+    std::string bytes = whole;
+    for (int i = 0; i < 20; ++i) {
+      uint32_t at = links[random() % links.size()];
+      uint32_t back = at - std::min<uint32_t>(at - 12, random() % 200);
+      std::memcpy(bytes.data() + info->offset + at, &back, 4);
+    }
+    AskEverything("symbols_cc", bytes, random);
   }
 }
 
