@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -77,6 +78,87 @@ class Die {
   Dwarf_Die die_ = nullptr;
 };
 
+// A bounds-checked reading position. After a read past the end ok() is false and reads give 0.
+class Cursor {
+ public:
+  Cursor(Bytes bytes, uint64_t at) : bytes_(bytes), at_(at), ok_(at <= bytes.size()) {}
+  bool ok() const { return ok_; }
+  uint64_t at() const { return at_; }
+  template <class T>
+  T Fixed() {
+    T value = 0;
+    if (!ok_ || bytes_.size() - at_ < sizeof(T)) {
+      ok_ = false;
+      return 0;
+    }
+    std::memcpy(&value, bytes_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+  uint64_t Uleb() {
+    uint64_t value = 0;
+    for (int shift = 0; ok_; shift += 7) {
+      uint8_t byte = Fixed<uint8_t>();
+      if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
+      if ((byte & 0x80) == 0) return value;
+    }
+    return 0;
+  }
+
+ private:
+  Bytes bytes_;
+  uint64_t at_;
+  bool ok_;
+};
+
+// Renames every DW_AT_sibling in `abbrev` that a unit of `info` can use to an attribute nobody
+// reads. libdwarf 20210528 follows sibling links while it looks for a DIE's sibling, and never ends
+// when a damaged one points back; without links it only goes forward, which costs little. False
+// when units share abbreviations in a way that only made-up data does.
+bool HideSiblings(Bytes info, std::string* abbrev) {
+  constexpr uint64_t kUnused = 0x07;
+  Bytes table(reinterpret_cast<const uint8_t*>(abbrev->data()), abbrev->size());
+  // Tables do not overlap, so that one pass is the honest cost.
+  uint64_t budget = 16 * uint64_t{table.size()} + 4096;
+  absl::flat_hash_set<uint64_t> done;
+  for (uint64_t at = 0; at < info.size();) {
+    // DWARF 5 section 7.5.1.
+    Cursor header(info, at);
+    uint64_t length = header.Fixed<uint32_t>();
+    bool wide = length == 0xffffffff;
+    if (wide) length = header.Fixed<uint64_t>();
+    uint64_t next = header.at() + length;
+    uint16_t version = header.Fixed<uint16_t>();
+    if (version >= 5) header.Fixed<uint16_t>();  // unit type, address size
+    uint64_t offset = wide ? header.Fixed<uint64_t>() : header.Fixed<uint32_t>();
+    if (!header.ok()) break;
+    if (done.insert(offset).second) {
+      Cursor cursor(table, offset);
+      // DWARF 5 section 7.5.3: code, tag, children, then pairs of attribute and form.
+      while (cursor.ok() && cursor.Uleb() != 0) {
+        cursor.Uleb();
+        cursor.Fixed<uint8_t>();
+        for (;;) {
+          uint64_t attribute_at = cursor.at();
+          uint64_t attribute = cursor.Uleb(), form = cursor.Uleb();
+          if (form == DW_FORM_implicit_const) cursor.Uleb();
+          if (!cursor.ok() || (attribute == 0 && form == 0)) break;
+          if (attribute == DW_AT_sibling) {
+            (*abbrev)[attribute_at] =
+                static_cast<char>(table[attribute_at] ^ DW_AT_sibling ^ kUnused);
+          }
+        }
+      }
+      uint64_t used = cursor.at() - std::min(offset, cursor.at());
+      if (used > budget) return false;
+      budget -= used;
+    }
+    if (next <= at) break;
+    at = next;
+  }
+  return true;
+}
+
 // The sections of one file as libdwarf wants to see them, and the Dwarf_Debug over them.
 class Debug {
  public:
@@ -91,6 +173,8 @@ class Debug {
                                       ".debug_line_str", ".debug_str_offsets", ".debug_addr"}) {
         shown |= name == wanted;
       }
+      // A second section of the same name would not be seen by what is done to the first.
+      if (debug->Find(name) != nullptr) continue;
       bool own = name == ".debug_ranges" || name == ".debug_rnglists" || name == ".debug_addr";
       if (!shown && !own) continue;
       absl::StatusOr<FileImage> data = file.Data(s);
@@ -100,9 +184,13 @@ class Debug {
       if (name == ".debug_addr") debug->addresses_ = *data;
       if (shown) debug->sections_.push_back({std::move(name), *std::move(data)});
     }
-    bool has_info = false;
-    for (const Section& s : debug->sections_) has_info |= s.name == ".debug_info";
-    if (!has_info) return nullptr;
+    const Section* info = debug->Find(".debug_info");
+    Section* abbrev = debug->Find(".debug_abbrev");
+    if (info == nullptr || abbrev == nullptr) return nullptr;
+    std::string changed(reinterpret_cast<const char*>(abbrev->data.bytes().data()),
+                        abbrev->data.bytes().size());
+    if (!HideSiblings(info->data.bytes(), &changed)) return nullptr;
+    abbrev->data = FileImage::FromString(std::move(changed));
     debug->access_ = {debug.get(), &kMethods};
     ErrorSink error(nullptr);
     if (dwarf_object_init_b(&debug->access_, nullptr, nullptr, DW_GROUPNUMBER_ANY, &debug->dbg_,
@@ -166,42 +254,18 @@ class Debug {
 
   Debug() = default;
 
+  // The first of that name, as in libdwarf; null: none.
+  Section* Find(std::string_view name) {
+    for (Section& s : sections_) {
+      if (s.name == name) return &s;
+    }
+    return nullptr;
+  }
+
   std::vector<Section> sections_;
   FileImage ranges_, rnglists_, addresses_;
   Dwarf_Obj_Access_Interface access_ = {};
   Dwarf_Debug dbg_ = nullptr;
-};
-
-// A bounds-checked reading position. After a read past the end ok() is false and reads give 0.
-class Cursor {
- public:
-  Cursor(Bytes bytes, uint64_t at) : bytes_(bytes), at_(at), ok_(at <= bytes.size()) {}
-  bool ok() const { return ok_; }
-  template <class T>
-  T Fixed() {
-    T value = 0;
-    if (!ok_ || bytes_.size() - at_ < sizeof(T)) {
-      ok_ = false;
-      return 0;
-    }
-    std::memcpy(&value, bytes_.data() + at_, sizeof(T));
-    at_ += sizeof(T);
-    return value;
-  }
-  uint64_t Uleb() {
-    uint64_t value = 0;
-    for (int shift = 0; ok_; shift += 7) {
-      uint8_t byte = Fixed<uint8_t>();
-      if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
-      if ((byte & 0x80) == 0) return value;
-    }
-    return 0;
-  }
-
- private:
-  Bytes bytes_;
-  uint64_t at_;
-  bool ok_;
 };
 
 struct Span64 {

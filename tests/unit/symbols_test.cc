@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -484,6 +485,31 @@ TEST_P(Damage, NeverCrashes) {
     if (random() % 10 == 0) bytes.resize(random() % bytes.size());
     AskEverything(GetParam(), bytes, random);
   }
+}
+
+// libdwarf followed a DW_AT_sibling that pointed back for ever.
+TEST(DamagedLinks, SiblingLinksThatPointBackEnd) {
+  const std::string whole = ReadAll(kPrograms + "/symbols_c");
+  auto elf = ElfFile::Parse(FileImage::FromString(whole));
+  ASSERT_TRUE(elf.ok());
+  const ElfFile::Section* info = elf->FindSection(".debug_info");
+  ASSERT_NE(info, nullptr);
+  std::mt19937 random(1);
+  int links = 0;
+  for (uint32_t at = 12; at + 4 <= info->size; ++at) {
+    // Four bytes that lead a little forward are mostly such a link.
+    uint32_t value;
+    std::memcpy(&value, whole.data() + info->offset + at, 4);
+    if (value <= at + 4 || value > at + 300) continue;
+    ++links;
+    for (uint32_t back = 1; back < 60 && back < at; ++back) {
+      std::string bytes = whole;
+      value = at - back;
+      std::memcpy(bytes.data() + info->offset + at, &value, 4);
+      AskEverything("symbols_c", bytes, random);
+    }
+  }
+  EXPECT_GT(links, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Damage,
