@@ -59,14 +59,20 @@ std::string ElfBuildId(std::string_view file) {
   return "";
 }
 
-std::optional<uint64_t> ElfLoadBias(std::string_view file, uint64_t offset, uint64_t address) {
+std::optional<uint64_t> ElfLoadBias(std::string_view file, uint64_t offset, uint64_t address,
+                                    uint8_t protection) {
+  std::optional<uint64_t> bias;
   for (const Elf64_Phdr& p : ProgramHeaders(file)) {
     if (p.p_type != PT_LOAD) continue;
     uint64_t begin = p.p_offset & ~uint64_t{4095};
     if (offset < begin || offset >= p.p_offset + p.p_filesz) continue;
-    return address - ((p.p_vaddr & ~uint64_t{4095}) + (offset - begin));
+    uint8_t own = static_cast<uint8_t>((p.p_flags & PF_R ? 1 : 0) | (p.p_flags & PF_W ? 2 : 0) |
+                                       (p.p_flags & PF_X ? 4 : 0));
+    if (bias && own != protection) continue;
+    bias = address - ((p.p_vaddr & ~uint64_t{4095}) + (offset - begin));
+    if (own == protection) break;
   }
-  return std::nullopt;
+  return bias;
 }
 
 }  // namespace ttq

@@ -357,7 +357,7 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
     if (c.kind == MapChange::kMap && c.file_id != 0) {
       auto head = database_.Get(Family::kFile, FileChunkKey(c.file_id, 0));
       if (!head.ok()) continue;
-      auto bias = ElfLoadBias(*head, c.file_offset, c.range.begin.v);
+      auto bias = ElfLoadBias(*head, c.file_offset, c.range.begin.v, c.protection);
       if (!bias) continue;
       auto it = std::find_if(out.rbegin(), out.rend(), [&](const LoadedModule& m) {
         return m.file_id == c.file_id && m.load_bias == *bias && m.unloaded == kTimeMax;
