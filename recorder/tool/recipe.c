@@ -30,6 +30,7 @@ typedef struct {
   IRTemp record;        // address of this execution's record
   Int record_bytes;     // so far
   Int exits;            // side exits so far
+  UInt header_exit;     // the exit the header names at this point
   IRExpr** definition;  // by temporary of `in`
   Int* node_of_temp;    // by temporary of `in`; kUnknown
   UInt* failed_at;      // by temporary: value of `generation` when deriving it last failed
@@ -70,8 +71,11 @@ static void emit_header(Pass* p, UInt exit_number) {
   addStmtToIRSB(p->out, IRStmt_Store(Iend_LE, record_address(p, 0), IRExpr_Const(c)));
 }
 
+// The header always names the exit that comes next in program order, so that most exits need not
+// write it: at entry it is the first.
 static void emit_exit(Pass* p, UInt exit_number) {
-  emit_header(p, exit_number);
+  if (p->header_exit != exit_number) emit_header(p, exit_number);
+  p->header_exit = exit_number;
   addStmtToIRSB(p->out,
                 IRStmt_Put(p->guest_bytes + kShadowNext, record_address(p, p->record_bytes)));
 }
@@ -618,7 +622,10 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
   addStmtToIRSB(p->out,
                 IRStmt_Put(p->guest_bytes + kShadowRecord, IRExpr_RdTmp(p->record)));
   p->record_bytes = 4;
-  emit_header(p, kTtqExitOpen);
+  p->header_exit = 0;
+  for (Int j = i; j < in->stmts_used; j++)
+    if (in->stmts[j]->tag == Ist_Exit) p->header_exit = 1;
+  emit_header(p, p->header_exit);
 
   for (; i < in->stmts_used; i++) handle_statement(p, in->stmts[i]);
 

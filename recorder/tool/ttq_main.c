@@ -507,6 +507,11 @@ void __wrap_vgPlain_client_exit(Int status) {
   __real_vgPlain_client_exit(status);
 }
 
+// Valgrind would read the symbols of every file that is mapped, which takes seconds for large ones;
+// this tool asks for none.
+ULong __wrap_vgPlain_di_notify_mmap(Addr a, Bool allow_mapping, Int fd);
+ULong __wrap_vgPlain_di_notify_mmap(Addr a, Bool allow_mapping, Int fd) { return 0; }
+
 // Valgrind would write its own core file into the working directory.
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max);
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max) {}
