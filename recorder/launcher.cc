@@ -35,7 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kToolName[] = "ttq-amd64-linux";
-constexpr char kValgrind[] = "/usr/bin/valgrind";
+// /usr/bin/valgrind is a script that changes the environment on the way to this.
+constexpr char kValgrind[] = "/usr/bin/valgrind.bin";
 
 class RingDirectory {
  public:

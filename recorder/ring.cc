@@ -111,6 +111,15 @@ std::string Ring::parent_ring() const {
                      strnlen(header_->parent_ring, sizeof(header_->parent_ring)));
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> Ring::pending() const {
+  std::vector<std::pair<uint64_t, uint64_t>> out;
+  uint32_t n = std::min<uint32_t>(header_->pending_count, kTtqMaxPending);
+  for (uint32_t i = 0; i < n; ++i) {
+    out.emplace_back(header_->pending[i].address, header_->pending[i].bytes);
+  }
+  return out;
+}
+
 bool Ring::finished() const { return Load(&header_->state) == kTtqFinished; }
 
 std::vector<std::string> Ring::arguments() const {

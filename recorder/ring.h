@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,6 +51,9 @@ class Ring {
   uint32_t block_bytes() const { return block_bytes_; }
   // Program path, working directory, argv.
   std::vector<std::string> arguments() const;
+  // With verify(), while the program waits for Verified: address and size of what system calls
+  // under way may be writing.
+  std::vector<std::pair<uint64_t, uint64_t>> pending() const;
   // The tool said goodbye, rather than being killed or replaced.
   bool finished() const;
   bool superseded() const { return superseded_; }

@@ -62,6 +62,8 @@ enum { kTtqRunning = 0, kTtqFinished = 1 };
 // TtqRing::command, written by the recorder
 enum { kTtqRecord = 0, kTtqDetach = 1 };
 
+enum { kTtqMaxPending = 1024 };
+
 typedef struct {
   ttq_u64 magic;
   ttq_u32 version;
@@ -78,6 +80,9 @@ typedef struct {
   ttq_u32 verified;       // blocks compared; futex word
   ttq_u32 argument_bytes; // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
+  // Only with `verify`: memory that system calls under way may be writing.
+  ttq_u32 pending_count;
+  struct { ttq_u64 address, bytes; } pending[kTtqMaxPending];
 } TtqRing;
 
 enum { kTtqRingHeaderBytes = 128 << 10 };

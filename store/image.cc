@@ -59,6 +59,7 @@ void LiveImage::Cut(uint64_t at) {
   if (it->first == at || at >= it->second.end) return;
   Area tail = it->second;
   tail.file_offset += at - it->first;
+  tail.identity_offset += at - it->first;
   it->second.end = at;
   areas_.emplace(at, std::move(tail));
 }

@@ -40,6 +40,8 @@ class LiveImage {
     uint8_t kind = 0;  // kTtqMapAnonymous, …
     uint64_t file_id = 0, file_offset = 0;
     FileBytes file;  // null: zero
+    // Areas of one identity show the same memory, from these offsets on. 0: none does.
+    uint64_t identity = 0, identity_offset = 0;
   };
 
   // A copy that shares pages until either side changes them.

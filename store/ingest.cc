@@ -422,6 +422,29 @@ class ProcessIngest {
         }
       }
     }
+    if (has_aliases_) CopyToAliases(d, page);
+  }
+
+  // The same memory may be mapped at several places; what is written at one shows at the others.
+  void CopyToAliases(const PageDelta& d, const ImagePage& source) {
+    uint64_t begin;
+    const LiveImage::Area* area = image_.Find(d.page * kPageBytes, &begin);
+    if (area == nullptr || area->identity == 0) return;
+    uint64_t at = area->identity_offset + (d.page * kPageBytes - begin);
+    for (const auto& [other_begin, other] : image_.areas()) {
+      if (other.identity != area->identity || other_begin == begin) continue;
+      if (at < other.identity_offset || at - other.identity_offset >= other.end - other_begin) {
+        continue;
+      }
+      uint64_t page = (other_begin + (at - other.identity_offset)) / kPageBytes;
+      EntryMaps& entry = Entry(page);
+      uint8_t* target = image_.Touch(page).bytes;
+      for (uint32_t b = 0; b < kPageBytes; ++b) {
+        if (!(d.written[b / 64] >> (b % 64) & 1)) continue;
+        target[b] = source.bytes[b];
+        entry.content.set(b / 8);
+      }
+    }
   }
 
   // The kernel grows the stack without telling anybody.
@@ -687,6 +710,14 @@ class ProcessIngest {
     area.end = c.range.end.v;
     area.protection = m.protection;
     area.shared = m.shared;
+    if (m.shared && m.ino != 0) {
+      uint64_t key[2] = {m.dev, m.ino};
+      area.identity = XXH3_64bits(key, sizeof(key)) | 1;
+      area.identity_offset = m.file_offset;
+      for (const auto& [begin, other] : image_.areas()) {
+        has_aliases_ = has_aliases_ || other.identity == area.identity;
+      }
+    }
     area.kind = m.kind;
     // Startup areas come with their bytes, which the loader may have changed; the file is still
     // wanted for its symbols.
@@ -925,11 +956,22 @@ class ProcessIngest {
     }
   }
 
+  // What system calls under way may write is as it is.
+  void TakePending(uint64_t begin, const uint8_t* actual, uint8_t* expected) const {
+    for (const auto& [address, bytes] : ring_->pending()) {
+      uint64_t from = std::max(begin, address);
+      uint64_t to = std::min(begin + kPageBytes, address + bytes);
+      if (from < to) memcpy(expected + (from - begin), actual + (from - begin), to - from);
+    }
+  }
+
   absl::Status Compare() {
+    // Other processes' writes to shared memory are not seen.
+    const bool alone = recording_.totals.processes == 1;
     std::vector<uint8_t> actual(1 << 20);
     uint8_t expected[kPageBytes];
     for (const auto& [begin, area] : image_.areas()) {
-      if (area.shared || area.content_unknown || !(area.protection & 1)) continue;
+      if ((area.shared && !alone) || area.content_unknown || !(area.protection & 1)) continue;
       for (uint64_t at = begin; at < area.end;) {
         size_t want = std::min<uint64_t>(actual.size(), area.end - at);
         iovec local{actual.data(), want};
@@ -947,6 +989,8 @@ class ProcessIngest {
              done += kPageBytes) {
           uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
           image_.Read(page, expected);
+          if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+          TakePending(page * kPageBytes, actual.data() + done, expected);
           if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
           uint64_t i = 0;
           while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
@@ -978,6 +1022,7 @@ class ProcessIngest {
   std::shared_ptr<RecipeTable> recipes_;
   LiveImage image_;
   AddressRange last_mapped_{};
+  bool has_aliases_ = false;  // two areas have ever had the same identity
 
   std::mutex recipe_rows_mutex_;
   std::vector<std::string> recipe_rows_;

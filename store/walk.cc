@@ -33,6 +33,39 @@ size_t ControlHeadBytes(uint32_t kind) {
   }
 }
 
+uint32_t Walker::FaultInstruction(const Recipe& recipe, uint64_t pc, std::string_view next) const {
+  TtqRegisters actual{};
+  uint32_t word = 0;
+  bool known = next.size() >= 8 + sizeof(actual);
+  if (known) {
+    memcpy(&word, next.data(), 4);
+    memcpy(&actual, next.data() + 8, sizeof(actual));
+  }
+  known = known && word == kTtqRegisters;
+  uint32_t best = 0;
+  int best_equal = -1;
+  const auto& list = recipe.instructions();
+  for (uint32_t i = 0; i < list.size(); ++i) {
+    if (list[i].address.v != pc) continue;
+    if (!known) return i;
+    uint64_t registers[kTtqRegCount];
+    memcpy(registers, values_.data(), sizeof(registers));
+    recipe.RegistersInside(record_, i, registers);
+    // Not all need be equal: a push has moved the stack pointer when it faults.
+    int equal = 0;
+    for (int r = 0; r < kTtqRegCount; ++r) {
+      uint64_t value;
+      memcpy(&value, &actual.reg[r], 8);
+      equal += registers[r] == value;
+    }
+    if (equal > best_equal) {
+      best = i;
+      best_equal = equal;
+    }
+  }
+  return best;
+}
+
 ThreadState Walker::StateOf(uint32_t tid) const {
   if (tid == tid_) {
     ThreadState state;

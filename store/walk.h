@@ -77,6 +77,9 @@ class Walker {
  private:
   template <class Sink>
   void Run(const Op* op, const uint8_t* record, Sink& sink);
+  // Which instruction of a superblock faulted. A superblock may hold a loop's body several times;
+  // the registers, which the record at the front of `next` gives, tell where in it the program was.
+  uint32_t FaultInstruction(const Recipe& recipe, uint64_t pc, std::string_view next) const;
   template <class Sink>
   absl::Status RunOpen(uint32_t id, std::string_view rest, size_t* used, bool* stopped, Sink& sink);
 
@@ -198,11 +201,7 @@ absl::Status Walker::RunOpen(uint32_t id, std::string_view rest, size_t* used, b
   }
   std::string_view payload = rest.substr(at + 8, payload_bytes);
   auto fault = LoadPod<TtqSignal>(payload);
-  uint32_t instruction = 0;
-  const auto& list = recipe->instructions();
-  for (uint32_t i = 0; i < list.size(); ++i) {
-    if (list[i].address.v == fault.pc) instruction = i;
-  }
+  uint32_t instruction = FaultInstruction(*recipe, fault.pc, rest.substr(at + 8 + payload_bytes));
   Program program = recipe->CompileOpen(instruction);
   if (!sink.Superblock(program, id, record_)) {
     *stopped = true;

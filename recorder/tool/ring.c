@@ -29,6 +29,7 @@ static HChar g_name[32];
 static UInt g_recorder_pid;
 static Bool g_detached;
 static void (*g_begin)(void);
+static void (*g_before_handing_over)(TtqRing*);
 
 static UChar* g_block;       // the block being filled
 static UChar* g_scratch;     // what is filled instead once detached
@@ -77,6 +78,7 @@ Long ttq_wall_ns(void) {
 const HChar* ttq_ring_name(void) { return g_name; }
 TtqRing* ttq_ring(void) { return g_ring; }
 void ttq_ring_set_begin(void (*begin)(void)) { g_begin = begin; }
+void ttq_ring_set_before_handing_over(void (*f)(TtqRing*)) { g_before_handing_over = f; }
 
 static void die(const HChar* what, const HChar* path, long error) {
   VG_(fmsg)("ttq: cannot %s %s (error %ld)\n", what, path, -error);
@@ -155,6 +157,7 @@ static Bool recorder_is_gone(void) {
 
 static void publish(Bool between_superblocks) {
   TtqBlock* b = (TtqBlock*)g_block;
+  if (g_before_handing_over) g_before_handing_over(g_ring);
   b->ends_between_superblocks = between_superblocks;
   b->log_bytes = ttq_log.next - g_block - sizeof(TtqBlock);
   b->recipe_bytes = g_block + g_ring->block_bytes - g_recipe_top;

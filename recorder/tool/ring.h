@@ -37,6 +37,8 @@ UInt ttq_record_bytes(UInt id);
 // starts with. `between_superblocks`: client code runs, see TtqBlock.
 void ttq_ring_next_block(Bool between_superblocks);
 void ttq_ring_set_begin(void (*begin)(void));
+// `f` is called before each block is handed over.
+void ttq_ring_set_before_handing_over(void (*f)(TtqRing*));
 // Hands over the last block.
 void ttq_ring_finish(void);
 // Wall clock, nanoseconds since the epoch.

@@ -30,8 +30,13 @@
 #include "recorder/tool/ring.h"
 
 extern Int ttq_register_offset(Int reg);
-// Valgrind keeps this one to itself.
+// Valgrind keeps these to itself.
 extern SysRes VG_(pread)(Int fd, void* buffer, Int count, OffT offset);
+extern SysRes VG_(mk_SysRes_Error)(UWord error);
+extern SysRes VG_(mk_SysRes_Success)(UWord value);
+extern Addr VG_(clstk_end);
+extern HChar** VG_(client_envp);  // on the program's stack
+extern UWord* VG_(client_auxv);
 
 static const HChar* clo_ring = NULL;
 static Long clo_block_bytes = 4 << 20;
@@ -39,6 +44,7 @@ static Long clo_block_count = 12;
 static Bool clo_verify = False;
 
 enum { kChunk = 256 << 10 };           // bytes of memory in one record
+enum { kMaxPending = 64 };
 static const ULong kMaxInline = 1ULL << 30;  // contents of one mapping that are sent
 
 typedef struct {
@@ -48,6 +54,11 @@ typedef struct {
   Long syscall;           // in progress, -1: none
   UWord args[6];
   Addr clear_address;     // the kernel writes 0 there when the thread ends; 0: none
+  Addr robust_list;       // the kernel marks the locks in it when the thread ends; 0: none
+  // What the system call in progress may write. Another thread may run, or fork, while the kernel
+  // has written it and this thread has not come back to say so.
+  UInt pending_count;
+  struct { Addr address; SizeT bytes; } pending[kMaxPending];
 } ThreadInfo;
 static ThreadInfo g_thread[kTtqMaxThreads + 1];
 
@@ -173,7 +184,7 @@ static void send_pages(Addr address, SizeT size) {
 static UInt protection_of(Bool r, Bool w, Bool x) { return (r ? 1 : 0) | (w ? 2 : 0) | (x ? 4 : 0); }
 
 static void send_map(Addr a, SizeT len, UInt protection, UInt kind, UInt content, Bool shared,
-                     const NSegment* seg, const struct vg_stat* st) {
+                     const NSegment* seg, const struct vg_stat* st, ULong shmid) {
   TtqMap m = {.address = a, .bytes = len, .protection = protection, .kind = kind,
               .content = content, .shared = shared};
   const HChar* path = NULL;
@@ -182,6 +193,10 @@ static void send_map(Addr a, SizeT len, UInt protection, UInt kind, UInt content
     m.file_offset = seg->offset + (a - seg->start);
     m.dev = seg->dev;
     m.ino = seg->ino;
+  }
+  if (kind == kTtqMapSysV) {
+    m.dev = ~0ULL;  // no device
+    m.ino = shmid + 1;
   }
   if (st) {
     m.dev = st->dev;
@@ -192,10 +207,106 @@ static void send_map(Addr a, SizeT len, UInt protection, UInt kind, UInt content
   append(kTtqMap, &m, sizeof(m), path ? path : "", path ? VG_(strlen)(path) : 0);
 }
 
+// Memory as it is, whatever its protection: pages that cannot be read, such as those beyond the end
+// of a file, are left out.
+static void send_real(UInt actor, ThreadId tid, Addr address, SizeT size) {
+  SysRes r = VG_(open)("/proc/self/mem", VKI_O_RDONLY, 0);
+  if (sr_isError(r)) {
+    send_memory(actor, tid, address, size);
+    return;
+  }
+  Int fd = sr_Res(r);
+  UChar* buffer = VG_(malloc)("ttq.real", kChunk);
+  for (Addr end = address + size; address < end;) {
+    SizeT want = end - address < kChunk ? end - address : kChunk;
+    r = VG_(pread)(fd, buffer, want, address);
+    SizeT got = sr_isError(r) ? 0 : sr_Res(r);
+    if (got) send_bytes(actor, tid, address, buffer, got);
+    address += got;
+    if (got < want) address = (address + 4096) & ~4095UL;
+  }
+  VG_(free)(buffer);
+  VG_(close)(fd);
+}
+
+// ---- Ranges that need more care than other memory -----------------------------------------------
+
+enum { kShared = 1, kFile = 2, kNotForked = 4, kWipedOnFork = 8 };
+
+typedef struct {
+  UInt kind;
+  Addr start, end;
+  ULong dev, ino, offset;  // of kFile
+} Range;
+static Range* g_ranges;  // in no order, a few; two of a kind never overlap
+static UInt g_range_count, g_range_capacity;
+
+static void add_range(Range r) {
+  if (g_range_count == g_range_capacity) {
+    g_range_capacity = g_range_capacity ? 2 * g_range_capacity : 64;
+    g_ranges = VG_(realloc)("ttq.ranges", g_ranges, g_range_capacity * sizeof(Range));
+  }
+  g_ranges[g_range_count++] = r;
+}
+
+// [start, end) is no longer of these kinds.
+static void cut_ranges(Addr start, Addr end, UInt kinds) {
+  for (UInt i = g_range_count; i-- > 0;) {
+    Range r = g_ranges[i];
+    if (!(r.kind & kinds) || r.end <= start || r.start >= end) continue;
+    g_ranges[i] = g_ranges[--g_range_count];
+    Range head = r, tail = r;
+    head.end = start;
+    tail.start = end;
+    tail.offset += end - r.start;
+    if (head.start < head.end) add_range(head);
+    if (tail.start < tail.end) add_range(tail);
+  }
+}
+
+static Bool in_range(Addr a, UInt kind) {
+  for (UInt i = 0; i < g_range_count; i++)
+    if (g_ranges[i].kind == kind && g_ranges[i].start <= a && a < g_ranges[i].end) return True;
+  return False;
+}
+
+// The program is to see the environment its user gave it: what Valgrind added goes, before the first
+// instruction. The vectors on the stack are closed up; the strings stay.
+static void clean_environment(void) {
+  UWord *from = (UWord*)VG_(client_envp), *to = from;
+  for (; *from; from++) {
+    HChar* entry = (HChar*)*from;
+    if (VG_(strncmp)(entry, "VALGRIND_LIB=", 13) == 0) continue;
+    if (VG_(strncmp)(entry, "LD_PRELOAD=", 11) == 0) {
+      HChar* ours = VG_(strstr)(entry, "/vgpreload_core-");
+      HChar* rest = ours ? VG_(strstr)(ours, ".so") : NULL;
+      if (rest && rest[3] == 0) continue;
+      if (rest && rest[3] == ':') {  // the user's own come after it
+        HChar* into = entry + 11;
+        for (rest += 4; (*into++ = *rest++);) {}
+      }
+    }
+    *to++ = *from;
+  }
+  if (to == from) return;
+  SizeT gone = from - to;
+  UWord* auxv = from + 1;
+  UWord* end = auxv;
+  while (*end) end += 2;
+  end += 2;
+  *to++ = 0;
+  if (VG_(client_auxv) == auxv) VG_(client_auxv) = to;
+  for (UWord* at = auxv; at < end; at++) *to++ = *at;
+  VG_(memset)(to, 0, gone * sizeof(UWord));
+}
+
 static void new_mem_startup(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong handle) {
   const NSegment* seg = VG_(am_find_nsegment)(a);
   if (!seg || !(seg->kind & (SkAnonC | SkFileC | SkShmC))) return;  // Valgrind's own code page
-  Bool stack = seg->kind == SkAnonC && a <= VG_(get_SP)(1) && VG_(get_SP)(1) <= seg->end;
+  // No register has its value yet.
+  Addr envp = (Addr)VG_(client_envp);
+  Bool stack = seg->kind == SkAnonC && a <= envp && envp <= seg->end;
+  if (stack) clean_environment();
   Addr start = stack ? seg->start : a;
   SizeT size = stack ? seg->end + 1 - seg->start : len;
   struct vg_stat st;
@@ -206,7 +317,7 @@ static void new_mem_startup(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong 
   }
   send_map(start, size, protection_of(rr, ww, xx),
            stack ? kTtqMapStack : seg->kind == SkFileC ? kTtqMapFile : kTtqMapStartup,
-           kTtqContentZero, False, seg, known ? &st : NULL);
+           kTtqContentZero, False, seg, known ? &st : NULL, 0);
   send_pages(start, size);
 }
 
@@ -233,15 +344,40 @@ static void new_mem_mmap(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong han
   const NSegment* seg = VG_(am_find_nsegment)(a);
   UInt protection = protection_of(rr, ww, xx);
   const ThreadInfo* t = tid != VG_INVALID_THREADID ? &g_thread[tid] : NULL;
+  cut_ranges(a, a + len, ~0u);
+  Range range = {.start = a, .end = a + len};
   if (seg && seg->kind == SkShmC) {
-    send_map(a, len, protection, kTtqMapSysV, kTtqContentZero, True, seg, NULL);
-    send_memory(kTtqInitial, tid, a, len);
+    send_map(a, len, protection, kTtqMapSysV, kTtqContentZero, True, seg, NULL,
+             t && t->syscall == __NR_shmat ? t->args[0] : 0);
+    send_real(kTtqInitial, tid, a, len);
+    range.kind = kShared;
+    add_range(range);
+    return;
+  }
+  if (t && t->syscall == __NR_mremap) {  // the part that is new
+    range.kind = in_range(a - 1, kShared) ? kShared : 0;
+    send_map(a, len, protection, seg && seg->kind == SkFileC ? kTtqMapFile : kTtqMapAnonymous,
+             len > kMaxInline && seg->kind == SkFileC ? kTtqContentUnknown : kTtqContentZero,
+             range.kind == kShared, seg, NULL, 0);
+    if (range.kind) add_range(range);
+    if (seg && seg->kind == SkFileC) {
+      for (UInt i = 0; i < g_range_count; i++) {
+        if (g_ranges[i].kind == kFile && g_ranges[i].end == a) g_ranges[i].end = a + len;
+      }
+      if (len <= kMaxInline) send_real(kTtqInitial, tid, a, len);
+    }
     return;
   }
   Bool by_mmap = t && t->syscall == __NR_mmap;
-  Bool shared = by_mmap && (t->args[3] & VKI_MAP_SHARED);
+  // Asynchronous I/O keeps a ring in memory that the kernel writes whenever it likes.
+  Bool shared = (by_mmap && (t->args[3] & VKI_MAP_SHARED)) || (t && t->syscall == __NR_io_setup);
+  if (shared) {
+    range.kind = kShared;
+    add_range(range);
+  }
   if (!seg || seg->kind != SkFileC || !by_mmap) {
-    send_map(a, len, protection, kTtqMapAnonymous, kTtqContentZero, shared, seg, NULL);
+    UInt content = t && t->syscall == __NR_io_setup ? kTtqContentUnknown : kTtqContentZero;
+    send_map(a, len, protection, kTtqMapAnonymous, content, shared, seg, NULL, 0);
     return;
   }
   Int fd = t->args[4];
@@ -253,17 +389,35 @@ static void new_mem_mmap(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong han
   Bool elf = known && !shared && !sr_isError(r) && sr_Res(r) == 4 &&
              VG_(memcmp)(magic, "\177ELF", 4) == 0;
   UInt content = elf ? kTtqContentFile : len > kMaxInline ? kTtqContentUnknown : kTtqContentZero;
-  send_map(a, len, protection, kTtqMapFile, content, shared, seg, known ? &st : NULL);
+  send_map(a, len, protection, kTtqMapFile, content, shared, seg, known ? &st : NULL, 0);
   if (content == kTtqContentZero) send_file(fd, a, len, offset);
+  if (known && !elf) {
+    range.kind = kFile;
+    range.dev = st.dev;
+    range.ino = st.ino;
+    range.offset = offset;
+    add_range(range);
+  }
 }
 
+// The break is not a multiple of a page; what lies before it in its page stays.
+static Addr page_up(Addr a) { return (a + 4095) & ~4095UL; }
+
 static void new_mem_brk(Addr a, SizeT len, ThreadId tid) {
-  send_map(a, len, 3, kTtqMapHeap, kTtqContentZero, False, NULL, NULL);
+  Addr start = page_up(a), end = page_up(a + len);
+  if (start < end) send_map(start, end - start, 3, kTtqMapHeap, kTtqContentZero, False, NULL, NULL, 0);
 }
 
 static void die_mem(Addr a, SizeT len) {
   TtqRange r = {.address = a, .bytes = len};
+  cut_ranges(a, a + len, ~0u);
   append(kTtqUnmap, &r, sizeof(r), NULL, 0);
+}
+
+static void die_mem_brk(Addr a, SizeT len) {
+  Addr start = page_up(a), end = page_up(a + len);
+  send_memory(kTtqBySyscall, VG_(get_running_tid)(), a, (start < a + len ? start : a + len) - a);
+  if (start < end) die_mem(start, end - start);
 }
 
 static void change_mem_mprotect(Addr a, SizeT len, Bool rr, Bool ww, Bool xx) {
@@ -273,7 +427,43 @@ static void change_mem_mprotect(Addr a, SizeT len, Bool rr, Bool ww, Bool xx) {
 
 static void copy_mem_remap(Addr from, Addr to, SizeT len) {
   TtqRemap r = {.from = from, .to = to, .bytes = len};
+  cut_ranges(to, to + len, ~0u);
+  for (UInt i = 0, n = g_range_count; i < n; i++) {
+    Range moved = g_ranges[i];
+    if (moved.end <= from || moved.start >= from + len) continue;
+    if (moved.start < from) {
+      moved.offset += from - moved.start;
+      moved.start = from;
+    }
+    if (moved.end > from + len) moved.end = from + len;
+    moved.start += to - from;
+    moved.end += to - from;
+    add_range(moved);
+  }
+  cut_ranges(from, from + len, ~0u);
   append(kTtqRemap, &r, sizeof(r), NULL, 0);
+}
+
+static void pre_mem_write(CorePart part, ThreadId tid, const HChar* what, Addr a, SizeT size) {
+  if (part != Vg_CoreSysCall) return;
+  ThreadInfo* t = &g_thread[tid];
+  if (t->pending_count == kMaxPending || size == 0) return;
+  t->pending[t->pending_count].address = a;
+  t->pending[t->pending_count++].bytes = size;
+}
+
+// The block goes to a reader that compares memory: says what the kernel may be writing meanwhile.
+static void note_pending(TtqRing* ring) {
+  UInt n = 0;
+  for (ThreadId tid = 1; tid <= kTtqMaxThreads; tid++) {
+    const ThreadInfo* t = &g_thread[tid];
+    if (!t->alive || t->syscall < 0) continue;
+    for (UInt i = 0; i < t->pending_count && n < kTtqMaxPending; i++) {
+      ring->pending[n].address = t->pending[i].address;
+      ring->pending[n++].bytes = t->pending[i].bytes;
+    }
+  }
+  ring->pending_count = n;
 }
 
 static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
@@ -338,28 +528,81 @@ static void thread_start(ThreadId tid, ThreadId parent) {
   append(kTtqThreadStart, &s, sizeof(s), NULL, 0);
 }
 
-static ThreadId g_creator[kTtqMaxThreads + 1];
+// What a thread that does not run yet will start with.
+static struct { ThreadId parent; Addr clear_address, set_address; } g_born[kTtqMaxThreads + 1];
 
 static void pre_thread_ll_create(ThreadId tid, ThreadId child) {
   if (child > kTtqMaxThreads) VG_(tool_panic)("ttq: too many threads");
-  g_creator[child] = tid;
+  const UWord* args = g_thread[tid].args;
+  Bool clone = tid != VG_INVALID_THREADID && g_thread[tid].syscall == __NR_clone;
+  g_born[child].parent = tid;
+  g_born[child].clear_address = clone && (args[0] & VKI_CLONE_CHILD_CLEARTID) ? args[3] : 0;
+  g_born[child].set_address = clone && (args[0] & VKI_CLONE_CHILD_SETTID) ? args[3] : 0;
 }
 
 static void pre_thread_first_insn(ThreadId tid) {
-  thread_start(tid, g_creator[tid]);
-  ThreadId parent = g_creator[tid];
-  if (parent && parent <= kTtqMaxThreads && g_thread[parent].syscall == __NR_clone &&
-      (g_thread[parent].args[0] & 0x00200000 /* CLONE_CHILD_CLEARTID */))
-    g_thread[tid].clear_address = g_thread[parent].args[3];
+  thread_start(tid, g_born[tid].parent);
+  g_thread[tid].clear_address = g_born[tid].clear_address;
+  if (g_born[tid].set_address) send_memory(kTtqBySyscall, tid, g_born[tid].set_address, 4);
+}
+
+// The kernel marks the robust locks that a thread still holds when it ends: their owner died.
+static void leave_robust_locks(ThreadId tid) {
+  Addr head = g_thread[tid].robust_list, at = head;
+  if (!head || !VG_(am_is_valid_for_client)(head, 24, VKI_PROT_READ)) return;
+  UInt self = VG_(gettid)();
+  Addr offset = ((UWord*)head)[1], last = ((UWord*)head)[2] & ~1UL;
+  for (Int i = 0; i < 2048; i++) {  // as far as the kernel goes
+    if (i) {
+      Addr word = at + offset;
+      UInt value;
+      if (VG_(am_is_valid_for_client)(word, 4, VKI_PROT_READ | VKI_PROT_WRITE)) {
+        value = *(UInt*)word;
+        if ((value & 0x3fffffff) == self) {
+          value = (value & 0x80000000) | 0x40000000;
+          send_bytes(kTtqByThreadExit, tid, word, (UChar*)&value, 4);
+        }
+      }
+    }
+    if (!VG_(am_is_valid_for_client)(at, 8, VKI_PROT_READ)) break;
+    at = *(UWord*)at & ~1UL;
+    if (at == head || at == 0) break;
+  }
+  if (last && VG_(am_is_valid_for_client)(last + offset, 4, VKI_PROT_READ | VKI_PROT_WRITE)) {
+    UInt value = *(UInt*)(last + offset);
+    if ((value & 0x3fffffff) == self) {
+      value = (value & 0x80000000) | 0x40000000;
+      send_bytes(kTtqByThreadExit, tid, last + offset, (UChar*)&value, 4);
+    }
+  }
 }
 
 static void pre_thread_ll_exit(ThreadId tid) {
   ThreadInfo* t = &g_thread[tid];
+  if (!t->alive) return;  // the clone that was to make it failed
   t->alive = False;
   Bool last = True;  // the kernel does not clear the word of a process's last thread
   for (ThreadId other = 1; other <= kTtqMaxThreads; other++) last = last && !g_thread[other].alive;
+  if (!last) leave_robust_locks(tid);
   TtqThread s = {.tid = tid, .clear_address = last ? 0 : t->clear_address};
   append(kTtqThreadExit, &s, sizeof(s), NULL, 0);
+}
+
+// Private memory of no file that the kernel made zero again.
+static void zero_range(Addr start, SizeT size) {
+  for (Addr a = start; a < start + size;) {
+    const NSegment* seg = VG_(am_find_nsegment)(a);
+    Addr end = !seg || seg->end + 1 > start + size ? start + size : seg->end + 1;
+    if (seg && seg->kind == SkAnonC && !in_range(a, kShared)) {
+      Bool stack = VG_(get_running_tid)() != VG_INVALID_THREADID &&
+                   a <= VG_(clstk_end) && VG_(clstk_end) <= seg->end + 1;
+      send_map(a, end - a, protection_of(seg->hasR, seg->hasW, seg->hasX),
+               stack ? kTtqMapStack : kTtqMapAnonymous, kTtqContentZero, False, seg, NULL, 0);
+    } else if (seg && seg->kind == SkFileC && end - a <= kMaxInline) {
+      send_real(kTtqBySyscall, VG_(get_running_tid)(), a, end - a);
+    }
+    a = end;
+  }
 }
 
 static void fork_pre(ThreadId tid) {
@@ -388,6 +631,26 @@ static void fork_child(ThreadId tid) {
   TtqThread s = {.tid = tid, .os_tid = VG_(gettid)()};
   append(kTtqThreadStart, &s, sizeof(s), NULL, 0);
   begin_block();
+  // Where this memory is not what the parent's last record of it says.
+  for (ThreadId other = 1; other <= kTtqMaxThreads; other++) {
+    ThreadInfo* o = &g_thread[other];
+    if (other == tid || o->syscall < 0) continue;
+    for (UInt i = 0; i < o->pending_count; i++)
+      send_memory(kTtqBySyscall, tid, o->pending[i].address, o->pending[i].bytes);
+    o->syscall = -1;
+  }
+  ThreadInfo* t = &g_thread[tid];
+  Bool clone = t->syscall == __NR_clone;
+  t->clear_address = clone && (t->args[0] & VKI_CLONE_CHILD_CLEARTID) ? t->args[3] : 0;
+  t->robust_list = 0;
+  if (clone && (t->args[0] & VKI_CLONE_CHILD_SETTID))
+    send_memory(kTtqBySyscall, tid, t->args[3], 4);
+  for (UInt i = 0; i < g_range_count; i++) {
+    Range r = g_ranges[i];
+    if (r.kind == kWipedOnFork) zero_range(r.start, r.end - r.start);
+    TtqRange gone = {.address = r.start, .bytes = r.end - r.start};
+    if (r.kind == kNotForked) append(kTtqUnmap, &gone, sizeof(gone), NULL, 0);
+  }
 }
 
 // ---- System calls -------------------------------------------------------------------------------
@@ -397,6 +660,7 @@ static void pre_syscall(ThreadId tid, UInt number, UWord* args, UInt count) {
   TtqSyscall s = {.tid = tid, .number = number, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i] = i < count ? args[i] : 0;
   t->syscall = number;
+  t->pending_count = 0;
   append(kTtqSyscallEnter, &s, sizeof(s), NULL, 0);
   if (number == __NR_execve && VG_(am_is_valid_for_client)(args[0], 1, VKI_PROT_READ)) {
     UInt head = tid;
@@ -420,6 +684,77 @@ static void send_output(ThreadId tid, Int fd, Addr from, SizeT size) {
   }
 }
 
+// `size` bytes from `offset` of an open file changed: so did memory that maps it.
+static void file_changed(ThreadId tid, Int fd, Off64T offset, ULong size) {
+  struct vg_stat st;
+  if (VG_(fstat)(fd, &st) != 0) return;
+  for (UInt i = 0; i < g_range_count; i++) {
+    Range r = g_ranges[i];
+    if (r.kind != kFile || r.dev != st.dev || r.ino != st.ino) continue;
+    ULong first = offset > r.offset ? offset - r.offset : 0, bytes = r.end - r.start;
+    if (first >= bytes || offset + size <= r.offset) continue;
+    ULong last = offset + size - r.offset;
+    send_real(kTtqBySyscall, tid, r.start + first, (last < bytes ? last : bytes) - first);
+  }
+}
+
+static void look_for_file_changes(ThreadId tid, UInt number, const UWord* args, Long result) {
+  const ULong all = 1ULL << 62;
+  switch (number) {
+    case __NR_write: case __NR_writev: case __NR_sendfile: {
+      Off64T at = VG_(lseek)(args[0], 0, VKI_SEEK_CUR);
+      if (result > 0 && at >= result) file_changed(tid, args[0], at - result, result);
+      break;
+    }
+    case __NR_pwrite64: case __NR_pwritev: case 328 /* pwritev2 */:
+      if (result > 0) file_changed(tid, args[0], args[3], result);
+      break;
+    case __NR_ftruncate: case __NR_fallocate: file_changed(tid, args[0], 0, all); break;
+    case __NR_splice: case 326 /* copy_file_range */: file_changed(tid, args[2], 0, all); break;
+    default: break;
+  }
+}
+
+// The kernel took pages back, or is told what a fork is to do with them.
+static void advised(ThreadId tid, Addr a, SizeT size, Int advice) {
+  Addr end = page_up(a + size);
+  Range range = {.start = a, .end = end};
+  switch (advice) {
+    case 4: case 8: case 24: zero_range(a, end - a); break;  // DONTNEED, FREE, DONTNEED_LOCKED
+    case 9: send_real(kTtqBySyscall, tid, a, end - a); break;  // REMOVE: a hole in a shared file
+    case 10: case 18:  // DONTFORK, WIPEONFORK
+      range.kind = advice == 10 ? kNotForked : kWipedOnFork;
+      cut_ranges(a, end, range.kind);
+      add_range(range);
+      break;
+    case 11: cut_ranges(a, end, kNotForked); break;
+    case 19: cut_ranges(a, end, kWipedOnFork); break;
+    default: break;
+  }
+}
+
+// What Valgrind does not tell of the memory that a system call wrote.
+static void send_untold_writes(ThreadId tid, UInt number, const UWord* args, Long result) {
+  switch (number) {
+    case __NR_madvise: advised(tid, args[0], args[1], args[2]); break;
+    case __NR_process_vm_writev: {
+      const struct vki_iovec* v = (const struct vki_iovec*)args[3];
+      Long left = result;
+      if (args[0] != VG_(getpid)()) break;
+      for (UWord i = 0; i < args[4] && left > 0; left -= v[i++].iov_len)
+        send_real(kTtqBySyscall, tid, (Addr)v[i].iov_base,
+                  (Long)v[i].iov_len < left ? v[i].iov_len : left);
+      break;
+    }
+    default: break;
+  }
+  for (UInt i = 0; i < g_range_count; i++) {
+    if (g_ranges[i].kind != kFile) continue;
+    look_for_file_changes(tid, number, args, result);
+    break;
+  }
+}
+
 static void post_syscall(ThreadId tid, UInt number, UWord* args, UInt count, SysRes result) {
   ThreadInfo* t = &g_thread[tid];
   Long value = sr_isError(result) ? -(Long)sr_Err(result) : (Long)sr_Res(result);
@@ -438,10 +773,61 @@ static void post_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sys
     }
   }
   if (number == __NR_set_tid_address) t->clear_address = args[0];
+  if (number == __NR_set_robust_list && value == 0) t->robust_list = args[0];
+  if (value >= 0) send_untold_writes(tid, number, t->args, value);
   TtqSyscall s = {.tid = tid, .number = number, .result = value, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i];
   append(kTtqSyscallExit, &s, sizeof(s), NULL, 0);
   t->syscall = -1;
+}
+
+// Valgrind's wrappers of some system calls, wrapped once more. Their interface is Valgrind's own.
+typedef struct { Word number; UWord arg[8]; } SyscallArgs;
+typedef struct { UInt what; SysRes result; } SyscallStatus;
+enum { kSyscallComplete = 1 };
+typedef struct SyscallLayout SyscallLayout;
+#define WRAP_SYSCALL(name)                                                                      \
+  void __real_vgSysWrap_##name##_before(ThreadId, SyscallLayout*, SyscallArgs*, SyscallStatus*, \
+                                        UWord*);                                                \
+  void __wrap_vgSysWrap_##name##_before(ThreadId, SyscallLayout*, SyscallArgs*, SyscallStatus*, \
+                                        UWord*);                                                \
+  void __wrap_vgSysWrap_##name##_before(ThreadId tid, SyscallLayout* layout, SyscallArgs* args, \
+                                        SyscallStatus* status, UWord* flags)
+
+static void complete(SyscallStatus* status, SysRes result) {
+  status->what = kSyscallComplete;
+  status->result = result;
+}
+
+// MADV_FREE lets the kernel take pages away at any later moment. At once is one of them, and the
+// only one that can be recorded.
+WRAP_SYSCALL(generic_sys_madvise) {
+  if (args->arg[2] == 8) {
+    Bool all = True;  // it is an error for anything but private memory of no file
+    Addr end = page_up(args->arg[0] + args->arg[1]);
+    for (Addr a = args->arg[0]; a < end && all;) {
+      const NSegment* seg = VG_(am_find_nsegment)(a);
+      all = seg && seg->kind == SkAnonC && !in_range(a, kShared);
+      if (seg) a = seg->end + 1;
+    }
+    if (all) args->arg[2] = 4;  // MADV_DONTNEED
+  }
+  __real_vgSysWrap_generic_sys_madvise_before(tid, layout, args, status, flags);
+}
+
+// A filter would apply to Valgrind's own system calls, which it does not expect. It is accepted and
+// not put in force.
+WRAP_SYSCALL(linux_sys_prctl) {
+  if (args->arg[0] == VKI_PR_SET_SECCOMP) {
+    complete(status, VG_(mk_SysRes_Success)(0));
+    return;
+  }
+  __real_vgSysWrap_linux_sys_prctl_before(tid, layout, args, status, flags);
+}
+
+// The kernel would write memory at moments nobody can tell; programs have another way.
+WRAP_SYSCALL(linux_sys_io_uring_setup) {
+  complete(status, VG_(mk_SysRes_Error)(VKI_ENOSYS));
 }
 
 // ---- The ends -----------------------------------------------------------------------------------
@@ -460,6 +846,7 @@ static void post_clo_init(void) {
     VG_(exit)(125);
   }
   ttq_ring_set_begin(begin_block);
+  if (clo_verify) ttq_ring_set_before_handing_over(note_pending);
   ttq_ring_create(clo_ring, clo_block_bytes, clo_block_count, clo_verify, "", 0, 0);
   add_argument(VG_(args_the_exename));
   add_argument(VG_(get_startup_wd)() ? VG_(get_startup_wd)() : "");
@@ -545,8 +932,9 @@ static void pre_clo_init(void) {
   VG_(track_new_mem_stack_signal)(new_mem_stack_signal);
   VG_(track_copy_mem_remap)(copy_mem_remap);
   VG_(track_change_mem_mprotect)(change_mem_mprotect);
-  VG_(track_die_mem_brk)(die_mem);
+  VG_(track_die_mem_brk)(die_mem_brk);
   VG_(track_die_mem_munmap)(die_mem);
+  VG_(track_pre_mem_write)(pre_mem_write);
   VG_(track_post_mem_write)(post_mem_write);
   VG_(track_post_reg_write)(post_reg_write);
   VG_(track_start_client_code)(start_client_code);
