@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Valgrind looks for its own files beside the tool: links in TO to those in FROM that are no tools.
-file(GLOB files ${FROM}/*)
-list(FILTER files EXCLUDE REGEX "-(amd64|x86)-linux$")
-foreach(file ${files})
-  get_filename_component(name ${file} NAME)
-  file(CREATE_LINK ${file} ${TO}/${name} SYMBOLIC)
+# What Valgrind looks for beside the tool (VALGRIND_LIB): links in TO to the files in FROM.
+foreach(name default.supp vgpreload_core-amd64-linux.so)
+  file(CREATE_LINK ${FROM}/${name} ${TO}/${name} SYMBOLIC)
 endforeach()
