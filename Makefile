@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+# Everything is built by CMake; this file installs what is missing and gives short names.
+#
+#   make            build/ttq
+#   make demo       record a crash of a real program, and find its cause
+#   make test       everything that can fail
+#   make bench      the figures of docs/performance.md
+#   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
+#   make clean
+#
+# Each installs the Debian packages it needs first (packages.txt); SETUP=: leaves that out.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+# One compiler per core, but no more than fit in memory (1.5 GB each).
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1500000); \
+    print fit < 1 ? 1 : fit < cores ? fit : cores }' /proc/meminfo)
+SETUP ?= tools/setup
+CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+
+.PHONY: all configure demo test bench install clean
+# Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
+.NOTPARALLEL:
+
+all: setup-build
+	@$(MAKE) --no-print-directory configure
+	ninja -C $(BUILD) -j $(JOBS) ttq ttq_tool
+
+setup-%:
+	@$(SETUP) $*
+
+configure:
+	@test -f $(BUILD)/build.ninja || cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=OFF $(CMAKE_FLAGS)
+
+demo: setup-demo all
+	@examples/corrupted-object/demo $(BUILD)/ttq
+
+# The tests are part of the tree once their packages are there.
+test: setup-test
+	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
+	ninja -C $(BUILD) -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+bench: setup-bench all
+	@tests/bench/run $(BUILD)/ttq
+
+install: all
+	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+clean:
+	rm -rf $(BUILD)
