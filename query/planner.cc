@@ -215,8 +215,9 @@ std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
   return columns;
 }
 
-// Whether anything downstream looks at one of `names`.
-bool Uses(const ast::Query& query, const std::set<std::string>& names) {
+// Whether anything downstream looks at one of `names`; `whole_rows` when rows that no stage has
+// narrowed are looked at in full.
+bool Uses(const ast::Query& query, const std::set<std::string>& names, bool whole_rows) {
   bool used = false;
   const auto look = [&](const ast::ExprPtr& expr) {
     ForEachName(*expr, [&](const std::string& name) { used = used || names.contains(name); });
@@ -240,7 +241,7 @@ bool Uses(const ast::Query& query, const std::set<std::string>& names) {
       return used;
     }
   }
-  return true;  // whole rows come out
+  return used || whole_rows;
 }
 
 // Narrows a request by what a condition demands of time and thread. The condition itself is still
@@ -348,7 +349,7 @@ class Planner {
       last = std::get_if<ast::Last>(&query.stages[conditions].what);
       if (last) request.direction = Direction::kBackward;
     }
-    request.want_values = !time_only && Uses(query, {"value", "previous"});
+    request.want_values = Uses(query, {"value", "previous"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;
     if (explain) {

@@ -115,7 +115,14 @@ class DigestSink {
                             kind == kTtqRemap || kind == kTtqProtect;
     step.has_control = true;
     step.control = {kind, walker_.time().v, current_, LastPcOf(ConcernedThread(kind, payload)),
-                    std::string(payload)};
+                    0, std::string(payload)};
+    if (kind == kTtqThreadExit) {
+      // The number may be another thread's soon.
+      uint32_t tid = LoadPod<TtqThread>(payload).tid;
+      step.control.instructions = instructions_of_[tid];
+      instructions_of_.erase(tid);
+      last_pc_.erase(tid);
+    }
     out_.steps.push_back(std::move(step));
     return true;
   }

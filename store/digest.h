@@ -48,6 +48,7 @@ struct ControlItem {
   uint64_t time = 0;     // relative to the block's start
   uint32_t tid = 0;      // the current thread
   uint64_t last_pc = 0;  // last instruction of the thread it concerns; 0: before this block
+  uint64_t instructions = 0;  // kTtqThreadExit: what the thread executed in this block
   std::string payload;
 };
 

@@ -596,6 +596,7 @@ class ProcessIngest {
         auto s = LoadPod<TtqSyscall>(payload);
         auto [thread, pc] = concerned(s.tid);
         open_syscalls_.erase(s.tid);
+        if (s.number == 60 || s.number == 231) break;  // told when it was entered
         AddEvent(EventKind::kSyscall, thread, pc, s.number, s.result, s.args, "", "", s.wall_ns);
         if (s.number == 57 || s.number == 58 || (s.number == 56 && (s.args[0] & 0x100) == 0)) {
           if (s.result > 0) {
@@ -617,6 +618,7 @@ class ProcessIngest {
         auto t = LoadPod<TtqThread>(payload);
         auto [thread, pc] = concerned(t.tid);
         Record(thread).end = now_;
+        Record(thread).instructions += item.instructions;
         AddEvent(EventKind::kThread, thread, pc, Record(thread).os_tid, 0, {}, "", "", 0);
         uint64_t begin;
         if (t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
@@ -668,6 +670,8 @@ class ProcessIngest {
         break;
       }
       case kTtqExitProcess:
+        // Said by the program, then again by Valgrind when it ends the process.
+        if (info_.exit_status) break;
         info_.exit_status = static_cast<int>(LoadPod<uint32_t>(payload) & 0xff);
         AddEvent(EventKind::kExit, ThreadOf(item.tid).number, ThreadOf(item.tid).last_pc,
                  *info_.exit_status, 0, {}, "", "", 0);
