@@ -378,7 +378,7 @@ struct SymbolFile::Impl {
       found.push_back(VariableFromTable(s));
     }
     // .symtab has every static too; only without it must DWARF be searched.
-    DwarfInfo* info = found.empty() || !full_table ? Dwarf() : nullptr;
+    DwarfInfo* info = full_table ? nullptr : Dwarf();
     if (info != nullptr) {
       for (VariableInfo& v : info->FindVariables(matcher)) {
         bool known = false;
