@@ -63,12 +63,16 @@ class DigestSink {
   }
 
   bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
+    last_id_ = id;
+    last_instructions_ = program.instructions;
     if (program.index >= counts_.size()) [[unlikely]] {
+      if (program.index == Program::kNoIndex) {  // a fault cut it off
+        cut_off_.push_back(id);
+        return true;
+      }
       counts_.resize(std::max<size_t>(program.index + 1, recipes_.program_count()) + 1024);
     }
     counts_[program.index]++;
-    last_id_ = id;
-    last_instructions_ = program.instructions;
     return true;
   }
 
@@ -136,6 +140,7 @@ class DigestSink {
     for (uint32_t i = 0; i < counts_.size(); ++i) {
       if (counts_[i] != 0) by_superblock[recipes_.IdAndExit(i).first] += counts_[i];
     }
+    for (uint32_t id : cut_off_) ++by_superblock[id];
     out_.executions.assign(by_superblock.begin(), by_superblock.end());
     std::sort(out_.executions.begin(), out_.executions.end());
     out_.last_pc.assign(last_pc_.begin(), last_pc_.end());
@@ -260,6 +265,7 @@ class DigestSink {
   Cached cache_[kCacheSize];
   absl::flat_hash_map<uint64_t, std::unique_ptr<PageDelta>> pages_;
   std::vector<uint32_t> counts_;
+  std::vector<uint32_t> cut_off_;  // superblocks that ended in a fault
   absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
   uint32_t current_ = 0, last_id_ = 0, last_instructions_ = 0;
   uint64_t slice_start_ = 0;

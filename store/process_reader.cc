@@ -343,8 +343,9 @@ std::string ProcessReader::DescribeUnmapped(Address address, Time t) const {
         nearest = below;
       }
     }
-    return fmt::format("never mapped; the nearest mapping is {:#x}-{:#x} {}",
-                       nearest->range.begin.v, nearest->range.end.v, nearest->path);
+    return fmt::format("never mapped; the nearest mapping is {:#x}-{:#x}{}{}",
+                       nearest->range.begin.v, nearest->range.end.v,
+                       nearest->path.empty() ? "" : " ", nearest->path);
   }
   return "never mapped";
 }

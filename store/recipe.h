@@ -63,7 +63,9 @@ struct Program {
   std::vector<Op> ops;
   uint32_t record_bytes = 0;
   uint32_t instructions = 0;  // retired when it leaves here
-  uint32_t index = 0;         // unique within its table, dense from 0
+  // Unique within its table, dense from 0; a program made by CompileOpen is in no table.
+  static constexpr uint32_t kNoIndex = ~uint32_t{0};
+  uint32_t index = kNoIndex;
 };
 
 struct Instruction {
