@@ -998,11 +998,15 @@ class ProcessIngest {
           if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
           uint64_t i = 0;
           while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
+          i &= ~uint64_t{7};
+          uint64_t is, derived;
+          memcpy(&is, actual.data() + done + i, 8);
+          memcpy(&derived, expected + i, 8);
           return absl::AbortedError(fmt::format(
-              "verify: at time {} (block {}) byte {:#x} is {:#04x} in the program, {:#04x} in the "
+              "verify: at time {} (block {}) word {:#x} is {:#018x} in the program, {:#018x} in the "
               "image; area {:#x}-{:#x} kind {}",
-              now_.v, info_.blocks - 1, page * kPageBytes + i,
-              actual[static_cast<size_t>(done) + i], expected[i], begin, area.end, area.kind));
+              now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived, begin, area.end,
+              area.kind));
         }
         at += static_cast<uint64_t>(got);
       }

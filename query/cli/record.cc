@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -184,9 +185,11 @@ int RunRecord(int argc, char** argv) {
                        : "the program went on unrecorded, what was recorded before stays");
     return kOwnFailure;
   }
-  if (!result->tool_log.empty() && result->signal != 0 && result->status == 128 + SIGKILL) {
-    fmt::print(stderr, "{}", result->tool_log);
-  }
+  // The tool says goodbye when a program ends. Where it did not, it may have said why.
+  bool lost = std::any_of(rings.begin(), rings.end(), [](const auto& ring) {
+    return !ring->finished() && !ring->superseded();
+  });
+  if (lost) fmt::print(stderr, "{}", result->tool_log);
   return result->status;
 }
 

@@ -416,12 +416,19 @@ static void handle_cas(Pass* p, IRStmt* st) {
   add_effect(p, kTtqLoad, is_double ? 2 * w : w, addr, kTtqNoNode, kTtqNoNode);
   addStmtToIRSB(p->out, st);
   IROp eq = w == 1 ? Iop_CmpEQ8 : w == 2 ? Iop_CmpEQ16 : w == 4 ? Iop_CmpEQ32 : Iop_CmpEQ64;
-  IRExpr* success =
-      assign_temp(p, Ity_I1, IRExpr_Binop(eq, IRExpr_RdTmp(cas->oldLo), cas->expdLo));
-  if (is_double) {
-    IRExpr* also =
-        assign_temp(p, Ity_I1, IRExpr_Binop(eq, IRExpr_RdTmp(cas->oldHi), cas->expdHi));
-    success = assign_temp(p, Ity_I1, IRExpr_ITE(success, also, IRExpr_Const(IRConst_U1(0))));
+  IRExpr* success;
+  if (!is_double) {
+    success = assign_temp(p, Ity_I1, IRExpr_Binop(eq, IRExpr_RdTmp(cas->oldLo), cas->expdLo));
+  } else {  // VEX cannot combine two conditions: both halves have no bit that differs
+    IROp xor = w == 4 ? Iop_Xor32 : Iop_Xor64;
+    IRExpr* low_differs =
+        assign_temp(p, type, IRExpr_Binop(xor, IRExpr_RdTmp(cas->oldLo), cas->expdLo));
+    IRExpr* high_differs =
+        assign_temp(p, type, IRExpr_Binop(xor, IRExpr_RdTmp(cas->oldHi), cas->expdHi));
+    IRExpr* differs = assign_temp(
+        p, type, IRExpr_Binop(w == 4 ? Iop_Or32 : Iop_Or64, low_differs, high_differs));
+    IRExpr* zero = IRExpr_Const(w == 4 ? IRConst_U32(0) : IRConst_U64(0));
+    success = assign_temp(p, Ity_I1, IRExpr_Binop(eq, differs, zero));
   }
   Int guard = make_slot(p, success);
   add_effect(p, kTtqStore, w, addr, low, guard);

@@ -17,15 +17,17 @@
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
 
-// Valgrind keeps this one to itself; its interface has been stable since 3.4.
+// Valgrind keeps these to itself; their interface has been stable since 3.4.
 extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
                                                       Off64T offset);
+extern Int VG_(safe_fd)(Int fd);  // moves it out of the program's reach
 
 TtqLog ttq_log;
 
 static TtqRing* g_ring;
 static SizeT g_ring_bytes;
 static HChar g_name[32];
+static Int g_directory = -1;  // the rings' directory; a child may be anywhere when it is forked
 static UInt g_recorder_pid;
 static Bool g_detached;
 static void (*g_begin)(void);
@@ -85,6 +87,35 @@ static void die(const HChar* what, const HChar* path, long error) {
   VG_(exit)(125);
 }
 
+typedef struct { ULong soft, hard; } Limit;
+enum { kLimitFileSize = 1 };
+
+// Makes the file, whatever limit and mask the program has set for its own files. Gives a
+// descriptor, or a negative error.
+static long make_file(const HChar* name, ULong bytes) {
+  Limit old, wanted = {bytes, 0};
+  raw_syscall(__NR_prlimit64, 0, kLimitFileSize, 0, (long)&old, 0, 0);
+  wanted.hard = old.hard < bytes ? bytes : old.hard;
+  Bool limited = old.soft < bytes;
+  if (limited) {  // beyond the limit is a signal, not only an error
+    long r = raw_syscall(__NR_prlimit64, 0, kLimitFileSize, (long)&wanted, 0, 0, 0);
+    if (r < 0) return r;
+  }
+  long fd = raw_syscall(__NR_openat, g_directory, (long)name,
+                        VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL | 02000000 /* O_CLOEXEC */, 0600, 0,
+                        0);
+  if (fd >= 0) {
+    raw_syscall(__NR_fchmod, fd, 0600, 0, 0, 0, 0);
+    long r = raw_syscall(__NR_ftruncate, fd, bytes, 0, 0, 0, 0);
+    if (r < 0) {
+      raw_syscall(__NR_close, fd, 0, 0, 0, 0, 0);
+      fd = r;
+    }
+  }
+  if (limited) raw_syscall(__NR_prlimit64, 0, kLimitFileSize, (long)&old, 0, 0, 0);
+  return fd;
+}
+
 static void start_block(Bool between_superblocks) {
   if (g_detached) {
     // The ring's blocks may still be being read.
@@ -106,21 +137,21 @@ static void start_block(Bool between_superblocks) {
 
 void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count, Bool verify,
                      const HChar* parent_ring, UInt parent_pid, UInt fork_number) {
-  HChar path[VKI_PATH_MAX], temporary[VKI_PATH_MAX];
+  HChar temporary[40];
   static UInt number;
+  if (g_directory < 0) {
+    SysRes d = VG_(open)(directory, VKI_O_RDONLY, 0);
+    if (sr_isError(d)) die("open", directory, -(long)sr_Err(d));
+    g_directory = VG_(safe_fd)(sr_Res(d));
+  }
   UInt pid = VG_(getpid)();
   VG_(snprintf)(g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++,
                 (ULong)ttq_wall_ns() & 0xffffffff);
-  VG_(snprintf)(path, sizeof(path), "%s/%s", directory, g_name);
-  VG_(snprintf)(temporary, sizeof(temporary), "%s/.%s", directory, g_name);
+  VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
   // The directory is made by the recorder for this recording; r-…, so the name is new.
-  long fd = raw_syscall(__NR_open, (long)temporary,
-                        VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL | 02000000 /* O_CLOEXEC */, 0600, 0,
-                        0, 0);
-  if (fd < 0) die("create", temporary, fd);
   g_ring_bytes = kTtqRingHeaderBytes + block_bytes * block_count;
-  long r = raw_syscall(__NR_ftruncate, fd, g_ring_bytes, 0, 0, 0, 0);
-  if (r < 0) die("size", temporary, r);
+  long fd = make_file(temporary, g_ring_bytes);
+  if (fd < 0) die("create", temporary, fd);
   SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes,
                                                      VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
   if (sr_isError(m)) die("map", temporary, -(long)sr_Err(m));
@@ -142,8 +173,8 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
   start_block(False);
   HChar* at = VG_(strrchr)(directory, '-');  // …-PID of the recorder
   g_recorder_pid = at ? VG_(strtoll10)(at + 1, NULL) : 0;
-  r = raw_syscall(__NR_rename, (long)temporary, (long)path, 0, 0, 0, 0);
-  if (r < 0) die("announce", path, r);
+  long r = raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0);
+  if (r < 0) die("announce", g_name, r);
 }
 
 void ttq_ring_forget(void) {

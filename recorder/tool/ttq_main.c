@@ -35,6 +35,8 @@ extern SysRes VG_(pread)(Int fd, void* buffer, Int count, OffT offset);
 extern SysRes VG_(mk_SysRes_Error)(UWord error);
 extern SysRes VG_(mk_SysRes_Success)(UWord value);
 extern Addr VG_(clstk_end);
+extern UInt VG_(clo_smc_check);
+extern void VG_(discard_translations)(Addr start, ULong size, const HChar* who);
 extern HChar** VG_(client_envp);  // on the program's stack
 extern UWord* VG_(client_auxv);
 
@@ -44,12 +46,13 @@ static Long clo_block_count = 12;
 static Bool clo_verify = False;
 
 enum { kChunk = 256 << 10 };           // bytes of memory in one record
-enum { kMaxPending = 64 };
+enum { kMaxPending = 64, kMaxSaved = 4096 };
 static const ULong kMaxInline = 1ULL << 30;  // contents of one mapping that are sent
 
 typedef struct {
   Bool alive;
   Bool has_snapshot;
+  Bool left_by_fault;     // `snapshot` is of the signal's handler, which the reader does not know of
   TtqRegisters snapshot;  // as the reader knows them
   Long syscall;           // in progress, -1: none
   UWord args[6];
@@ -59,6 +62,11 @@ typedef struct {
   // has written it and this thread has not come back to say so.
   UInt pending_count;
   struct { Addr address; SizeT bytes; } pending[kMaxPending];
+  // Small arguments in memory as they were before the system call. Valgrind does not tell of every
+  // field that the kernel writes in them.
+  UInt saved_count, saved_bytes;
+  struct { Addr address; UInt bytes, at; } saved[kMaxPending];
+  UChar saved_memory[kMaxSaved];
 } ThreadInfo;
 static ThreadInfo g_thread[kTtqMaxThreads + 1];
 
@@ -127,9 +135,9 @@ static void start_client_code(ThreadId tid, ULong blocks) {
   }
   TtqRegisters r;
   get_registers(tid, &r);
-  if (!t->has_snapshot || VG_(memcmp)(&r, &t->snapshot, sizeof(r)) != 0) {
+  if (!t->has_snapshot || t->left_by_fault || VG_(memcmp)(&r, &t->snapshot, sizeof(r)) != 0)
     ttq_append(kTtqRegisters, &r, sizeof(r), NULL, 0);
-  }
+  t->left_by_fault = False;
   store_log(tid);
   g_in_client = True;
 }
@@ -339,6 +347,14 @@ static void send_file(Int fd, Addr address, SizeT size, Off64T offset) {
   VG_(free)(buffer);
 }
 
+// Code in a file does not change, Valgrind assumes, and does not look whether it did. A program that
+// may write to such code makes it look from now on, at a cost.
+static void look_for_changed_code(Addr a, SizeT len) {
+  enum { kAlways = 2 };  // Vg_SmcAll
+  VG_(clo_smc_check) = kAlways;
+  VG_(discard_translations)(a, len, "ttq");
+}
+
 static void new_mem_mmap(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong handle) {
   ThreadId tid = VG_(get_running_tid)();
   const NSegment* seg = VG_(am_find_nsegment)(a);
@@ -375,6 +391,7 @@ static void new_mem_mmap(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong han
     range.kind = kShared;
     add_range(range);
   }
+  if (xx && (shared || ww) && seg && seg->kind == SkFileC) look_for_changed_code(a, len);
   if (!seg || seg->kind != SkFileC || !by_mmap) {
     UInt content = t && t->syscall == __NR_io_setup ? kTtqContentUnknown : kTtqContentZero;
     send_map(a, len, protection, kTtqMapAnonymous, content, shared, seg, NULL, 0);
@@ -422,6 +439,9 @@ static void die_mem_brk(Addr a, SizeT len) {
 
 static void change_mem_mprotect(Addr a, SizeT len, Bool rr, Bool ww, Bool xx) {
   TtqRange r = {.address = a, .bytes = len, .protection = protection_of(rr, ww, xx)};
+  const NSegment* seg = VG_(am_find_nsegment)(a);
+  if (seg && seg->kind == SkFileC && ((ww && (xx || seg->hasT)) || (xx && in_range(a, kShared))))
+    look_for_changed_code(a, len);
   append(kTtqProtect, &r, sizeof(r), NULL, 0);
 }
 
@@ -444,9 +464,41 @@ static void copy_mem_remap(Addr from, Addr to, SizeT len) {
   append(kTtqRemap, &r, sizeof(r), NULL, 0);
 }
 
+static void save_argument(ThreadInfo* t, Addr a, SizeT size) {
+  enum { kLargest = 512 };
+  if (size == 0 || size > kLargest || t->saved_count == kMaxPending ||
+      t->saved_bytes + size > kMaxSaved || !VG_(am_is_valid_for_client)(a, size, VKI_PROT_READ))
+    return;
+  UInt i = t->saved_count++;
+  t->saved[i].address = a;
+  t->saved[i].bytes = size;
+  t->saved[i].at = t->saved_bytes;
+  VG_(memcpy)(t->saved_memory + t->saved_bytes, (void*)a, size);
+  t->saved_bytes += size;
+}
+
+// Only where the kernel writes what it also reads: elsewhere a change is another thread's.
+static void pre_mem_read(CorePart part, ThreadId tid, const HChar* what, Addr a, SizeT size) {
+  if (part != Vg_CoreSysCall) return;
+  ThreadInfo* t = &g_thread[tid];
+  switch (t->syscall) {
+    case __NR_recvmsg: case 299 /* recvmmsg */: case 307 /* sendmmsg */: case __NR_recvfrom:
+    case __NR_accept: case 288 /* accept4 */: case __NR_getsockname: case __NR_getpeername:
+    case __NR_getsockopt: case __NR_select: case __NR_pselect6: case __NR_ppoll: case __NR_poll:
+    case __NR_sendfile: case __NR_splice: case 326 /* copy_file_range */: case __NR_io_submit:
+    case 303 /* name_to_handle_at */: case __NR_ioctl: case __NR_fcntl: case __NR_capget:
+    case __NR_prctl: case __NR_msgctl: case __NR_semctl: case __NR_shmctl: case __NR_quotactl:
+    case 315 /* sched_getattr */: case __NR_adjtimex: case 305 /* clock_adjtime */:
+      save_argument(t, a, size);
+      break;
+    default: break;
+  }
+}
+
 static void pre_mem_write(CorePart part, ThreadId tid, const HChar* what, Addr a, SizeT size) {
   if (part != Vg_CoreSysCall) return;
   ThreadInfo* t = &g_thread[tid];
+  if (t->syscall != __NR_futex) save_argument(t, a, size);  // a futex is other threads' to write
   if (t->pending_count == kMaxPending || size == 0) return;
   t->pending[t->pending_count].address = a;
   t->pending[t->pending_count++].bytes = size;
@@ -469,6 +521,29 @@ static void note_pending(TtqRing* ring) {
 static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
   if (part == Vg_CoreSignal) return;  // sent as a whole by frame_is_built
   send_memory(kTtqBySyscall, tid, a, size);
+  ThreadInfo* t = &g_thread[tid];
+  for (UInt i = 0; i < t->saved_count; i++) {
+    Addr from = t->saved[i].address > a ? t->saved[i].address : a;
+    Addr to = t->saved[i].address + t->saved[i].bytes;
+    if (to > a + size) to = a + size;
+    if (from < to && VG_(am_is_valid_for_client)(from, to - from, VKI_PROT_READ))
+      VG_(memcpy)(t->saved_memory + t->saved[i].at + (from - t->saved[i].address), (void*)from,
+                  to - from);
+  }
+}
+
+static void send_changes_of_saved(ThreadId tid) {
+  ThreadInfo* t = &g_thread[tid];
+  for (UInt i = 0; i < t->saved_count; i++) {
+    const UChar* now = (const UChar*)t->saved[i].address;
+    const UChar* then = t->saved_memory + t->saved[i].at;
+    UInt first = 0, last = t->saved[i].bytes;
+    if (!VG_(am_is_valid_for_client)(t->saved[i].address, last, VKI_PROT_READ)) continue;
+    while (first < last && now[first] == then[first]) first++;
+    while (last > first && now[last - 1] == then[last - 1]) last--;
+    if (first < last) send_memory(kTtqBySyscall, tid, (Addr)now + first, last - first);
+  }
+  t->saved_count = t->saved_bytes = 0;
 }
 
 // ---- Signals ------------------------------------------------------------------------------------
@@ -508,6 +583,8 @@ Bool __wrap_vgPlain_gdbserver_report_signal(vki_siginfo_t* info, ThreadId tid) {
     ttq_log.next = record + ttq_record_bytes(id);
     VG_(set_shadow_regs_area)(tid, 1, kShadowNext, 8, (const UChar*)&ttq_log.next);
     append(kTtqFault, &s, sizeof(s), NULL, 0);
+    // The handler's registers are set before client code stops.
+    g_thread[tid].left_by_fault = True;
     TtqRegisters r;
     get_registers(tid, &r);
     append(kTtqRegisters, &r, sizeof(r), NULL, 0);
@@ -660,7 +737,7 @@ static void pre_syscall(ThreadId tid, UInt number, UWord* args, UInt count) {
   TtqSyscall s = {.tid = tid, .number = number, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i] = i < count ? args[i] : 0;
   t->syscall = number;
-  t->pending_count = 0;
+  t->pending_count = t->saved_count = t->saved_bytes = 0;
   append(kTtqSyscallEnter, &s, sizeof(s), NULL, 0);
   if (number == __NR_execve && VG_(am_is_valid_for_client)(args[0], 1, VKI_PROT_READ)) {
     UInt head = tid;
@@ -736,6 +813,9 @@ static void advised(ThreadId tid, Addr a, SizeT size, Int advice) {
 // What Valgrind does not tell of the memory that a system call wrote.
 static void send_untold_writes(ThreadId tid, UInt number, const UWord* args, Long result) {
   switch (number) {
+    case __NR_capget:  // two halves since version 2
+      if (args[1] && *(UInt*)args[0] != 0x19980330) send_memory(kTtqBySyscall, tid, args[1], 24);
+      break;
     case __NR_madvise: advised(tid, args[0], args[1], args[2]); break;
     case __NR_process_vm_writev: {
       const struct vki_iovec* v = (const struct vki_iovec*)args[3];
@@ -774,6 +854,7 @@ static void post_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sys
   }
   if (number == __NR_set_tid_address) t->clear_address = args[0];
   if (number == __NR_set_robust_list && value == 0) t->robust_list = args[0];
+  send_changes_of_saved(tid);
   if (value >= 0) send_untold_writes(tid, number, t->args, value);
   TtqSyscall s = {.tid = tid, .number = number, .result = value, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i];
@@ -934,6 +1015,7 @@ static void pre_clo_init(void) {
   VG_(track_change_mem_mprotect)(change_mem_mprotect);
   VG_(track_die_mem_brk)(die_mem_brk);
   VG_(track_die_mem_munmap)(die_mem);
+  VG_(track_pre_mem_read)(pre_mem_read);
   VG_(track_pre_mem_write)(pre_mem_write);
   VG_(track_post_mem_write)(post_mem_write);
   VG_(track_post_reg_write)(post_reg_write);
