@@ -2,15 +2,43 @@
 
 #include "store/digest.h"
 
+#include <emmintrin.h>
 #include <xxhash.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
 
 namespace ttq {
+
+namespace {
+
+// Bit i of the result is the top bit of byte i of 64; clears those.
+uint64_t TakeBits(uint8_t* bytes) {
+  uint64_t bits = 0;
+  for (int i = 0; i < 4; ++i) {
+    __m128i* at = reinterpret_cast<__m128i*>(bytes) + i;
+    bits |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_loadu_si128(at)))} << (16 * i);
+  }
+  if (bits != 0) memset(bytes, 0, 64);
+  return bits;
+}
+
+}  // namespace
+
+void PageDelta::Seal() {
+  uint64_t any = 0;
+  for (size_t i = 0; i < std::size(written); ++i) {
+    written[i] = TakeBits(written_bytes + 64 * i);
+    any |= written[i];
+  }
+  for (size_t i = 0; i < std::size(read); ++i) read[i] = TakeBits(read_words + 64 * i);
+  any_written = any != 0;
+}
 
 std::unique_ptr<PageDelta> DeltaPool::Take(uint64_t page) {
   std::unique_ptr<PageDelta> delta;
@@ -21,12 +49,9 @@ std::unique_ptr<PageDelta> DeltaPool::Take(uint64_t page) {
       free_.pop_back();
     }
   }
-  // Not value-initialised: `bytes` is only read where `written` says so.
+  // Not value-initialised: `bytes` is only read where `written` says so. Given back, it is sealed.
   if (!delta) delta.reset(new PageDelta);
   delta->page = page;
-  delta->any_written = false;
-  memset(delta->written, 0, sizeof(delta->written));
-  memset(delta->read, 0, sizeof(delta->read));
   return delta;
 }
 
@@ -201,7 +226,8 @@ class DigestSink {
 
   static void MarkRead(PageDelta* d, uint64_t offset, uint64_t size) {
     uint64_t first = offset >> 3, last = (offset + size - 1) >> 3;
-    for (uint64_t w = first; w <= last; ++w) d->read[w >> 6] |= uint64_t{1} << (w & 63);
+    d->read_words[first] = d->read_words[last] = 0xff;
+    for (uint64_t w = first + 1; w < last; ++w) d->read_words[w] = 0xff;
   }
 
   void LoadAcross(uint64_t address, uint64_t size) {
@@ -218,41 +244,33 @@ class DigestSink {
       WriteIn(address + head, bytes + head, size - head);
       return;
     }
-    PageDelta* d = Page(address >> 12);
-    d->any_written = true;
-    uint64_t bit = offset & 63;
-    if (bit + size <= 64) [[likely]] {
-      d->written[offset >> 6] |= (size == 64 ? ~uint64_t{0} : (uint64_t{1} << size) - 1) << bit;
-      switch (size) {
-        case 8: memcpy(d->bytes + offset, bytes, 8); return;
-        case 4: memcpy(d->bytes + offset, bytes, 4); return;
-        case 1: d->bytes[offset] = *bytes; return;
-        case 16: memcpy(d->bytes + offset, bytes, 16); return;
-        default: memcpy(d->bytes + offset, bytes, size); return;
-      }
-    }
     WriteIn(address, bytes, size);
   }
 
   // REQUIRES: within one page.
   void WriteIn(uint64_t address, const uint8_t* bytes, uint64_t size) {
     PageDelta* d = Page(address >> 12);
-    d->any_written = true;
     uint64_t offset = address & (kPageBytes - 1);
-    memcpy(d->bytes + offset, bytes, size);
-    while (size > 0) {
-      uint64_t n = std::min<uint64_t>(size, 64 - (offset & 63));
-      d->written[offset >> 6] |=
-          (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << (offset & 63);
-      offset += n;
-      size -= n;
+    auto copy = [&](auto constant) {
+      memcpy(d->bytes + offset, bytes, constant);
+      memset(d->written_bytes + offset, 0xff, constant);
+    };
+    switch (size) {
+      case 8: return copy(std::integral_constant<size_t, 8>());
+      case 4: return copy(std::integral_constant<size_t, 4>());
+      case 1: return copy(std::integral_constant<size_t, 1>());
+      case 16: return copy(std::integral_constant<size_t, 16>());
+      default: return copy(size);
     }
   }
 
   std::vector<std::unique_ptr<PageDelta>> TakePages() {
     std::vector<std::unique_ptr<PageDelta>> out;
     out.reserve(pages_.size());
-    for (auto& [page, delta] : pages_) out.push_back(std::move(delta));
+    for (auto& [page, delta] : pages_) {
+      delta->Seal();
+      out.push_back(std::move(delta));
+    }
     pages_.clear();
     for (auto& c : cache_) c.page = kNoPage;
     return out;

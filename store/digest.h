@@ -22,13 +22,20 @@
 namespace ttq {
 
 // What happened to one page: which of its bytes were written and what they are now; which words
-// were read.
+// were read. While a block is digested this is noted byte by byte, which is one store per access
+// where bits would take a load, shifts and a store; Seal then makes the bits.
 struct PageDelta {
   uint64_t page = 0;
-  uint64_t written[64];  // one bit a byte
-  uint64_t read[8];      // one bit a word
+  uint64_t written[64] = {};  // one bit a byte
+  uint64_t read[8] = {};      // one bit a word
   bool any_written = false;
   uint8_t bytes[kPageBytes];  // valid where `written` is set
+
+  uint8_t written_bytes[kPageBytes] = {};  // 0xff for each byte written since the last Seal
+  uint8_t read_words[kWordsPerPage] = {};  // 0xff for each word read since
+
+  // Turns the byte maps into bits and clears them.
+  void Seal();
 };
 
 // Reuses deltas, which are large. Thread-safe.

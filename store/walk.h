@@ -51,7 +51,7 @@ size_t ControlHeadBytes(uint32_t kind);
 class Walker {
  public:
   explicit Walker(const RecipeTable& recipes)
-      : recipes_(recipes), values_(kMaxValues) {
+      : recipes_(recipes), values_(kMaxValues), programs_(kProgramCacheSize) {
     values_[kZeroValue] = 0;
   }
 
@@ -83,8 +83,28 @@ class Walker {
   template <class Sink>
   absl::Status RunOpen(uint32_t id, std::string_view rest, size_t* used, bool* stopped, Sink& sink);
 
+  // The table's lookup is a chain of five loads that miss the cache; the same few thousand headers
+  // come again and again.
+  struct CachedProgram {
+    uint32_t word = 0;  // the record's header
+    const Program* program = nullptr;
+  };
+  static constexpr uint32_t kProgramCacheBits = 13;
+  static constexpr uint32_t kProgramCacheSize = 1 << kProgramCacheBits;
+  const Program* ProgramOf(uint32_t word) {
+    CachedProgram& c = programs_[(word * 0x9e3779b1u) >> (32 - kProgramCacheBits)];
+    if (c.word != word) [[unlikely]] {
+      const Program* program =
+          recipes_.FindProgram(word >> kTtqExitBits, word & ((1 << kTtqExitBits) - 1));
+      if (program == nullptr) return nullptr;
+      c = {word, program};
+    }
+    return c.program;
+  }
+
   const RecipeTable& recipes_;
   std::vector<uint64_t> values_;
+  std::vector<CachedProgram> programs_;
   absl::flat_hash_map<uint32_t, ThreadState> threads_;
   uint32_t tid_ = 0;
   Time time_{0};
@@ -203,6 +223,8 @@ absl::Status Walker::RunOpen(uint32_t id, std::string_view rest, size_t* used, b
   auto fault = LoadPod<TtqSignal>(payload);
   uint32_t instruction = FaultInstruction(*recipe, fault.pc, rest.substr(at + 8 + payload_bytes));
   Program program = recipe->CompileOpen(instruction);
+  // An execution of this superblock like any other; which exit it counts for does not matter.
+  program.index = recipes_.FindProgram(id, 0)->index;
   if (!sink.Superblock(program, id, record_)) {
     *stopped = true;
     return absl::OkStatus();
@@ -255,7 +277,7 @@ absl::Status Walker::Walk(std::string_view log, Sink& sink) {
     uint32_t id = word >> kTtqExitBits, low = word & ((1 << kTtqExitBits) - 1);
     record_ = at;
     if (id != 0 && low != kTtqExitOpen) [[likely]] {
-      const Program* program = recipes_.FindProgram(id, low);
+      const Program* program = ProgramOf(word);
       if (program == nullptr) return LogDamage(at - begin, "an unknown superblock or exit");
       if (program->record_bytes > static_cast<size_t>(end - at)) {
         return LogDamage(at - begin, "the last record is cut off");
