@@ -279,11 +279,12 @@ UInt ttq_store_recipe(const TtqRecipe* recipe) {
   // `id` is zero here, so equal recipes hash alike: code translated again, after Valgrind evicted
   // it, keeps its id.
   if (2 * g_known_count >= g_known_capacity) grow_known();
-  KnownRecipe* known = find_known(hash_recipe(recipe));
+  ULong hash = hash_recipe(recipe);
+  KnownRecipe* known = find_known(hash);
   if (known->hash) return known->id;
   UInt id = g_next_id++;
   if (id >> (32 - kTtqExitBits)) VG_(tool_panic)("ttq: too many translations");
-  known->hash = hash_recipe(recipe);
+  known->hash = hash;
   known->id = id;
   g_known_count++;
   if (id >= g_record_capacity) {
