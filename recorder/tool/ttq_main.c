@@ -38,6 +38,7 @@ extern Addr VG_(clstk_end);
 extern UInt VG_(clo_smc_check);
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar* who);
 extern HChar** VG_(client_envp);  // on the program's stack
+extern Addr VG_(trampoline_stuff_start);
 extern UWord* VG_(client_auxv);
 
 static const HChar* clo_ring = NULL;
@@ -317,15 +318,19 @@ static void new_mem_startup(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong 
   if (stack) clean_environment();
   Addr start = stack ? seg->start : a;
   SizeT size = stack ? seg->end + 1 - seg->start : len;
+  // The one page of this tool that the program may execute: Valgrind's trampolines.
+  Addr own = (Addr)&VG_(trampoline_stuff_start);
+  Bool trampoline = a <= own && own < a + len;
+  Bool file = seg->kind == SkFileC && !trampoline;
   struct vg_stat st;
   Bool known = False;
-  if (seg->kind == SkFileC) {
+  if (file) {
     SysRes r = VG_(stat)(VG_(am_get_filename)(seg), &st);
     known = !sr_isError(r);
   }
   send_map(start, size, protection_of(rr, ww, xx),
-           stack ? kTtqMapStack : seg->kind == SkFileC ? kTtqMapFile : kTtqMapStartup,
-           kTtqContentZero, False, seg, known ? &st : NULL, 0);
+           stack ? kTtqMapStack : file ? kTtqMapFile : kTtqMapStartup, kTtqContentZero, False,
+           trampoline ? NULL : seg, known ? &st : NULL, 0);
   send_pages(start, size);
 }
 
