@@ -20,13 +20,18 @@ std::string Joined(const std::vector<std::string>& words) {
 }
 
 // "killed by SIGSEGV at 123", "exit status 0", …
-std::string Ending(const ProcessInfo& p) {
+std::string Ending(const Recording& recording, const ProcessInfo& p) {
+  for (const ProcessInfo& other : recording.processes()) {
+    if (other.by_exec && other.parent == p.number) {
+      return fmt::format("became process {} by exec", other.number.v);
+    }
+  }
   if (p.fatal_signal != 0) {
     return "killed by " + SignalName(p.fatal_signal) +
            (p.crash ? fmt::format(" at time {}", p.crash->v) : "");
   }
   if (p.exit_status) return fmt::format("exit status {}", *p.exit_status);
-  return p.complete ? "replaced or still running when the recording ended" : "not recorded";
+  return p.complete ? "still running when the recording ended" : "not recorded";
 }
 
 Json OrNull(int64_t wall_ns) { return wall_ns == 0 ? Json() : Json(wall_ns); }
@@ -81,7 +86,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
                       ? fmt::format("{}", p.pid)
                       : fmt::format("{}, {} process {}", p.pid,
                                     p.by_exec ? "by exec from" : "child of", p.parent.v));
-    line("  ended", Ending(p));
+    line("  ended", Ending(recording, p));
     line("  started", HumanTime(p.start_wall_ns));
     if (p.start_wall_ns != 0 && p.end_wall_ns >= p.start_wall_ns) {
       line("  ran", fmt::format("{:.3f} s", (p.end_wall_ns - p.start_wall_ns) / 1e9));

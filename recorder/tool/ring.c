@@ -173,6 +173,11 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
   start_block(False);
   HChar* at = VG_(strrchr)(directory, '-');  // …-PID of the recorder
   g_recorder_pid = at ? VG_(strtoll10)(at + 1, NULL) : 0;
+}
+
+void ttq_ring_announce(void) {
+  HChar temporary[40];
+  VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
   long r = raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0);
   if (r < 0) die("announce", g_name, r);
 }

@@ -8,11 +8,12 @@
 #include "pub_tool_basics.h"
 #include "recorder/stream.h"
 
-// Creates the ring file of this process in `directory`, maps it and announces it by renaming it
-// into place. `parent_ring` and `fork_number` say where a forked child comes from. Ends the program
+// Creates the ring file of this process in `directory` and maps it. `parent_ring` and `fork_number` say where a forked child comes from. Ends the program
 // with a message when the ring cannot be made.
 void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count, Bool verify,
                      const HChar* parent_ring, UInt parent_pid, UInt fork_number);
+// Renames it into place, which tells the recorder. Its header must be complete.
+void ttq_ring_announce(void);
 // In a forked child: forgets the parent's ring, which the child must not write to.
 void ttq_ring_forget(void);
 const HChar* ttq_ring_name(void);

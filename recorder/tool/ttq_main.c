@@ -707,6 +707,7 @@ static void fork_child(ThreadId tid) {
   VG_(memcpy)(ttq_ring()->arguments, arguments, bytes);
   ttq_ring()->argument_bytes = bytes;
   VG_(free)(arguments);
+  ttq_ring_announce();
   for (ThreadId t = 1; t <= kTtqMaxThreads; t++)
     if (t != tid) g_thread[t].alive = False;
   g_logged_thread = VG_INVALID_THREADID;
@@ -939,6 +940,7 @@ static void post_clo_init(void) {
   add_argument(VG_(args_the_exename));
   for (Int i = 0; i < VG_(sizeXA)(VG_(args_for_client)); i++)
     add_argument(*(HChar**)VG_(indexXA)(VG_(args_for_client), i));
+  ttq_ring_announce();
   VG_(atfork)(fork_pre, NULL, fork_child);
 }
 
