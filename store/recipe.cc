@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "store/evaluate.h"
+#include "store/native.h"
 
 namespace ttq {
 namespace {
@@ -226,6 +227,11 @@ class Compiler {
     program_.ops.push_back(Op{.code = OpCode::kEnd});
     program_.record_bytes = record_bytes;
     program_.instructions = instructions;
+    for (const Op& op : program_.ops) {
+      program_.loads += op.code == OpCode::kLoad;
+      program_.stores += op.code == OpCode::kStoreSlot || op.code == OpCode::kStoreValue ||
+                         op.code == OpCode::kStoreMask;
+    }
     return std::move(program_);
   }
 
@@ -450,6 +456,16 @@ RecipeTable::~RecipeTable() {
     for (auto& entry : chunk->entries) delete entry.load();
     delete chunk;
   }
+}
+
+uint64_t RecipeTable::NewIdentity() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+const std::shared_ptr<NativeCode>& RecipeTable::native() const {
+  std::call_once(native_once_, [this] { native_ = NativeCode::Create(); });
+  return native_;
 }
 
 void RecipeTable::Miss(SuperblockId) const {}
