@@ -109,6 +109,10 @@ constexpr uint32_t kRunsToCompile = 50;
 
 class DigestSink {
  public:
+  // No code reads further than this from its record's start: the longest, the header after it, and
+  // what a damaged recipe may add, whose last slot is read as eight bytes.
+  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + 8;
+
   DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, DigestScratch* scratch,
              bool native, BlockDigest* out)
       : recipes_(recipes), walker_(*walker), pool_(*pool), scratch_(*scratch),
@@ -141,8 +145,8 @@ class DigestSink {
   }
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
-    if (native_ == nullptr || end - at < kTtqMaxRecordBytes + 4) return at;
-    context_.limit = end - kTtqMaxRecordBytes - 4;
+    if (native_ == nullptr || end - at < kReach) return at;
+    context_.limit = end - kReach;
     context_.record = at;
     context_.last = nullptr;
     context_.time = walker_.time().v;

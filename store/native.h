@@ -4,8 +4,8 @@
 // them with a DigestSink, several times faster. See native.cc for how.
 //
 // A NativeCode belongs to a RecipeTable and is shared by all threads; what changes while code runs
-// is in the NativeContext of each. Code never reads beyond limit + kTtqMaxRecordBytes, whatever the
-// log holds.
+// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + 8 bytes
+// from `limit` on, whatever the log holds.
 
 #ifndef TTQ_STORE_NATIVE_H_
 #define TTQ_STORE_NATIVE_H_

@@ -62,6 +62,7 @@ inline constexpr size_t kMaxValues = kFirstTemporary + 2 * kMaxNodes + kTtqRegCo
 struct Program {
   std::vector<Op> ops;
   uint32_t record_bytes = 0;
+  uint32_t reach = 0;  // how far from the record's start it reads; of a sound recipe record_bytes
   uint32_t instructions = 0;  // retired when it leaves here
   // Unique within its table, dense from 0; a program made by CompileOpen is in no table.
   static constexpr uint32_t kNoIndex = ~uint32_t{0};

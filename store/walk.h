@@ -288,7 +288,7 @@ absl::Status Walker::Walk(std::string_view log, Sink& sink) {
     if (id != 0 && low != kTtqExitOpen) [[likely]] {
       const Program* program = ProgramOf(word);
       if (program == nullptr) return LogDamage(at - begin, "an unknown superblock or exit");
-      if (program->record_bytes > static_cast<size_t>(end - at)) {
+      if (program->reach > static_cast<size_t>(end - at)) {
         return LogDamage(at - begin, "the last record is cut off");
       }
       if (!sink.Superblock(*program, id, at)) return absl::OkStatus();
