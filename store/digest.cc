@@ -7,11 +7,13 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
+#include "store/native.h"
 
 namespace ttq {
 
@@ -63,23 +65,100 @@ void DeltaPool::Give(std::vector<std::unique_ptr<PageDelta>> deltas) {
   }
 }
 
+class DigestScratch {
+ public:
+  uint64_t recipes = 0;     // whose programs the rest is about, RecipeTable::identity
+  bool knows_code = false;  // context.code is valid
+  NativeContext context;
+  // Executions by Program::index: interpreted, and as machine code; and those programs, where one
+  // of the two is not 0.
+  std::vector<uint32_t> counts, native_counts;
+  struct Known {
+    const Program* program = nullptr;
+    uint32_t id = 0;
+  };
+  std::vector<Known> programs;
+};
+
+DeltaPool::DeltaPool() = default;
+DeltaPool::~DeltaPool() = default;
+
+std::unique_ptr<DigestScratch> DeltaPool::TakeScratch(const RecipeTable& recipes) {
+  std::lock_guard lock(mutex_);
+  for (size_t i = free_scratches_.size(); i-- > 0;) {
+    if (free_scratches_[i]->recipes != recipes.identity()) continue;
+    std::swap(free_scratches_[i], free_scratches_.back());
+    break;
+  }
+  if (free_scratches_.empty()) return std::make_unique<DigestScratch>();
+  auto scratch = std::move(free_scratches_.back());
+  free_scratches_.pop_back();
+  return scratch;
+}
+
+void DeltaPool::Give(std::unique_ptr<DigestScratch> scratch) {
+  constexpr size_t kKeep = 16;
+  std::lock_guard lock(mutex_);
+  if (free_scratches_.size() < kKeep) free_scratches_.push_back(std::move(scratch));
+}
+
 namespace {
+
+// So many executions of a program cost about as much as making code of it.
+constexpr uint32_t kRunsToCompile = 50;
 
 class DigestSink {
  public:
-  DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, BlockDigest* out)
-      : recipes_(recipes), walker_(*walker), pool_(*pool), out_(*out) {
-    for (auto& c : cache_) c.page = kNoPage;
+  // No code reads further than this from its record's start: the longest, the header after it, and
+  // what a damaged recipe may add, whose last slot is read as eight bytes.
+  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + 8;
+
+  DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, DigestScratch* scratch,
+             bool native, BlockDigest* out)
+      : recipes_(recipes), walker_(*walker), pool_(*pool), scratch_(*scratch),
+        context_(scratch->context), out_(*out) {
+    native_ = native ? recipes.native().get() : nullptr;
+    if (scratch_.recipes != recipes.identity()) {
+      scratch_.recipes = recipes.identity();
+      scratch_.counts.clear();
+      scratch_.native_counts.clear();
+      scratch_.programs.clear();
+      scratch_.knows_code = false;
+    }
+    if (native_ != nullptr && !scratch_.knows_code) {
+      native_->ClearCode(&context_);
+      scratch_.knows_code = true;
+    }
+    std::fill(scratch_.counts.begin(), scratch_.counts.end(), 0);
+    std::fill(scratch_.native_counts.begin(), scratch_.native_counts.end(), 0);
+    context_.ClearPages();
+    context_.values = walker->registers();
+    context_.counts = scratch_.native_counts.data();
+    context_.skipped_reads = context_.skipped_writes = 0;
+    context_.sink = this;
+    context_.load = [](void* self, uint64_t address, uint64_t size) {
+      static_cast<DigestSink*>(self)->Read(address, size);
+    };
+    context_.store = [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
+      static_cast<DigestSink*>(self)->Write(address, bytes, size);
+    };
+  }
+
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (native_ == nullptr || end - at < kReach) return at;
+    context_.limit = end - kReach;
+    context_.record = at;
+    context_.last = nullptr;
+    context_.time = walker_.time().v;
+    while (context_.record <= context_.limit && KnowsCode(context_.record)) native_->Run(&context_);
+    walker_.set_time(Time(context_.time));
+    if (context_.last != nullptr) memcpy(&last_word_, context_.last, 4);
+    return context_.record;
   }
 
   void Load(const Op& op, uint64_t address) {
     ++out_.reads;
-    uint64_t offset = address & (kPageBytes - 1);
-    if (offset + op.size > kPageBytes) [[unlikely]] {
-      LoadAcross(address, op.size);
-      return;
-    }
-    MarkRead(Page(address >> 12), offset, op.size);
+    Read(address, op.size);
   }
 
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
@@ -87,17 +166,21 @@ class DigestSink {
     Write(address, bytes, op.size);
   }
 
-  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
-    last_id_ = id;
+  bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
+    memcpy(&last_word_, record, 4);
     last_instructions_ = program.instructions;
-    if (program.index >= counts_.size()) [[unlikely]] {
-      if (program.index == Program::kNoIndex) {  // a fault cut it off
-        cut_off_.push_back(id);
-        return true;
-      }
-      counts_.resize(std::max<size_t>(program.index + 1, recipes_.program_count()) + 1024);
+    if (program.index == Program::kNoIndex) [[unlikely]] {  // a fault cut it off
+      out_.executions.emplace_back(id, 1);
+      return true;
     }
-    counts_[program.index]++;
+    Know(program, id);
+    scratch_.counts[program.index]++;
+    if (native_ == nullptr) return true;
+    // Whoever gets there first compiles; a program that cannot be is not tried again.
+    if (std::atomic_ref(program.runs).fetch_add(1, std::memory_order_relaxed) + 1 ==
+        kRunsToCompile) {
+      std::atomic_ref(program.code).store(native_->Compile(program), std::memory_order_release);
+    }
     return true;
   }
 
@@ -114,7 +197,7 @@ class DigestSink {
     }
     if (kind == kTtqThread) {
       NoteThread();
-      last_id_ = 0;
+      last_word_ = 0;
       slice_start_ = walker_.time().v;
       current_ = LoadPod<uint32_t>(payload);
       if (out_.first_tid == 0) out_.first_tid = current_;
@@ -161,13 +244,7 @@ class DigestSink {
     BlockDigest::Step last;
     last.pages = TakePages();
     if (!last.pages.empty()) out_.steps.push_back(std::move(last));
-    absl::flat_hash_map<uint32_t, uint32_t> by_superblock;
-    for (uint32_t i = 0; i < counts_.size(); ++i) {
-      if (counts_[i] != 0) by_superblock[recipes_.IdAndExit(i).first] += counts_[i];
-    }
-    for (uint32_t id : cut_off_) ++by_superblock[id];
-    out_.executions.assign(by_superblock.begin(), by_superblock.end());
-    std::sort(out_.executions.begin(), out_.executions.end());
+    CountExecutions();
     out_.last_pc.assign(last_pc_.begin(), last_pc_.end());
     out_.instructions_of.assign(instructions_of_.begin(), instructions_of_.end());
     out_.end_tid = current_;
@@ -177,12 +254,60 @@ class DigestSink {
   }
 
  private:
-  static constexpr uint64_t kNoPage = ~uint64_t{0};
-  static constexpr size_t kCacheSize = 1024;
-  struct Cached {
-    uint64_t page;
-    PageDelta* delta;
-  };
+  // Whether `context_` has the code of a record, now that it was looked for.
+  bool KnowsCode(const uint8_t* record) {
+    uint32_t word;
+    memcpy(&word, record, 4);
+    NativeContext::Code& slot = context_.code[NativeContext::CodeSlot(word)];
+    uint32_t id = word >> kTtqExitBits, exit = word & ((1 << kTtqExitBits) - 1);
+    if (id == 0 || exit == kTtqExitOpen) return false;
+    if (slot.word == word) return true;
+    const Program* program = walker_.ProgramOf(word);
+    if (program == nullptr) return false;
+    const void* code = std::atomic_ref(program->code).load(std::memory_order_acquire);
+    if (code == nullptr) return false;
+    Know(*program, id);
+    slot = {word, code};
+    return true;
+  }
+
+  // Makes room for its counts.
+  void Know(const Program& program, uint32_t id) {
+    if (program.index >= scratch_.programs.size()) [[unlikely]] {
+      size_t n = std::max<size_t>(program.index + 1, recipes_.program_count()) + 1024;
+      scratch_.programs.resize(n);
+      scratch_.counts.resize(n);
+      scratch_.native_counts.resize(n);
+      context_.counts = scratch_.native_counts.data();
+    }
+    DigestScratch::Known& known = scratch_.programs[program.index];
+    if (known.program == nullptr) [[unlikely]] known = {&program, id};
+  }
+
+  void CountExecutions() {
+    for (size_t i = 0; i < scratch_.programs.size(); ++i) {
+      uint32_t native = scratch_.native_counts[i], times = scratch_.counts[i] + native;
+      if (times == 0) continue;
+      const auto& [program, id] = scratch_.programs[i];
+      out_.executions.emplace_back(id, times);
+      out_.reads += uint64_t{native} * program->loads;
+      out_.writes += uint64_t{native} * program->stores;
+    }
+    out_.reads -= context_.skipped_reads;
+    out_.writes -= context_.skipped_writes;
+    // A superblock has a program for each of its exits.
+    auto& e = out_.executions;
+    std::sort(e.begin(), e.end());
+    size_t n = 0;
+    for (size_t i = 0; i < e.size(); ++i) {
+      if (n > 0 && e[n - 1].first == e[i].first) {
+        e[n - 1].second += e[i].second;
+      } else {
+        e[n++] = e[i];
+      }
+    }
+    e.resize(n);
+  }
 
   static uint32_t ConcernedThread(uint32_t kind, std::string_view payload) {
     switch (kind) {
@@ -209,19 +334,29 @@ class DigestSink {
     uint64_t now = walker_.time().v;
     instructions_of_[current_] += now - slice_start_;
     slice_start_ = now;
-    if (last_id_ == 0) return;
-    const Recipe* recipe = recipes_.Find(SuperblockId(last_id_));
-    uint32_t n = last_instructions_;
+    if (last_word_ == 0) return;
+    uint32_t id = last_word_ >> kTtqExitBits, exit = last_word_ & ((1 << kTtqExitBits) - 1);
+    const Recipe* recipe = recipes_.Find(SuperblockId(id));
+    uint32_t n = exit == kTtqExitOpen ? last_instructions_ : recipe->InstructionsAtExit(exit);
     last_pc_[current_] = recipe->instructions()[n > 0 ? n - 1 : 0].address.v;
   }
 
   PageDelta* Page(uint64_t page) {
-    Cached& c = cache_[page % kCacheSize];
-    if (c.page == page) [[likely]] return c.delta;
+    NativeContext::Page& c = context_.PageSlot(page << 12);
+    if (c.address == page << 12) [[likely]] return c.delta;
     auto [it, is_new] = pages_.try_emplace(page);
     if (is_new) it->second = pool_.Take(page);
-    c = {page, it->second.get()};
+    c = {page << 12, it->second.get()};
     return c.delta;
+  }
+
+  void Read(uint64_t address, uint64_t size) {
+    uint64_t offset = address & (kPageBytes - 1);
+    if (offset + size > kPageBytes) [[unlikely]] {
+      LoadAcross(address, size);
+      return;
+    }
+    MarkRead(Page(address >> 12), offset, size);
   }
 
   static void MarkRead(PageDelta* d, uint64_t offset, uint64_t size) {
@@ -272,20 +407,22 @@ class DigestSink {
       out.push_back(std::move(delta));
     }
     pages_.clear();
-    for (auto& c : cache_) c.page = kNoPage;
+    context_.ClearPages();
     return out;
   }
 
   const RecipeTable& recipes_;
   Walker& walker_;
   DeltaPool& pool_;
+  DigestScratch& scratch_;
+  NativeContext& context_;
+  NativeCode* native_;
   BlockDigest& out_;
-  Cached cache_[kCacheSize];
   absl::flat_hash_map<uint64_t, std::unique_ptr<PageDelta>> pages_;
-  std::vector<uint32_t> counts_;
-  std::vector<uint32_t> cut_off_;  // superblocks that ended in a fault
   absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
-  uint32_t current_ = 0, last_id_ = 0, last_instructions_ = 0;
+  // Header of the last record executed, 0: none; of an open one also the instructions it retired.
+  uint32_t last_word_ = 0, last_instructions_ = 0;
+  uint32_t current_ = 0;
   uint64_t slice_start_ = 0;
   bool saw_thread_ = false;
 };
@@ -312,12 +449,17 @@ absl::Status Compress(std::string_view log, std::string* out) {
 }  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, bool compress) {
+                                        DeltaPool* pool, bool compress, bool native) {
   BlockDigest out;
   Walker walker(recipes);
-  DigestSink sink(recipes, &walker, pool, &out);
-  if (absl::Status s = walker.Walk(log, sink); !s.ok()) return s;
-  sink.Finish();
+  std::unique_ptr<DigestScratch> scratch = pool->TakeScratch(recipes);
+  {
+    DigestSink sink(recipes, &walker, pool, scratch.get(), native, &out);
+    absl::Status s = walker.Walk(log, sink);
+    if (s.ok()) sink.Finish();
+    pool->Give(std::move(scratch));
+    if (!s.ok()) return s;
+  }
   out.instructions = walker.time().v;
   out.log_bytes = static_cast<uint32_t>(log.size());
   if (!compress) return out;

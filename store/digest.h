@@ -38,15 +38,24 @@ struct PageDelta {
   void Seal();
 };
 
-// Reuses deltas, which are large. Thread-safe.
+// What one thread works with while it digests a block; see digest.cc.
+class DigestScratch;
+
+// Reuses deltas and scratches, which are large. Thread-safe.
 class DeltaPool {
  public:
+  DeltaPool();
+  ~DeltaPool();
   std::unique_ptr<PageDelta> Take(uint64_t page);
   void Give(std::vector<std::unique_ptr<PageDelta>> deltas);
+  // One that last worked with these recipes, if there is one.
+  std::unique_ptr<DigestScratch> TakeScratch(const RecipeTable& recipes);
+  void Give(std::unique_ptr<DigestScratch> scratch);
 
  private:
   std::mutex mutex_;
   std::vector<std::unique_ptr<PageDelta>> free_;
+  std::vector<std::unique_ptr<DigestScratch>> free_scratches_;
 };
 
 // A control record and where it stands.
@@ -82,8 +91,9 @@ struct BlockDigest {
 };
 
 // DataLoss when the log is not what the recipes say. `compress`: fill in the compressed log.
+// `native`: run the programs as machine code where that pays; the digest is the same.
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, bool compress);
+                                        DeltaPool* pool, bool compress, bool native = true);
 
 }  // namespace ttq
 

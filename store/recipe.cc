@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "store/evaluate.h"
+#include "store/native.h"
 
 namespace ttq {
 namespace {
@@ -226,11 +227,29 @@ class Compiler {
     program_.ops.push_back(Op{.code = OpCode::kEnd});
     program_.record_bytes = record_bytes;
     program_.instructions = instructions;
+    program_.reach = record_bytes;
+    for (const Op& op : program_.ops) {
+      program_.reach = std::max(program_.reach, SlotEnd(op));
+      program_.loads += op.code == OpCode::kLoad;
+      program_.stores += op.code == OpCode::kStoreSlot || op.code == OpCode::kStoreValue ||
+                         op.code == OpCode::kStoreMask;
+    }
     return std::move(program_);
   }
 
  private:
   static constexpr uint16_t kNone = 0xffff;
+
+  static uint32_t SlotEnd(const Op& op) {
+    switch (op.code) {
+      case OpCode::kSlot1: return static_cast<uint32_t>(op.imm) + 1;
+      case OpCode::kSlot2: return static_cast<uint32_t>(op.imm) + 2;
+      case OpCode::kSlot4: return static_cast<uint32_t>(op.imm) + 4;
+      case OpCode::kSlot8: return static_cast<uint32_t>(op.imm) + 8;
+      case OpCode::kStoreSlot: return uint32_t{op.b} + op.size;
+      default: return 0;
+    }
+  }
 
   uint16_t NewValue() { return next_value_++; }
 
@@ -450,6 +469,16 @@ RecipeTable::~RecipeTable() {
     for (auto& entry : chunk->entries) delete entry.load();
     delete chunk;
   }
+}
+
+uint64_t RecipeTable::NewIdentity() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+const std::shared_ptr<NativeCode>& RecipeTable::native() const {
+  std::call_once(native_once_, [this] { native_ = NativeCode::Create(); });
+  return native_;
 }
 
 void RecipeTable::Miss(SuperblockId) const {}

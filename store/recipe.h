@@ -62,10 +62,17 @@ inline constexpr size_t kMaxValues = kFirstTemporary + 2 * kMaxNodes + kTtqRegCo
 struct Program {
   std::vector<Op> ops;
   uint32_t record_bytes = 0;
+  uint32_t reach = 0;  // how far from the record's start it reads; of a sound recipe record_bytes
   uint32_t instructions = 0;  // retired when it leaves here
   // Unique within its table, dense from 0; a program made by CompileOpen is in no table.
   static constexpr uint32_t kNoIndex = ~uint32_t{0};
   uint32_t index = kNoIndex;
+  uint32_t loads = 0, stores = 0;  // among `ops`
+
+  // Its machine code, see store/native.h, once it has run often enough to be worth it. Shared by
+  // threads: for std::atomic_ref only.
+  mutable const void* code = nullptr;
+  mutable uint32_t runs = 0;
 };
 
 struct Instruction {
@@ -121,6 +128,8 @@ class Recipe {
 
 // Recipes and programs of one process, by id. Add may run while others look up; a pointer stays
 // valid as long as the table.
+class NativeCode;
+
 class RecipeTable {
  public:
   // Looks in `parent` for ids it does not have (a forked child goes on with its parent's code).
@@ -136,6 +145,10 @@ class RecipeTable {
   // Programs compiled so far; Program::index is below it.
   uint32_t program_count() const { return program_count_; }
   std::pair<uint32_t, uint32_t> IdAndExit(uint32_t program_index) const;
+  // No other table of this run of ours has, or had, the same.
+  uint64_t identity() const { return identity_; }
+  // Where the code of its programs is; made when first asked for. Null where there is none.
+  const std::shared_ptr<NativeCode>& native() const;
 
  protected:
   // Called for an id the table does not have; may Add it. Default: nothing.
@@ -153,7 +166,12 @@ class RecipeTable {
   };
   const Entry* FindEntry(uint32_t id) const;
 
+  static uint64_t NewIdentity();
+
   std::shared_ptr<const RecipeTable> parent_;
+  const uint64_t identity_ = NewIdentity();
+  mutable std::once_flag native_once_;
+  mutable std::shared_ptr<NativeCode> native_;
   mutable std::mutex mutex_;
   mutable std::atomic<Chunk*> chunks_[1 << (32 - kTtqExitBits - kChunkBits)] = {};
   mutable std::atomic<uint32_t> program_count_{0};

@@ -10,6 +10,12 @@
 //        before the effects of an execution; false stops the walk, before it
 //   bool Control(uint32_t kind, std::string_view payload);      false stops the walk, before it
 //
+// A sink may also have
+//
+//   const uint8_t* Advance(const uint8_t* at, const uint8_t* end);
+//        executes as many records as it likes from `at` on, not control records, by itself; returns
+//        the first it did not. It brings time and registers forward as the walk would have.
+//
 // While a sink is called the walker's time() is that of the first instruction of the superblock, or
 // of the next instruction for a control record; op.instruction counts from there. The walk trusts
 // nothing: a log that does not fit its recipes ends it with DataLoss.
@@ -67,6 +73,17 @@ class Walker {
   const absl::flat_hash_map<uint32_t, ThreadState>& other_threads() const { return threads_; }
   // Makes `tid` the current thread.
   void SwitchTo(uint32_t tid);
+  // The program of a record by its header. Null when the id or exit is unknown.
+  const Program* ProgramOf(uint32_t word) {
+    CachedProgram& c = programs_[(word * 0x9e3779b1u) >> (32 - kProgramCacheBits)];
+    if (c.word != word) [[unlikely]] {
+      const Program* program =
+          recipes_.FindProgram(word >> kTtqExitBits, word & ((1 << kTtqExitBits) - 1));
+      if (program == nullptr) return nullptr;
+      c = {word, program};
+    }
+    return c.program;
+  }
   // The record being executed when a sink stopped the walk or is called.
   const uint8_t* record() const { return record_; }
 
@@ -91,16 +108,6 @@ class Walker {
   };
   static constexpr uint32_t kProgramCacheBits = 13;
   static constexpr uint32_t kProgramCacheSize = 1 << kProgramCacheBits;
-  const Program* ProgramOf(uint32_t word) {
-    CachedProgram& c = programs_[(word * 0x9e3779b1u) >> (32 - kProgramCacheBits)];
-    if (c.word != word) [[unlikely]] {
-      const Program* program =
-          recipes_.FindProgram(word >> kTtqExitBits, word & ((1 << kTtqExitBits) - 1));
-      if (program == nullptr) return nullptr;
-      c = {word, program};
-    }
-    return c.program;
-  }
 
   const RecipeTable& recipes_;
   std::vector<uint64_t> values_;
@@ -223,8 +230,6 @@ absl::Status Walker::RunOpen(uint32_t id, std::string_view rest, size_t* used, b
   auto fault = LoadPod<TtqSignal>(payload);
   uint32_t instruction = FaultInstruction(*recipe, fault.pc, rest.substr(at + 8 + payload_bytes));
   Program program = recipe->CompileOpen(instruction);
-  // An execution of this superblock like any other; which exit it counts for does not matter.
-  program.index = recipes_.FindProgram(id, 0)->index;
   if (!sink.Superblock(program, id, record_)) {
     *stopped = true;
     return absl::OkStatus();
@@ -274,12 +279,16 @@ absl::Status Walker::Walk(std::string_view log, Sink& sink) {
   while (end - at >= 4) {
     uint32_t word;
     memcpy(&word, at, 4);
+    if constexpr (requires { sink.Advance(at, end); }) {
+      at = sink.Advance(at, end);
+      memcpy(&word, at, 4);
+    }
     uint32_t id = word >> kTtqExitBits, low = word & ((1 << kTtqExitBits) - 1);
     record_ = at;
     if (id != 0 && low != kTtqExitOpen) [[likely]] {
       const Program* program = ProgramOf(word);
       if (program == nullptr) return LogDamage(at - begin, "an unknown superblock or exit");
-      if (program->record_bytes > static_cast<size_t>(end - at)) {
+      if (program->reach > static_cast<size_t>(end - at)) {
         return LogDamage(at - begin, "the last record is cut off");
       }
       if (!sink.Superblock(*program, id, at)) return absl::OkStatus();

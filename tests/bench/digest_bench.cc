@@ -5,6 +5,8 @@
 // of the rounds, and a hash of all that was digested: two builds that print the same hash agree.
 //
 //   digest_bench RECORDING [BLOCKS [ROUNDS]]
+//
+// TTQ_BENCH_INTERPRET=1: without machine code.
 
 #include <time.h>
 #include <xxhash.h>
@@ -84,6 +86,7 @@ int Main(int argc, char** argv) {
     }
     blocks.push_back(*std::move(block));
   }
+  bool native = std::getenv("TTQ_BENCH_INTERPRET") == nullptr;
   DeltaPool pool;
   double best = std::numeric_limits<double>::infinity();
   uint64_t hash = 0, executions = 0, accesses = 0, instructions = 0, pages = 0, log_bytes = 0;
@@ -94,7 +97,7 @@ int Main(int argc, char** argv) {
     executions = accesses = instructions = pages = log_bytes = 0;
     for (const auto& block : blocks) {
       double start = CpuSeconds();
-      auto digest = DigestBlock(reader.recipes(), block->log, &pool, /*compress=*/false);
+      auto digest = DigestBlock(reader.recipes(), block->log, &pool, /*compress=*/false, native);
       seconds += CpuSeconds() - start;
       if (!digest.ok()) {
         fmt::print(stderr, "{}\n", digest.status().ToString());

@@ -1,0 +1,709 @@
+// SPDX-License-Identifier: MIT
+//
+// Ingest executes some ten million programs a second of recording, each of about ten operations, and
+// an interpreter spends its time on mispredicted jumps from one operation to the next. So a program
+// that has run a few dozen times is translated, operation by operation, into x86-64 code:
+//
+//   - Values live where the interpreter has them, in the array `values` (kValues points 16 values
+//     into it, so that the tracked registers are within a one-byte offset). Temporaries are defined
+//     once and are not seen from outside, so they get a machine register from definition to last
+//     use as long as there is one free, and constants are not values at all but immediates.
+//
+//   - A load or store looks its page up in NativeContext::pages, like the TLB of a machine. One
+//     unsigned comparison, offset from the slot's page > 4096 - size, finds both the wrong page and
+//     the access that runs over its end; then a helper does the access. Else a load is one or more
+//     byte stores into PageDelta::read_words, a store copies its bytes and marks them in
+//     PageDelta::written_bytes.
+//
+//   - At its end a program advances to the next record, looks up the code for its first word in
+//     NativeContext::code and jumps there: code does not return between records. With a jump for
+//     each program the processor predicts them from the program's history. No code, or too near
+//     the end of the log: jump to `exit`, which returns to C++ (that interprets the record, and
+//     comes back).
+//
+// What is rare (slow accesses, false guards) is placed after the program's end, out of the way.
+//
+// Memory for code is one file, mapped twice: to write and to execute. No page is both.
+
+#include "store/native.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+#include "store/digest.h"
+#include "store/evaluate.h"
+#include "store/recipe.h"
+
+namespace ttq {
+
+#ifdef __x86_64__
+
+namespace {
+
+constexpr size_t kCodeBytes = 64 << 20;  // of address space; used as it fills
+constexpr size_t kMaxOps = 2000;
+
+enum Reg : int8_t { kAx, kCx, kDx, kBx, kSp, kBp, kSi, kDi, kX8, kX9, kX10, kX11, kX12,
+                    kX13, kX14, kX15, kNoReg = -1 };
+
+// Registers of running code. rax, rcx and rdx are scratch.
+constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTime = kX13, kCode = kX14,
+              kLast = kX15;
+constexpr Reg kTemporaries[] = {kSi, kDi, kX8, kX9, kX10, kX11};
+constexpr Reg kSaved[] = {kBx, kBp, kX12, kX13, kX14, kX15};
+
+constexpr int32_t kValuesBias = 16 * 8;
+constexpr int32_t kContextBias = offsetof(NativeContext, pages);
+static_assert(kContextBias <= 128);
+
+// What an instruction's second operand is: a register, or memory at base + index + offset.
+struct Operand {
+  Reg base = kNoReg, index = kNoReg;
+  bool memory = false;
+  int32_t offset = 0;
+};
+Operand R(Reg r) { return {r}; }
+Operand At(Reg base, int32_t offset, Reg index = kNoReg) { return {base, index, true, offset}; }
+#define FIELD(name) At(kContext, static_cast<int32_t>(offsetof(NativeContext, name)) - kContextBias)
+Operand ValueAt(uint16_t v) { return At(kValues, 8 * v - kValuesBias); }
+
+// Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, SSE ones their prefix.
+enum : uint32_t {
+  kAdd = 0x03, kOr = 0x0b, kAnd = 0x23, kSub = 0x2b, kXor = 0x33, kCmp = 0x3b, kLoadReg = 0x8b,
+  kStoreReg = 0x89, kStoreByte = 0x88, kCmpByte = 0x3a, kLea = 0x8d, kMul = 0x0faf,
+  kZero1 = 0x0fb6, kZero2 = 0x0fb7, kSign1 = 0x0fbe, kSign2 = 0x0fbf, kSign4 = 0x63,
+  kMoveImm = 0xc7, kMoveImmByte = 0xc6, kGroup3 = 0xf7, kGroup5 = 0xff, kShiftImm = 0xc1,
+  kShiftCl = 0xd3, kArithImm = 0x81, kArithImm8 = 0x83, kMulImm = 0x69, kCmovNe = 0x0f45,
+  kSet = 0x0f90, kLoadVector = 0xf30f6f, kStoreVector = 0xf30f7f, kOnes = 0x660f76,
+};
+// The /digit of group opcodes.
+enum { kDigitAdd = 0, kDigitAnd = 4, kDigitCmp = 7, kDigitShl = 4, kDigitShr = 5, kDigitSar = 7,
+       kDigitNot = 2, kDigitInc = 0, kDigitCall = 2, kDigitJump = 4 };
+// Conditions.
+enum { kBelow = 2, kEqual = 4, kNotEqual = 5, kNotAbove = 6, kAbove = 7, kLess = 12,
+       kNotGreater = 14 };
+
+class Assembler {
+ public:
+  std::vector<uint8_t> code;
+  struct Outside {  // a rel32 to code elsewhere
+    size_t at;
+    const uint8_t* target;
+  };
+  std::vector<Outside> outside;
+
+  void Byte(uint8_t b) { code.push_back(b); }
+  void Imm(uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; ++i) Byte(static_cast<uint8_t>(v >> (8 * i)));
+  }
+
+  // `width`: of the operation, in bytes. An immediate follows by Imm.
+  void Ins(uint32_t opcode, int width, int reg, const Operand& rm) {
+    if (width == 2) Byte(0x66);
+    if (opcode >> 16) Byte(static_cast<uint8_t>(opcode >> 16));
+    int index = rm.index == kNoReg ? 0 : rm.index;
+    // With any REX, byte registers 4 to 7 are the low bytes of rsp to rdi.
+    int rex = (width == 8) << 3 | (reg >> 3 & 1) << 2 | (index >> 3) << 1 | (rm.base >> 3 & 1);
+    if (rex != 0 || width == 1) Byte(static_cast<uint8_t>(0x40 | rex));
+    if ((opcode >> 8 & 0xff) == 0x0f) Byte(0x0f);
+    Byte(static_cast<uint8_t>(opcode));
+    int low = rm.base & 7, r = (reg & 7) << 3;
+    if (!rm.memory) {
+      Byte(static_cast<uint8_t>(0xc0 | r | low));
+      return;
+    }
+    int mod = rm.offset == 0 && low != 5 ? 0 : rm.offset == static_cast<int8_t>(rm.offset) ? 1 : 2;
+    bool sib = rm.index != kNoReg || low == 4;
+    Byte(static_cast<uint8_t>(mod << 6 | r | (sib ? 4 : low)));
+    if (sib) Byte(static_cast<uint8_t>((rm.index == kNoReg ? 4 : index & 7) << 3 | low));
+    if (mod == 1) Imm(static_cast<uint64_t>(rm.offset), 1);
+    if (mod == 2) Imm(static_cast<uint64_t>(rm.offset), 4);
+  }
+
+  void Constant(Reg r, uint64_t v) {
+    if (v <= UINT32_MAX) {
+      if (r >= 8) Byte(0x41);
+      Byte(static_cast<uint8_t>(0xb8 | (r & 7)));
+      Imm(v, 4);
+    } else if (static_cast<int64_t>(v) == static_cast<int32_t>(v)) {
+      Ins(kMoveImm, 8, 0, R(r));
+      Imm(v, 4);
+    } else {
+      Byte(static_cast<uint8_t>(0x48 | r >> 3));
+      Byte(static_cast<uint8_t>(0xb8 | (r & 7)));
+      Imm(v, 8);
+    }
+  }
+  void Arith(int digit, int width, const Operand& rm, int32_t v) {
+    bool small = v == static_cast<int8_t>(v);
+    Ins(small ? kArithImm8 : kArithImm, width, digit, rm);
+    Imm(static_cast<uint64_t>(v), small ? 1 : 4);
+  }
+  void Shift(int digit, int width, Reg r, unsigned count) {
+    if (count == 0) return;
+    Ins(kShiftImm, width, digit, R(r));
+    Imm(count, 1);
+  }
+  // Zero above `width` bytes.
+  void Truncate(Reg r, unsigned width) {
+    if (width == 1) Ins(kZero1, 1, r, R(r));
+    if (width == 2) Ins(kZero2, 4, r, R(r));
+    if (width == 4) Ins(kLoadReg, 4, r, R(r));
+  }
+  void SignExtendFrom(Reg r, unsigned width) {
+    if (width == 1) Ins(kSign1, 8, r, R(r));
+    if (width == 2) Ins(kSign2, 8, r, R(r));
+    if (width == 4) Ins(kSign4, 8, r, R(r));
+  }
+  void Push(Reg r) {
+    if (r >= 8) Byte(0x41);
+    Byte(static_cast<uint8_t>(0x50 | (r & 7)));
+  }
+  void Pop(Reg r) {
+    if (r >= 8) Byte(0x41);
+    Byte(static_cast<uint8_t>(0x58 | (r & 7)));
+  }
+
+  // Jumps return where their distance is, for Bind.
+  size_t Jump() {
+    Byte(0xe9);
+    Imm(0, 4);
+    return code.size() - 4;
+  }
+  size_t JumpIf(int condition) {
+    Byte(0x0f);
+    Byte(static_cast<uint8_t>(0x80 | condition));
+    Imm(0, 4);
+    return code.size() - 4;
+  }
+  void Bind(size_t jump, size_t target) {
+    uint32_t distance = static_cast<uint32_t>(target - (jump + 4));
+    memcpy(&code[jump], &distance, 4);
+  }
+  void JumpTo(size_t target) { Bind(Jump(), target); }
+  void Leave(size_t jump, const uint8_t* target) { outside.push_back({jump, target}); }
+  void Call(const uint8_t* target) {
+    Byte(0xe8);
+    Imm(0, 4);
+    Leave(code.size() - 4, target);
+  }
+
+  // On to the record at kRecord.
+  void Dispatch(const std::function<void(size_t)>& to_exit) {
+    Ins(kCmp, 8, kRecord, FIELD(limit));
+    to_exit(JumpIf(kAbove));
+    constexpr int kShift = 32 - static_cast<int>(NativeContext::kCodeBits) - 4;
+    static_assert(sizeof(NativeContext::Code) == 16);
+    Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+    Ins(kMulImm, 4, kCx, R(kAx));
+    Imm(0x9e3779b1, 4);
+    Shift(kDigitShr, 4, kCx, kShift);
+    Arith(kDigitAnd, 4, R(kCx), ((1 << NativeContext::kCodeBits) - 1) << 4);
+    Ins(kCmp, 4, kAx, At(kCode, offsetof(NativeContext::Code, word), kCx));
+    to_exit(JumpIf(kNotEqual));
+    Ins(kGroup5, 4, kDigitJump, At(kCode, offsetof(NativeContext::Code, code), kCx));
+  }
+};
+
+class Translator {
+ public:
+  Translator(const Program& program, const uint8_t* exit, const uint8_t* load,
+             const uint8_t* store)
+      : program_(program), exit_(exit), load_(load), store_(store) {}
+
+  Assembler& Translate() {
+    FindLastUses();
+    a_.Ins(kLoadReg, 8, kCx, FIELD(counts));
+    a_.Ins(kGroup5, 4, kDigitInc, At(kCx, static_cast<int32_t>(program_.index * 4)));
+    for (now_ = 0; now_ < program_.ops.size(); ++now_) {
+      Translate(program_.ops[now_]);
+      FreeTemporaries();
+    }
+    a_.Arith(kDigitAdd, 8, R(kTime), static_cast<int32_t>(program_.instructions));
+    a_.Ins(kLoadReg, 8, kLast, R(kRecord));
+    a_.Arith(kDigitAdd, 8, R(kRecord), static_cast<int32_t>(program_.record_bytes));
+    a_.Dispatch([this](size_t jump) { a_.Leave(jump, exit_); });
+    for (size_t i = 0; i < rare_.size(); ++i) rare_[i]();
+    return a_;
+  }
+
+ private:
+  struct Value {
+    Reg reg = kNoReg;
+    bool is_constant = false;
+    uint64_t constant = 0;
+    size_t last_use = 0;
+  };
+
+  template <class F>
+  static void ForOperands(const Op& op, F f) {
+    switch (op.code) {
+      case OpCode::kMove:
+      case OpCode::kAddI8:
+      case OpCode::kAddI:
+      case OpCode::kUnary:
+      case OpCode::kLoad:
+      case OpCode::kStoreSlot:
+      case OpCode::kSkipUnless: return f(op.a);
+      case OpCode::kBinary:
+      case OpCode::kInsert:
+      case OpCode::kStoreValue:
+      case OpCode::kStoreMask: f(op.a), f(op.b); return;
+      case OpCode::kIte: f(op.a), f(op.b), f(static_cast<uint16_t>(op.imm)); return;
+      default: return;
+    }
+  }
+
+  void FindLastUses() {
+    uint16_t highest = kZeroValue;
+    for (const Op& op : program_.ops) {
+      highest = std::max(highest, op.dst);
+      ForOperands(op, [&](uint16_t v) { highest = std::max(highest, v); });
+    }
+    values_.resize(highest + 1);
+    values_[kZeroValue].is_constant = true;
+    for (size_t i = 0; i < program_.ops.size(); ++i) {
+      ForOperands(program_.ops[i], [&](uint16_t v) { values_[v].last_use = i; });
+    }
+  }
+
+  void FreeTemporaries() {
+    for (uint16_t& owner : owner_) {
+      if (owner != 0 && values_[owner].last_use <= now_) owner = 0;
+    }
+  }
+
+  // Where the operation's result is to be computed; Define then puts it where it belongs.
+  void Define(uint16_t v, Reg from) {
+    Value& value = values_[v];
+    value.is_constant = false;
+    if (v >= kFirstTemporary) {
+      if (value.last_use <= now_) return;
+      for (size_t i = 0; i < std::size(kTemporaries); ++i) {
+        if (owner_[i] != 0) continue;
+        owner_[i] = v;
+        value.reg = kTemporaries[i];
+        a_.Ins(kLoadReg, 8, value.reg, R(from));
+        return;
+      }
+    }
+    a_.Ins(kStoreReg, 8, from, ValueAt(v));
+  }
+
+  void DefineConstant(uint16_t v, uint64_t constant) {
+    if (v >= kFirstTemporary) {
+      values_[v].is_constant = true;
+      values_[v].constant = constant;
+      return;
+    }
+    StoreConstant(ValueAt(v), constant);
+  }
+
+  // Uses rax when the constant is a long one.
+  void StoreConstant(const Operand& place, uint64_t constant, Reg scratch = kAx) {
+    if (static_cast<int64_t>(constant) == static_cast<int32_t>(constant)) {
+      a_.Ins(kMoveImm, 8, 0, place);
+      a_.Imm(constant, 4);
+    } else {
+      a_.Constant(scratch, constant);
+      a_.Ins(kStoreReg, 8, scratch, place);
+    }
+  }
+
+  // REQUIRES: not a constant.
+  Operand Place(uint16_t v) const { return values_[v].reg != kNoReg ? R(values_[v].reg) : ValueAt(v); }
+
+  void Get(Reg r, uint16_t v) {
+    if (values_[v].is_constant) {
+      a_.Constant(r, values_[v].constant);
+    } else {
+      a_.Ins(kLoadReg, 8, r, Place(v));
+    }
+  }
+
+  // The second operand of an instruction; a constant goes through rcx.
+  Operand Second(uint16_t v) {
+    if (!values_[v].is_constant) return Place(v);
+    a_.Constant(kCx, values_[v].constant);
+    return R(kCx);
+  }
+
+  void AddConstant(Reg r, uint64_t v) {
+    if (v == 0) return;
+    if (static_cast<int64_t>(v) == static_cast<int32_t>(v)) {
+      a_.Arith(kDigitAdd, 8, R(r), static_cast<int32_t>(v));
+    } else {
+      a_.Constant(kCx, v);
+      a_.Ins(kAdd, 8, r, R(kCx));
+    }
+  }
+
+  void Translate(const Op& op) {
+    Operand slot = At(kRecord, static_cast<int32_t>(op.imm));
+    switch (op.code) {
+      case OpCode::kEnd: return;
+      case OpCode::kSlot1:
+        a_.Ins(kZero1, 4, kAx, slot);
+        return Define(op.dst, kAx);
+      case OpCode::kSlot2:
+        a_.Ins(kZero2, 4, kAx, slot);
+        return Define(op.dst, kAx);
+      case OpCode::kSlot4:
+        a_.Ins(kLoadReg, 4, kAx, slot);
+        return Define(op.dst, kAx);
+      case OpCode::kSlot8:
+        a_.Ins(kLoadReg, 8, kAx, slot);
+        return Define(op.dst, kAx);
+      case OpCode::kConst: return DefineConstant(op.dst, op.imm);
+      case OpCode::kMove:
+        if (values_[op.a].is_constant) return DefineConstant(op.dst, values_[op.a].constant);
+        Get(kAx, op.a);
+        return Define(op.dst, kAx);
+      case OpCode::kAddI8:
+      case OpCode::kAddI:
+        Get(kAx, op.a);
+        AddConstant(kAx, op.imm);
+        if (op.code == OpCode::kAddI) a_.Truncate(kAx, op.size);
+        return Define(op.dst, kAx);
+      case OpCode::kBinary:
+        Binary(op);
+        return Define(op.dst, kAx);
+      case OpCode::kUnary:
+        Get(kAx, op.a);
+        if (op.kind == kTtqNot) {
+          a_.Ins(kGroup3, 8, kDigitNot, R(kAx));
+          a_.Truncate(kAx, op.size);
+        } else if (op.kind == kTtqExtract) {
+          a_.Shift(kDigitShr, 8, kAx, 8u * op.b);
+          a_.Truncate(kAx, op.size);
+        } else {
+          a_.SignExtendFrom(kAx, op.size);
+          a_.Truncate(kAx, op.b);
+        }
+        return Define(op.dst, kAx);
+      case OpCode::kInsert: {
+        unsigned byte = static_cast<unsigned>(op.imm);
+        Get(kAx, op.a);
+        a_.Constant(kCx, ~(MaskOf(op.size) << (8 * byte)));
+        a_.Ins(kAnd, 8, kAx, R(kCx));
+        Get(kCx, op.b);
+        a_.Truncate(kCx, op.size);
+        a_.Shift(kDigitShl, 8, kCx, 8 * byte);
+        a_.Ins(kOr, 8, kAx, R(kCx));
+        return Define(op.dst, kAx);
+      }
+      case OpCode::kIte:
+        Get(kAx, static_cast<uint16_t>(op.imm));
+        Get(kDx, op.a);
+        a_.Arith(kDigitCmp, 8, R(kDx), 0);
+        // Second may need an instruction, but only one that leaves the flags alone.
+        a_.Ins(kCmovNe, 8, kAx, Second(op.b));
+        return Define(op.dst, kAx);
+      case OpCode::kSkipUnless: {
+        Get(kAx, op.a);
+        a_.Arith(kDigitCmp, 8, R(kAx), 0);
+        size_t skip = a_.JumpIf(kEqual);
+        // The next operation defines nothing: whichever way is taken, the same registers hold the
+        // same temporaries after it.
+        FreeTemporaries();
+        const Op& guarded = program_.ops[++now_];
+        Translate(guarded);
+        size_t back = a_.code.size();
+        bool load = guarded.code == OpCode::kLoad;
+        rare_.push_back([this, skip, back, load] {
+          a_.Bind(skip, a_.code.size());
+          a_.Ins(kGroup5, 8, kDigitInc, load ? FIELD(skipped_reads) : FIELD(skipped_writes));
+          a_.JumpTo(back);
+        });
+        return;
+      }
+      case OpCode::kLoad: return Load(op);
+      case OpCode::kStoreSlot:
+      case OpCode::kStoreValue:
+      case OpCode::kStoreMask: return Store(op);
+    }
+  }
+
+  // rax = a op b
+  void Binary(const Op& op) {
+    int width = op.size == 8 ? 8 : 4;  // narrower ones are done in 32 bits and cut
+    uint32_t opcode = 0;
+    switch (op.kind) {
+      case kTtqAdd: opcode = kAdd; break;
+      case kTtqSub: opcode = kSub; break;
+      case kTtqAnd: opcode = kAnd; break;
+      case kTtqOr: opcode = kOr; break;
+      case kTtqXor: opcode = kXor; break;
+      case kTtqMul: opcode = kMul; break;
+      case kTtqShl:
+      case kTtqShr:
+      case kTtqSar: {
+        Get(kAx, op.a);
+        if (op.kind == kTtqShr) a_.Truncate(kAx, op.size);
+        if (op.kind == kTtqSar) a_.SignExtendFrom(kAx, op.size);
+        int digit = op.kind == kTtqShl ? kDigitShl : op.kind == kTtqShr ? kDigitShr : kDigitSar;
+        unsigned mask = 8u * op.size - 1;
+        if (values_[op.b].is_constant) {
+          a_.Shift(digit, 8, kAx, static_cast<unsigned>(values_[op.b].constant) & mask);
+        } else {
+          Get(kCx, op.b);
+          a_.Arith(kDigitAnd, 4, R(kCx), static_cast<int32_t>(mask));
+          a_.Ins(kShiftCl, 8, digit, R(kAx));
+        }
+        a_.Truncate(kAx, op.size);
+        return;
+      }
+      default: {
+        Get(kAx, op.a);
+        Operand b = Second(op.b);
+        a_.Ins(op.size == 1 ? kCmpByte : kCmp, op.size, kAx, b);
+        int condition = op.kind == kTtqEq    ? kEqual
+                        : op.kind == kTtqNe  ? kNotEqual
+                        : op.kind == kTtqLtS ? kLess
+                        : op.kind == kTtqLtU ? kBelow
+                        : op.kind == kTtqLeS ? kNotGreater
+                                             : kNotAbove;
+        a_.Ins(kSet | static_cast<uint32_t>(condition), 1, 0, R(kAx));
+        a_.Ins(kZero1, 4, kAx, R(kAx));
+        return;
+      }
+    }
+    Get(kAx, op.a);
+    a_.Ins(opcode, width, kAx, Second(op.b));
+    if (op.size < 4) a_.Truncate(kAx, op.size);
+  }
+
+  // rax = the address; rdx = its offset in the page, rcx = the page's delta. Returns the jump taken
+  // when the page's slot holds another, or the access leaves it.
+  size_t FindPage(const Op& op) {
+    a_.Ins(kLoadReg, 4, kCx, R(kAx));
+    a_.Shift(kDigitShr, 4, kCx, 12 - 4);
+    static_assert(sizeof(NativeContext::Page) == 16);
+    a_.Arith(kDigitAnd, 4, R(kCx), ((1 << NativeContext::kPageBits) - 1) << 4);
+    a_.Ins(kLoadReg, 8, kDx, R(kAx));
+    a_.Ins(kSub, 8, kDx, At(kContext, offsetof(NativeContext::Page, address), kCx));
+    a_.Arith(kDigitCmp, 8, R(kDx), static_cast<int32_t>(kPageBytes) - op.size);
+    size_t slow = a_.JumpIf(kAbove);
+    a_.Ins(kLoadReg, 8, kCx, At(kContext, offsetof(NativeContext::Page, delta), kCx));
+    return slow;
+  }
+
+  void Address(const Op& op) {
+    if (values_[op.a].is_constant) {
+      a_.Constant(kAx, values_[op.a].constant + op.imm);
+    } else {
+      Get(kAx, op.a);
+      AddConstant(kAx, op.imm);
+    }
+  }
+
+  void Load(const Op& op) {
+    Address(op);
+    auto by_helper = [this, size = op.size] {
+      a_.Constant(kDx, size);
+      a_.Call(load_);
+    };
+    if (op.size > 32) return by_helper();
+    size_t slow = FindPage(op);
+    // Every word the load touches holds its first byte, its last, or one a multiple of eight on.
+    for (int byte = 0;; byte = std::min<int>(byte + 8, op.size - 1)) {
+      bool last = byte == op.size - 1;
+      Reg word = last ? kDx : kAx;
+      if (byte != 0) {
+        a_.Ins(kLea, 4, word, At(kDx, byte));
+      } else if (!last) {
+        a_.Ins(kLoadReg, 4, word, R(kDx));
+      }
+      a_.Shift(kDigitShr, 4, word, 3);
+      a_.Ins(kMoveImmByte, 4, 0, At(kCx, offsetof(PageDelta, read_words), word));
+      a_.Imm(0xff, 1);
+      if (last) break;
+    }
+    Rarely(slow, by_helper);
+  }
+
+  void Store(const Op& op) {
+    Address(op);
+    if (op.code == OpCode::kStoreMask) return StoreMask(op);
+    auto by_helper = [this, op] {
+      if (op.code == OpCode::kStoreSlot) {
+        a_.Ins(kLea, 8, kDx, At(kRecord, op.b));
+      } else {
+        // The helper wants the value in memory. A temporary's register may have another owner by
+        // the time this is placed, but not on this path: see where it is captured.
+        a_.Ins(kLea, 8, kDx, ValueAt(op.b));
+      }
+      a_.Constant(kCx, op.size);
+      a_.Call(store_);
+    };
+    Value value = op.code == OpCode::kStoreValue ? values_[op.b] : Value();
+    auto slow_path = [this, op, value, by_helper] {
+      if (value.is_constant) {
+        StoreConstant(ValueAt(op.b), value.constant, kCx);
+      } else if (value.reg != kNoReg) {
+        a_.Ins(kStoreReg, 8, value.reg, ValueAt(op.b));
+      }
+      by_helper();
+    };
+    bool vector = op.size == 16 || op.size == 32;
+    if (op.size > 8 && !vector) return slow_path();
+    if (op.size == 3 || op.size == 5 || op.size == 6 || op.size == 7) return slow_path();
+    size_t slow = FindPage(op);
+    Operand to = At(kCx, offsetof(PageDelta, bytes), kDx);
+    Operand mark = At(kCx, offsetof(PageDelta, written_bytes), kDx);
+    if (vector) {
+      for (int i = 0; i < op.size; i += 16, to.offset += 16, mark.offset += 16) {
+        a_.Ins(kLoadVector, 4, 0, At(kRecord, op.b + i));
+        a_.Ins(kStoreVector, 4, 0, to);
+        a_.Ins(kOnes, 4, 0, R(kAx));  // xmm0
+        a_.Ins(kStoreVector, 4, 0, mark);
+      }
+    } else {
+      Reg from = kAx;
+      if (op.code == OpCode::kStoreSlot) {
+        uint32_t opcode = op.size == 1 ? kZero1 : op.size == 2 ? kZero2 : kLoadReg;
+        a_.Ins(opcode, op.size == 8 ? 8 : 4, kAx, At(kRecord, op.b));
+      } else if (value.reg != kNoReg) {
+        from = value.reg;
+      } else {
+        Get(kAx, op.b);
+      }
+      a_.Ins(op.size == 1 ? kStoreByte : kStoreReg, op.size, from, to);
+      a_.Ins(op.size == 1 ? kMoveImmByte : kMoveImm, op.size, 0, mark);
+      a_.Imm(~uint64_t{0}, std::min<int>(op.size, 4));
+    }
+    Rarely(slow, slow_path);
+  }
+
+  // The mask is a constant: its bytes are put after the code.
+  void StoreMask(const Op& op) {
+    uint64_t mask = values_[op.b].constant;
+    // lea rdx, [rip + distance]
+    a_.Byte(0x48);
+    a_.Byte(0x8d);
+    a_.Byte(0x15);
+    a_.Imm(0, 4);
+    size_t distance = a_.code.size() - 4;
+    a_.Constant(kCx, op.size);
+    a_.Call(store_);
+    rare_.push_back([this, distance, mask, size = op.size] {
+      a_.Bind(distance, a_.code.size());
+      for (unsigned i = 0; i < size; ++i) a_.Byte(mask >> i & 1 ? 0xff : 0);
+    });
+  }
+
+  // Places code that is jumped to from `jump` and goes on here.
+  template <class F>
+  void Rarely(size_t jump, F emit) {
+    rare_.push_back([this, jump, emit, back = a_.code.size()] {
+      a_.Bind(jump, a_.code.size());
+      emit();
+      a_.JumpTo(back);
+    });
+  }
+
+  const Program& program_;
+  const uint8_t *exit_, *load_, *store_;
+  Assembler a_;
+  std::vector<Value> values_;
+  uint16_t owner_[std::size(kTemporaries)] = {};
+  std::vector<std::function<void()>> rare_;
+  size_t now_ = 0;
+};
+
+}  // namespace
+
+const uint8_t* NativeCode::Append(const std::vector<uint8_t>& code) {
+  used_ = (used_ + 15) & ~size_t{15};
+  if (code.size() > kCodeBytes - used_) return nullptr;
+  memcpy(writable_ + used_, code.data(), code.size());
+  const uint8_t* at = executable_ + used_;
+  used_ += code.size();
+  return at;
+}
+
+std::shared_ptr<NativeCode> NativeCode::Create() {
+  int fd = memfd_create("ttq-code", MFD_CLOEXEC);
+  if (fd < 0) return nullptr;
+  std::shared_ptr<NativeCode> native(new NativeCode);
+  if (ftruncate(fd, kCodeBytes) == 0) {
+    void* w = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (w != MAP_FAILED) native->writable_ = static_cast<uint8_t*>(w);
+    void* x = mmap(nullptr, kCodeBytes, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+    if (x != MAP_FAILED) native->executable_ = static_cast<const uint8_t*>(x);
+  }
+  close(fd);
+  if (native->writable_ == nullptr || native->executable_ == nullptr) return nullptr;
+
+  Assembler enter;
+  for (Reg r : kSaved) enter.Push(r);
+  enter.Arith(kDigitAdd, 8, R(kSp), -8);  // calls from programs find the stack aligned
+  enter.Ins(kLea, 8, kContext, At(kDi, kContextBias));
+  enter.Ins(kLoadReg, 8, kValues, FIELD(values));
+  enter.Arith(kDigitAdd, 8, R(kValues), kValuesBias);
+  enter.Ins(kLoadReg, 8, kRecord, FIELD(record));
+  enter.Ins(kLoadReg, 8, kTime, FIELD(time));
+  enter.Ins(kLoadReg, 8, kLast, FIELD(last));
+  enter.Ins(kLea, 8, kCode, FIELD(code));
+  std::vector<size_t> exits;
+  enter.Dispatch([&](size_t jump) { exits.push_back(jump); });
+  size_t exit = enter.code.size();
+  for (size_t jump : exits) enter.Bind(jump, exit);
+  enter.Ins(kStoreReg, 8, kRecord, FIELD(record));
+  enter.Ins(kStoreReg, 8, kTime, FIELD(time));
+  enter.Ins(kStoreReg, 8, kLast, FIELD(last));
+  enter.Arith(kDigitAdd, 8, R(kSp), 8);
+  for (size_t i = std::size(kSaved); i-- > 0;) enter.Pop(kSaved[i]);
+  enter.Byte(0xc3);
+  const uint8_t* at = native->Append(enter.code);
+  native->enter_ = reinterpret_cast<void (*)(NativeContext*)>(const_cast<uint8_t*>(at));
+  native->exit_ = at + exit;
+
+  // rax: address. load: rdx: size. store: rdx: bytes, rcx: size.
+  for (const uint8_t** thunk : {&native->load_, &native->store_}) {
+    Assembler a;
+    for (Reg r : kTemporaries) a.Push(r);
+    a.Arith(kDigitAdd, 8, R(kSp), -8);
+    a.Ins(kLoadReg, 8, kSi, R(kAx));
+    a.Ins(kLoadReg, 8, kDi, FIELD(sink));
+    a.Ins(kGroup5, 4, kDigitCall, thunk == &native->load_ ? FIELD(load) : FIELD(store));
+    a.Arith(kDigitAdd, 8, R(kSp), 8);
+    for (size_t i = std::size(kTemporaries); i-- > 0;) a.Pop(kTemporaries[i]);
+    a.Byte(0xc3);
+    *thunk = native->Append(a.code);
+  }
+  return native;
+}
+
+NativeCode::~NativeCode() {
+  if (writable_ != nullptr) munmap(writable_, kCodeBytes);
+  if (executable_ != nullptr) munmap(const_cast<uint8_t*>(executable_), kCodeBytes);
+}
+
+const void* NativeCode::Compile(const Program& program) {
+  if (program.ops.size() > kMaxOps) return nullptr;
+  Translator translator(program, exit_, load_, store_);
+  Assembler& a = translator.Translate();
+  std::lock_guard lock(mutex_);
+  size_t start = (used_ + 15) & ~size_t{15};
+  for (const Assembler::Outside& o : a.outside) {
+    uint32_t distance =
+        static_cast<uint32_t>(o.target - (executable_ + start + o.at + 4));
+    memcpy(&a.code[o.at], &distance, 4);
+  }
+  return Append(a.code);
+}
+
+#else  // other machines interpret
+
+std::shared_ptr<NativeCode> NativeCode::Create() { return nullptr; }
+NativeCode::~NativeCode() = default;
+const uint8_t* NativeCode::Append(const std::vector<uint8_t>&) { return nullptr; }
+const void* NativeCode::Compile(const Program&) { return nullptr; }
+
+#endif
+
+}  // namespace ttq

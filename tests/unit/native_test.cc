@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+//
+// Machine code against the interpreter: random recipes with random logs, some of them damaged, must
+// give the same digest either way.
+
+#include "store/native.h"
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "recorder/stream.h"
+#include "store/digest.h"
+#include "store/recipe.h"
+
+namespace ttq {
+namespace {
+
+constexpr uint64_t kBase = 0x7f0012340000;
+constexpr int kWidths[] = {1, 2, 4, 8};
+
+class Generator {
+ public:
+  explicit Generator(uint32_t seed) : random_(seed) {}
+
+  uint64_t Number() {
+    switch (Below(6)) {
+      case 0: return Below(200);
+      case 1: return ~uint64_t{0} - Below(200);
+      case 2: return uint64_t{1} << Below(64);
+      case 3: return random_() & 0xffffffff;
+      default: return random_();
+    }
+  }
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+
+  // An encoded recipe. Notes the length of its record by exit.
+  std::string Recipe(uint32_t id) {
+    nodes_.clear();
+    effects_.clear();
+    record_bytes_ = 4;
+    lengths_.clear();
+    uint32_t exits = 1 + Below(3), instructions = 1 + Below(8);
+    std::vector<uint32_t> at;  // side exits, in order
+    for (uint32_t i = 0; i < instructions; ++i) {
+      effects_.push_back({kTtqInstruction, 0, kTtqNoNode, kTtqNoNode, kTtqNoNode});
+      for (uint32_t n = Below(4); n > 0; --n) Effect();
+      if (at.size() + 1 < exits && Below(2) == 0) {
+        at.push_back(i);
+        Exit(static_cast<uint8_t>(at.size()));
+      }
+    }
+    exits = static_cast<uint32_t>(at.size()) + 1;
+    Exit(0);
+    TtqRecipe head{};
+    head.id = id;
+    head.node_count = static_cast<ttq_u16>(nodes_.size());
+    head.effect_count = static_cast<ttq_u16>(effects_.size());
+    head.instruction_count = static_cast<ttq_u16>(instructions);
+    head.exit_count = static_cast<ttq_u16>(exits);
+    head.record_bytes = record_bytes_;
+    head.instruction_bytes = static_cast<ttq_u16>(instructions * 10);
+    head.bytes = static_cast<ttq_u32>(sizeof(head) + nodes_.size() * sizeof(TtqNode) +
+                                      effects_.size() * sizeof(TtqEffect) +
+                                      head.instruction_bytes);
+    std::string out;
+    auto append = [&](const void* p, size_t n) { out.append(static_cast<const char*>(p), n); };
+    append(&head, sizeof(head));
+    append(nodes_.data(), nodes_.size() * sizeof(TtqNode));
+    append(effects_.data(), effects_.size() * sizeof(TtqEffect));
+    for (uint32_t i = 0; i < instructions; ++i) {
+      uint64_t address = 0x400000 + id * 64 + i;
+      uint8_t size = 1, byte = 0x90;
+      append(&address, 8);
+      append(&size, 1);
+      append(&byte, 1);
+    }
+    return out;
+  }
+  const std::map<uint32_t, uint32_t>& lengths() const { return lengths_; }
+
+ private:
+  uint16_t Add(uint8_t op, int w, uint16_t a = 0, uint16_t b = 0, uint16_t c = 0,
+               uint64_t imm = 0) {
+    nodes_.push_back({op, static_cast<uint8_t>(w), a, b, c, imm});
+    return static_cast<uint16_t>(nodes_.size() - 1);
+  }
+
+  uint16_t Slot(int w) {
+    uint64_t at = record_bytes_;
+    record_bytes_ = static_cast<uint16_t>(record_bytes_ + w);
+    return Add(kTtqSlot, w, 0, 0, 0, at);
+  }
+
+  // A node of one of the scalar kinds: a new one, or one there is.
+  uint16_t Scalar(int depth = 0) {
+    if (!nodes_.empty() && Below(3) == 0) {
+      uint16_t n = static_cast<uint16_t>(Below(static_cast<uint32_t>(nodes_.size())));
+      if (nodes_[n].op != kTtqVectorConst && nodes_[n].w <= 8 && (nodes_[n].w & (nodes_[n].w - 1)) == 0) {
+        return n;
+      }
+    }
+    int w = kWidths[Below(4)];
+    switch (depth > 3 ? Below(3) : Below(12)) {
+      case 0: return Add(kTtqConst, 8, 0, 0, 0, Number());
+      case 1: return Slot(w);
+      case 2: return Add(kTtqReg, 8, static_cast<uint16_t>(Below(kTtqRegCount)));
+      case 3: return Add(kTtqAddI, w, Scalar(depth + 1), 0, 0, Number());
+      case 4: return Add(kTtqNot, w, Scalar(depth + 1));
+      case 5: return Add(kTtqExtract, w, Scalar(depth + 1), 0, static_cast<uint16_t>(Below(8)));
+      case 6:
+        return Add(kTtqSext, w, Scalar(depth + 1), 0, static_cast<uint16_t>(kWidths[Below(4)]));
+      case 7: {
+        uint16_t a = Scalar(depth + 1), b = Scalar(depth + 1);
+        return Add(kTtqInsert, w, a, b, static_cast<uint16_t>(Below(8)));
+      }
+      case 8: {
+        uint16_t a = Scalar(depth + 1), b = Scalar(depth + 1), c = Scalar(depth + 1);
+        return Add(kTtqIte, w, a, b, c);
+      }
+      default: {
+        static constexpr uint8_t kOps[] = {kTtqAdd, kTtqSub, kTtqAnd, kTtqOr,  kTtqXor,
+                                           kTtqMul, kTtqShl, kTtqShr, kTtqSar, kTtqEq,
+                                           kTtqNe,  kTtqLtS, kTtqLtU, kTtqLeS, kTtqLeU};
+        uint16_t a = Scalar(depth + 1), b = Scalar(depth + 1);
+        return Add(kOps[Below(std::size(kOps))], w, a, b);
+      }
+    }
+  }
+
+  // Mostly within a few pages, so that the same ones are met again.
+  uint16_t Address() {
+    if (Below(40) == 0) return Scalar();
+    uint16_t mask = Add(kTtqConst, 8, 0, 0, 0, Below(4) == 0 ? 0x7fff : 0x3ff8);
+    uint16_t offset = Add(kTtqAnd, 8, Scalar(), mask);
+    if (Below(6) == 0) return Add(kTtqConst, 8, 0, 0, 0, kBase + Below(0x8000));
+    return Add(kTtqAddI, 8, offset, 0, 0, kBase);
+  }
+
+  void Effect() {
+    if (Below(4) == 0) {
+      effects_.push_back({kTtqSetReg, static_cast<uint8_t>(Below(kTtqRegCount)), kTtqNoNode,
+                          Scalar(), kTtqNoNode});
+      return;
+    }
+    uint16_t address = Address();
+    uint16_t guard = Below(6) == 0 ? Scalar() : static_cast<uint16_t>(kTtqNoNode);
+    if (Below(2) == 0) {
+      static constexpr uint8_t kSizes[] = {1, 2, 4, 8, 8, 3, 10, 16, 28, 32, 64};
+      effects_.push_back(
+          {kTtqLoad, kSizes[Below(std::size(kSizes))], address, kTtqNoNode, guard});
+      return;
+    }
+    uint16_t value;
+    uint8_t size;
+    switch (Below(4)) {
+      case 0: {
+        static constexpr uint8_t kSizes[] = {1, 2, 4, 6, 8, 10, 16, 32};
+        size = kSizes[Below(std::size(kSizes))];
+        value = Slot(size);
+        break;
+      }
+      case 1:
+        size = Below(2) ? 16 : 32;
+        value = Add(kTtqVectorConst, size, 0, 0, 0, Below(2) ? 0 : Number());
+        break;
+      default: {
+        static constexpr uint8_t kSizes[] = {1, 2, 4, 8, 8, 5};
+        size = kSizes[Below(std::size(kSizes))];
+        value = Scalar();
+      }
+    }
+    effects_.push_back({kTtqStore, size, address, value, guard});
+  }
+
+  void Exit(uint8_t number) {
+    effects_.push_back({kTtqExit, number, record_bytes_, kTtqNoNode, kTtqNoNode});
+    lengths_[number] = record_bytes_;
+  }
+
+  std::mt19937_64 random_;
+  std::vector<TtqNode> nodes_;
+  std::vector<TtqEffect> effects_;
+  uint16_t record_bytes_ = 4;
+  std::map<uint32_t, uint32_t> lengths_;
+};
+
+template <class T>
+void AppendPod(std::string* out, const T& value) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+template <class T>
+void AppendControl(std::string* out, uint32_t kind, const T& payload) {
+  AppendPod(out, kind);
+  AppendPod(out, static_cast<uint32_t>(sizeof(payload)));
+  AppendPod(out, payload);
+}
+
+// All of a digest that has no order of its own, as text.
+std::string Describe(const BlockDigest& digest) {
+  std::string out;
+  auto number = [&](uint64_t n) { out += std::to_string(n) + " "; };
+  number(digest.instructions);
+  number(digest.reads);
+  number(digest.writes);
+  for (const auto& step : digest.steps) {
+    std::map<uint64_t, const PageDelta*> pages;
+    for (const auto& d : step.pages) pages[d->page] = d.get();
+    for (const auto& [page, d] : pages) {
+      out += "\npage ";
+      number(page);
+      out.append(reinterpret_cast<const char*>(d->written), sizeof(d->written));
+      out.append(reinterpret_cast<const char*>(d->read), sizeof(d->read));
+      for (size_t i = 0; i < kPageBytes; ++i) {
+        if (d->written[i / 64] >> (i % 64) & 1) out += static_cast<char>(d->bytes[i]);
+      }
+    }
+    if (step.has_control) {
+      out += "\ncontrol ";
+      number(step.control.time);
+      number(step.control.last_pc);
+    }
+  }
+  out += "\nend ";
+  for (const auto& [id, times] : digest.executions) number(uint64_t{id} << 32 | times);
+  for (const auto& [tid, pc] : digest.last_pc) number(pc);
+  for (const auto& [tid, state] : digest.end_states) {
+    for (uint64_t r : state.reg) number(r);
+  }
+  return out;
+}
+
+// Recipes 1 to `recipes`, and a log of that many executions of them.
+std::string RandomLog(Generator* g, RecipeTable* table, uint32_t recipes, int executions) {
+  std::vector<std::map<uint32_t, uint32_t>> lengths(1);
+  for (uint32_t id = 1; id <= recipes; ++id) {
+    absl::Status s = table->Add(g->Recipe(id));
+    EXPECT_TRUE(s.ok()) << s;
+    lengths.push_back(g->lengths());
+  }
+  std::string log;
+  TtqRegisters registers{};
+  registers.tid = 1;
+  for (auto& r : registers.reg) r = g->Number();
+  AppendControl(&log, kTtqRegisters, registers);
+  AppendControl(&log, kTtqThread, uint32_t{1});
+  for (int i = 0; i < executions; ++i) {
+    if (g->Below(2000) == 0) {
+      TtqRange range{kBase, kPageBytes, 3};
+      AppendControl(&log, g->Below(2) ? kTtqUnmap : kTtqProtect, range);
+    }
+    uint32_t id = 1 + g->Below(recipes);
+    auto it = lengths[id].begin();
+    std::advance(it, g->Below(static_cast<uint32_t>(lengths[id].size())));
+    AppendPod(&log, id << kTtqExitBits | it->first);
+    for (uint32_t b = 4; b < it->second; ++b) {
+      log += static_cast<char>(g->Below(3) == 0 ? 0 : g->Below(256));
+    }
+  }
+  return log;
+}
+
+class NativeTest : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(NativeTest, DigestsLikeTheInterpreter) {
+  Generator g(GetParam());
+  RecipeTable table;
+  if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
+  std::string log = RandomLog(&g, &table, 60, 30000);
+  DeltaPool pool;
+  auto expected = DigestBlock(table, log, &pool, false, /*native=*/false);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::string text = Describe(*expected);
+  // The second time all programs have their code from the start.
+  for (int i = 0; i < 2; ++i) {
+    auto actual = DigestBlock(table, log, &pool, false, /*native=*/true);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    EXPECT_EQ(actual->reads, expected->reads);
+    EXPECT_EQ(actual->writes, expected->writes);
+    EXPECT_TRUE(Describe(*actual) == text);
+    for (auto& step : actual->steps) pool.Give(std::move(step.pages));
+  }
+}
+
+// A damaged log ends both walks with the same message, or neither.
+TEST_P(NativeTest, SurvivesDamage) {
+  Generator g(GetParam() + 1000);
+  RecipeTable table;
+  if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
+  std::string log = RandomLog(&g, &table, 5, 10000);
+  DeltaPool pool;
+  ASSERT_TRUE(DigestBlock(table, log, &pool, false).ok());
+  for (int i = 0; i < 10; ++i) {
+    std::string damaged = log.substr(0, log.size() - g.Below(3000));
+    for (uint32_t n = g.Below(3); n > 0; --n) {
+      damaged[g.Below(static_cast<uint32_t>(damaged.size()))] ^= static_cast<char>(1 + g.Below(255));
+    }
+    // To the byte, for the sanitizer.
+    std::vector<char> exact(damaged.begin(), damaged.end());
+    std::string_view view(exact.data(), exact.size());
+    auto expected = DigestBlock(table, view, &pool, false, /*native=*/false);
+    auto actual = DigestBlock(table, view, &pool, false, /*native=*/true);
+    ASSERT_EQ(actual.status(), expected.status());
+    if (expected.ok()) {
+      EXPECT_TRUE(Describe(*actual) == Describe(*expected));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, NativeTest, testing::Range(1u, 41u));
+
+}  // namespace
+}  // namespace ttq
