@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Ingest executes some ten million programs a second of recording, each of about ten operations, and
-// an interpreter spends its time on mispredicted jumps from one operation to the next. So a program
-// that has run a few dozen times is translated, operation by operation, into x86-64 code:
+// Ingest executes some ten million programs a second of recording, each of about ten operations,
+// and an interpreter spends its time on mispredicted jumps from one operation to the next. So a
+// program that has run a few dozen times is translated, operation by operation, into x86-64 code:
 //
 //   - Values live where the interpreter has them, in the array `values` (kValues points 16 values
 //     into it, so that the tracked registers are within a one-byte offset). Temporaries are defined
@@ -22,6 +22,7 @@
 //     comes back).
 //
 // What is rare (slow accesses, false guards) is placed after the program's end, out of the way.
+// Helpers must not throw: there is nothing to unwind running code with.
 //
 // Memory for code is one file, mapped twice: to write and to execute. No page is both.
 
@@ -46,8 +47,25 @@ namespace {
 constexpr size_t kCodeBytes = 64 << 20;  // of address space; used as it fills
 constexpr size_t kMaxOps = 2000;
 
-enum Reg : int8_t { kAx, kCx, kDx, kBx, kSp, kBp, kSi, kDi, kX8, kX9, kX10, kX11, kX12,
-                    kX13, kX14, kX15, kNoReg = -1 };
+enum Reg : int8_t {
+  kAx,
+  kCx,
+  kDx,
+  kBx,
+  kSp,
+  kBp,
+  kSi,
+  kDi,
+  kX8,
+  kX9,
+  kX10,
+  kX11,
+  kX12,
+  kX13,
+  kX14,
+  kX15,
+  kNoReg = -1
+};
 
 // Registers of running code. rax, rcx and rdx are scratch.
 constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTime = kX13, kCode = kX14,
@@ -72,19 +90,61 @@ Operand ValueAt(uint16_t v) { return At(kValues, 8 * v - kValuesBias); }
 
 // Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, SSE ones their prefix.
 enum : uint32_t {
-  kAdd = 0x03, kOr = 0x0b, kAnd = 0x23, kSub = 0x2b, kXor = 0x33, kCmp = 0x3b, kLoadReg = 0x8b,
-  kStoreReg = 0x89, kStoreByte = 0x88, kCmpByte = 0x3a, kLea = 0x8d, kMul = 0x0faf,
-  kZero1 = 0x0fb6, kZero2 = 0x0fb7, kSign1 = 0x0fbe, kSign2 = 0x0fbf, kSign4 = 0x63,
-  kMoveImm = 0xc7, kMoveImmByte = 0xc6, kGroup3 = 0xf7, kGroup5 = 0xff, kShiftImm = 0xc1,
-  kShiftCl = 0xd3, kArithImm = 0x81, kArithImm8 = 0x83, kMulImm = 0x69, kCmovNe = 0x0f45,
-  kSet = 0x0f90, kLoadVector = 0xf30f6f, kStoreVector = 0xf30f7f, kOnes = 0x660f76,
+  kAdd = 0x03,
+  kOr = 0x0b,
+  kAnd = 0x23,
+  kSub = 0x2b,
+  kXor = 0x33,
+  kCmp = 0x3b,
+  kLoadReg = 0x8b,
+  kStoreReg = 0x89,
+  kStoreByte = 0x88,
+  kCmpByte = 0x3a,
+  kLea = 0x8d,
+  kMul = 0x0faf,
+  kZero1 = 0x0fb6,
+  kZero2 = 0x0fb7,
+  kSign1 = 0x0fbe,
+  kSign2 = 0x0fbf,
+  kSign4 = 0x63,
+  kMoveImm = 0xc7,
+  kMoveImmByte = 0xc6,
+  kGroup3 = 0xf7,
+  kGroup5 = 0xff,
+  kShiftImm = 0xc1,
+  kShiftCl = 0xd3,
+  kArithImm = 0x81,
+  kArithImm8 = 0x83,
+  kMulImm = 0x69,
+  kCmovNe = 0x0f45,
+  kSet = 0x0f90,
+  kLoadVector = 0xf30f6f,
+  kStoreVector = 0xf30f7f,
+  kOnes = 0x660f76,
 };
 // The /digit of group opcodes.
-enum { kDigitAdd = 0, kDigitAnd = 4, kDigitCmp = 7, kDigitShl = 4, kDigitShr = 5, kDigitSar = 7,
-       kDigitNot = 2, kDigitInc = 0, kDigitCall = 2, kDigitJump = 4 };
+enum {
+  kDigitAdd = 0,
+  kDigitAnd = 4,
+  kDigitCmp = 7,
+  kDigitShl = 4,
+  kDigitShr = 5,
+  kDigitSar = 7,
+  kDigitNot = 2,
+  kDigitInc = 0,
+  kDigitCall = 2,
+  kDigitJump = 4
+};
 // Conditions.
-enum { kBelow = 2, kEqual = 4, kNotEqual = 5, kNotAbove = 6, kAbove = 7, kLess = 12,
-       kNotGreater = 14 };
+enum {
+  kBelow = 2,
+  kEqual = 4,
+  kNotEqual = 5,
+  kNotAbove = 6,
+  kAbove = 7,
+  kLess = 12,
+  kNotGreater = 14
+};
 
 class Assembler {
  public:
@@ -210,8 +270,7 @@ class Assembler {
 
 class Translator {
  public:
-  Translator(const Program& program, const uint8_t* exit, const uint8_t* load,
-             const uint8_t* store)
+  Translator(const Program& program, const uint8_t* exit, const uint8_t* load, const uint8_t* store)
       : program_(program), exit_(exit), load_(load), store_(store) {}
 
   Assembler& Translate() {
@@ -247,13 +306,19 @@ class Translator {
       case OpCode::kUnary:
       case OpCode::kLoad:
       case OpCode::kStoreSlot:
-      case OpCode::kSkipUnless: return f(op.a);
+      case OpCode::kSkipUnless:
+        return f(op.a);
       case OpCode::kBinary:
       case OpCode::kInsert:
       case OpCode::kStoreValue:
-      case OpCode::kStoreMask: f(op.a), f(op.b); return;
-      case OpCode::kIte: f(op.a), f(op.b), f(static_cast<uint16_t>(op.imm)); return;
-      default: return;
+      case OpCode::kStoreMask:
+        f(op.a), f(op.b);
+        return;
+      case OpCode::kIte:
+        f(op.a), f(op.b), f(static_cast<uint16_t>(op.imm));
+        return;
+      default:
+        return;
     }
   }
 
@@ -276,7 +341,7 @@ class Translator {
     }
   }
 
-  // Where the operation's result is to be computed; Define then puts it where it belongs.
+  // The value is now what `from` holds.
   void Define(uint16_t v, Reg from) {
     Value& value = values_[v];
     value.is_constant = false;
@@ -314,7 +379,9 @@ class Translator {
   }
 
   // REQUIRES: not a constant.
-  Operand Place(uint16_t v) const { return values_[v].reg != kNoReg ? R(values_[v].reg) : ValueAt(v); }
+  Operand Place(uint16_t v) const {
+    return values_[v].reg != kNoReg ? R(values_[v].reg) : ValueAt(v);
+  }
 
   void Get(Reg r, uint16_t v) {
     if (values_[v].is_constant) {
@@ -344,7 +411,8 @@ class Translator {
   void Translate(const Op& op) {
     Operand slot = At(kRecord, static_cast<int32_t>(op.imm));
     switch (op.code) {
-      case OpCode::kEnd: return;
+      case OpCode::kEnd:
+        return;
       case OpCode::kSlot1:
         a_.Ins(kZero1, 4, kAx, slot);
         return Define(op.dst, kAx);
@@ -357,7 +425,8 @@ class Translator {
       case OpCode::kSlot8:
         a_.Ins(kLoadReg, 8, kAx, slot);
         return Define(op.dst, kAx);
-      case OpCode::kConst: return DefineConstant(op.dst, op.imm);
+      case OpCode::kConst:
+        return DefineConstant(op.dst, op.imm);
       case OpCode::kMove:
         if (values_[op.a].is_constant) return DefineConstant(op.dst, values_[op.a].constant);
         Get(kAx, op.a);
@@ -420,10 +489,12 @@ class Translator {
         });
         return;
       }
-      case OpCode::kLoad: return Load(op);
+      case OpCode::kLoad:
+        return Load(op);
       case OpCode::kStoreSlot:
       case OpCode::kStoreValue:
-      case OpCode::kStoreMask: return Store(op);
+      case OpCode::kStoreMask:
+        return Store(op);
     }
   }
 
@@ -432,12 +503,24 @@ class Translator {
     int width = op.size == 8 ? 8 : 4;  // narrower ones are done in 32 bits and cut
     uint32_t opcode = 0;
     switch (op.kind) {
-      case kTtqAdd: opcode = kAdd; break;
-      case kTtqSub: opcode = kSub; break;
-      case kTtqAnd: opcode = kAnd; break;
-      case kTtqOr: opcode = kOr; break;
-      case kTtqXor: opcode = kXor; break;
-      case kTtqMul: opcode = kMul; break;
+      case kTtqAdd:
+        opcode = kAdd;
+        break;
+      case kTtqSub:
+        opcode = kSub;
+        break;
+      case kTtqAnd:
+        opcode = kAnd;
+        break;
+      case kTtqOr:
+        opcode = kOr;
+        break;
+      case kTtqXor:
+        opcode = kXor;
+        break;
+      case kTtqMul:
+        opcode = kMul;
+        break;
       case kTtqShl:
       case kTtqShr:
       case kTtqSar: {
@@ -532,13 +615,13 @@ class Translator {
       if (op.code == OpCode::kStoreSlot) {
         a_.Ins(kLea, 8, kDx, At(kRecord, op.b));
       } else {
-        // The helper wants the value in memory. A temporary's register may have another owner by
-        // the time this is placed, but not on this path: see where it is captured.
         a_.Ins(kLea, 8, kDx, ValueAt(op.b));
       }
       a_.Constant(kCx, op.size);
       a_.Call(store_);
     };
+    // The helper wants the value in memory. This is placed later, when a temporary's register may
+    // have another owner, but it runs now: hence the copy.
     Value value = op.code == OpCode::kStoreValue ? values_[op.b] : Value();
     auto slow_path = [this, op, value, by_helper] {
       if (value.is_constant) {
@@ -690,8 +773,7 @@ const void* NativeCode::Compile(const Program& program) {
   std::lock_guard lock(mutex_);
   size_t start = (used_ + 15) & ~size_t{15};
   for (const Assembler::Outside& o : a.outside) {
-    uint32_t distance =
-        static_cast<uint32_t>(o.target - (executable_ + start + o.at + 4));
+    uint32_t distance = static_cast<uint32_t>(o.target - (executable_ + start + o.at + 4));
     memcpy(&a.code[o.at], &distance, 4);
   }
   return Append(a.code);

@@ -4,8 +4,8 @@
 // them with a DigestSink, several times faster. See native.cc for how.
 //
 // A NativeCode belongs to a RecipeTable and is shared by all threads; what changes while code runs
-// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + 8 bytes
-// from `limit` on, whatever the log holds.
+// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + 8 bytes from `limit` on,
+// whatever the log holds.
 
 #ifndef TTQ_STORE_NATIVE_H_
 #define TTQ_STORE_NATIVE_H_
@@ -35,7 +35,7 @@ struct NativeContext {
   const uint8_t* last = nullptr;    // the last record executed; left alone when there was none
   const uint8_t* limit = nullptr;   // records beyond it are not begun
   uint64_t time = 0;
-  uint32_t* counts = nullptr;       // executions by Program::index; longer than that of any `code`
+  uint32_t* counts = nullptr;  // executions by Program::index; longer than that of any `code`
   uint64_t skipped_reads = 0, skipped_writes = 0;  // whose guard was false
   void* sink = nullptr;
   // Accesses that are not plainly within a page of `pages`. They may change `pages`.

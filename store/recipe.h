@@ -126,10 +126,10 @@ class Recipe {
   std::vector<Exit> exits_;
 };
 
-// Recipes and programs of one process, by id. Add may run while others look up; a pointer stays
-// valid as long as the table.
 class NativeCode;
 
+// Recipes and programs of one process, by id. Add may run while others look up; a pointer stays
+// valid as long as the table.
 class RecipeTable {
  public:
   // Looks in `parent` for ids it does not have (a forked child goes on with its parent's code).

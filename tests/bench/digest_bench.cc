@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// What digesting a block costs: takes blocks of a recording, spread over all of it, and digests them
-// again and again. Prints CPU nanoseconds per superblock execution and per memory access, the best
-// of the rounds, and a hash of all that was digested: two builds that print the same hash agree.
+// What digesting a block costs: takes blocks of a recording, spread over all of it, and digests
+// them again and again. Prints CPU nanoseconds per superblock execution and per memory access, the
+// best of the rounds, and a hash of all that was digested: two builds that print the same hash
+// agree.
 //
 //   digest_bench RECORDING [BLOCKS [ROUNDS]]
 //
@@ -128,8 +129,8 @@ int Main(int argc, char** argv) {
       "{:.2f} GB of log a second\nhash {:016x}\n",
       blocks.size(), all, static_cast<double>(instructions) / 1e6,
       static_cast<double>(executions) / 1e6, static_cast<double>(accesses) / 1e6, pages, best * 1e3,
-      per(executions), per(accesses), per(instructions), static_cast<double>(log_bytes) / best / 1e9,
-      hash);
+      per(executions), per(accesses), per(instructions),
+      static_cast<double>(log_bytes) / best / 1e9, hash);
   return 0;
 }
 

@@ -28,11 +28,16 @@ class Generator {
 
   uint64_t Number() {
     switch (Below(6)) {
-      case 0: return Below(200);
-      case 1: return ~uint64_t{0} - Below(200);
-      case 2: return uint64_t{1} << Below(64);
-      case 3: return random_() & 0xffffffff;
-      default: return random_();
+      case 0:
+        return Below(200);
+      case 1:
+        return ~uint64_t{0} - Below(200);
+      case 2:
+        return uint64_t{1} << Below(64);
+      case 3:
+        return random_() & 0xffffffff;
+      default:
+        return random_();
     }
   }
   uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
@@ -64,8 +69,7 @@ class Generator {
     head.record_bytes = record_bytes_;
     head.instruction_bytes = static_cast<ttq_u16>(instructions * 10);
     head.bytes = static_cast<ttq_u32>(sizeof(head) + nodes_.size() * sizeof(TtqNode) +
-                                      effects_.size() * sizeof(TtqEffect) +
-                                      head.instruction_bytes);
+                                      effects_.size() * sizeof(TtqEffect) + head.instruction_bytes);
     std::string out;
     auto append = [&](const void* p, size_t n) { out.append(static_cast<const char*>(p), n); };
     append(&head, sizeof(head));
@@ -99,18 +103,25 @@ class Generator {
   uint16_t Scalar(int depth = 0) {
     if (!nodes_.empty() && Below(3) == 0) {
       uint16_t n = static_cast<uint16_t>(Below(static_cast<uint32_t>(nodes_.size())));
-      if (nodes_[n].op != kTtqVectorConst && nodes_[n].w <= 8 && (nodes_[n].w & (nodes_[n].w - 1)) == 0) {
+      if (nodes_[n].op != kTtqVectorConst && nodes_[n].w <= 8 &&
+          (nodes_[n].w & (nodes_[n].w - 1)) == 0) {
         return n;
       }
     }
     int w = kWidths[Below(4)];
     switch (depth > 3 ? Below(3) : Below(12)) {
-      case 0: return Add(kTtqConst, 8, 0, 0, 0, Number());
-      case 1: return Slot(w);
-      case 2: return Add(kTtqReg, 8, static_cast<uint16_t>(Below(kTtqRegCount)));
-      case 3: return Add(kTtqAddI, w, Scalar(depth + 1), 0, 0, Number());
-      case 4: return Add(kTtqNot, w, Scalar(depth + 1));
-      case 5: return Add(kTtqExtract, w, Scalar(depth + 1), 0, static_cast<uint16_t>(Below(8)));
+      case 0:
+        return Add(kTtqConst, 8, 0, 0, 0, Number());
+      case 1:
+        return Slot(w);
+      case 2:
+        return Add(kTtqReg, 8, static_cast<uint16_t>(Below(kTtqRegCount)));
+      case 3:
+        return Add(kTtqAddI, w, Scalar(depth + 1), 0, 0, Number());
+      case 4:
+        return Add(kTtqNot, w, Scalar(depth + 1));
+      case 5:
+        return Add(kTtqExtract, w, Scalar(depth + 1), 0, static_cast<uint16_t>(Below(8)));
       case 6:
         return Add(kTtqSext, w, Scalar(depth + 1), 0, static_cast<uint16_t>(kWidths[Below(4)]));
       case 7: {
@@ -150,8 +161,7 @@ class Generator {
     uint16_t guard = Below(6) == 0 ? Scalar() : static_cast<uint16_t>(kTtqNoNode);
     if (Below(2) == 0) {
       static constexpr uint8_t kSizes[] = {1, 2, 4, 8, 8, 3, 10, 16, 28, 32, 64};
-      effects_.push_back(
-          {kTtqLoad, kSizes[Below(std::size(kSizes))], address, kTtqNoNode, guard});
+      effects_.push_back({kTtqLoad, kSizes[Below(std::size(kSizes))], address, kTtqNoNode, guard});
       return;
     }
     uint16_t value;
@@ -245,7 +255,9 @@ std::string RandomLog(Generator* g, RecipeTable* table, uint32_t recipes, int ex
   std::string log;
   TtqRegisters registers{};
   registers.tid = 1;
-  for (auto& r : registers.reg) r = g->Number();
+  uint64_t values[kTtqRegCount];
+  for (auto& v : values) v = g->Number();
+  memcpy(registers.reg, values, sizeof(values));
   AppendControl(&log, kTtqRegisters, registers);
   AppendControl(&log, kTtqThread, uint32_t{1});
   for (int i = 0; i < executions; ++i) {
@@ -297,7 +309,8 @@ TEST_P(NativeTest, SurvivesDamage) {
   for (int i = 0; i < 10; ++i) {
     std::string damaged = log.substr(0, log.size() - g.Below(3000));
     for (uint32_t n = g.Below(3); n > 0; --n) {
-      damaged[g.Below(static_cast<uint32_t>(damaged.size()))] ^= static_cast<char>(1 + g.Below(255));
+      damaged[g.Below(static_cast<uint32_t>(damaged.size()))] ^=
+          static_cast<char>(1 + g.Below(255));
     }
     // To the byte, for the sanitizer.
     std::vector<char> exact(damaged.begin(), damaged.end());
