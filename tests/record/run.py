@@ -169,7 +169,7 @@ def refused():
         check(r.status == status and all(w in text for w in words), command, r.status, text)
 
     expect(["no-such-program"], 127, "not found")
-    expect(["/no/such/program"], 126 if False else 127, "/no/such/program")
+    expect(["/no/such/program"], 127, "/no/such/program")
     expect([HERE], 126, "not a program")
     expect([os.path.join(HERE, "run.py")], 126, "no permission")
     setuid = os.path.join(SCRATCH, "setuid")
@@ -191,6 +191,22 @@ def refused():
     return "ok"
 
 
+def unrecorded_child():
+    """A child that cannot be recorded runs as it would by itself."""
+    if os.geteuid() != 0:
+        return "skipped: needs root to make a set-user-id program"
+    setuid = os.path.join(SCRATCH, "other")
+    shutil.copy(shutil.which("id"), setuid)
+    os.chmod(SCRATCH, 0o755)
+    os.chown(setuid, 65534, 65534)
+    os.chmod(setuid, 0o4755)
+    command = ["sh", "-c", setuid + " -u; " + setuid + " -u | cat; env | grep -c VALGRIND; exit 3"]
+    native, recorded = run(command, env=environment()), record(command)
+    check(native.out.startswith(b"65534"), native.out)
+    check(recorded == native, recorded, "instead of", native)
+    return "ok"
+
+
 def crash():
     """The instruction that faulted is the last one recorded."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
@@ -208,7 +224,7 @@ def crash():
 
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
-    for f in (lackey, interrupted, refused, crash):
+    for f in (lackey, interrupted, refused, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     failed = 0

@@ -38,7 +38,7 @@ static long Choose(long n) {
     case 5:
       return n > 100 ? g_numbers[n % 600] : n;
     case 6:
-      return __builtin_popcountl((unsigned long)n);
+      return __builtin_clzl((unsigned long)n | 1);
     case 7:
       return -n;
     default:
