@@ -5,6 +5,7 @@
 
 #include "recorder/launcher.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -113,6 +114,14 @@ class SignalRules {
   std::map<int, struct sigaction> old_;
 };
 
+// Whether a file is a program for another processor: of 32 bits, or not of x86. Scripts are not.
+bool IsForeign(const std::string& path) {
+  char head[20];
+  std::ifstream in(path, std::ios::binary);
+  return in.read(head, sizeof(head)) && memcmp(head, ELFMAG, SELFMAG) == 0 &&
+         (head[EI_CLASS] != ELFCLASS64 || head[18] != EM_X86_64);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindToolDirectory() {
@@ -142,6 +151,10 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
         (st.st_mode & S_ISGID && st.st_gid != getegid())) {
       return absl::FailedPreconditionError(
           path + ": a set-user-id program cannot be recorded; run ttq as its owner");
+    }
+    if (IsForeign(path)) {
+      return absl::FailedPreconditionError(
+          path + ": a 32-bit or foreign program; only those for x86-64 can be recorded");
     }
     return absl::OkStatus();
   };

@@ -56,6 +56,7 @@ class Ring {
   std::vector<std::pair<uint64_t, uint64_t>> pending() const;
   // The tool said goodbye, rather than being killed or replaced.
   bool finished() const;
+  bool became_other() const { return header_->became_other != 0; }
   bool superseded() const { return superseded_; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }
 

@@ -80,6 +80,7 @@ typedef struct {
   ttq_u32 verified;       // blocks compared; futex word
   ttq_u32 argument_bytes; // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
+  ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
   struct { ttq_u64 address, bytes; } pending[kTtqMaxPending];

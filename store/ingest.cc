@@ -230,7 +230,9 @@ class ProcessIngest {
     absl::Status s = Ingest();
     if (s.ok() && !ring_->finished() && !ring_->superseded()) {
       info_.complete = false;
-      info_.incomplete_reason = "the process was killed; its last block is lost";
+      info_.incomplete_reason = ring_->became_other()
+                                    ? "it became a program that cannot be recorded"
+                                    : "the process was killed; its last block is lost";
     }
     if (!s.ok()) {
       info_.complete = false;

@@ -519,6 +519,10 @@ static void note_pending(TtqRing* ring) {
       ring->pending[n].address = t->pending[i].address;
       ring->pending[n++].bytes = t->pending[i].bytes;
     }
+    for (UInt i = 0; i < t->saved_count && n < kTtqMaxPending; i++) {
+      ring->pending[n].address = t->saved[i].address;
+      ring->pending[n++].bytes = t->saved[i].bytes;
+    }
   }
   ring->pending_count = n;
 }
@@ -720,6 +724,7 @@ static void fork_child(ThreadId tid) {
     if (other == tid || o->syscall < 0) continue;
     for (UInt i = 0; i < o->pending_count; i++)
       send_memory(kTtqBySyscall, tid, o->pending[i].address, o->pending[i].bytes);
+    send_changes_of_saved(other);
     o->syscall = -1;
   }
   ThreadInfo* t = &g_thread[tid];
@@ -990,6 +995,33 @@ ULong __wrap_vgPlain_di_notify_mmap(Addr a, Bool allow_mapping, Int fd) { return
 // Valgrind would write its own core file into the working directory.
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max);
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max) {}
+
+// A forked child goes on with its parent's log. Valgrind would open one by name, and end a child
+// that is where it cannot.
+void __wrap_vgPlain_logging_atfork_child(ThreadId tid);
+void __wrap_vgPlain_logging_atfork_child(ThreadId tid) {}
+
+// A program that is about to be exec'ed runs by itself, unrecorded, where recording would keep it
+// from running: with another user's rights, or with another instruction set.
+Bool __real_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv);
+Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv);
+Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv) {
+  Bool ours = __real_vgPlain_should_we_trace_this_child(name, argv);
+  struct vg_stat st;
+  if (!name || sr_isError(VG_(stat)(name, &st))) return ours;
+  if ((st.mode & 04000) && st.uid != VG_(geteuid)()) ours = False;
+  if ((st.mode & 02000) && st.gid != VG_(getegid)()) ours = False;
+  SysRes file = VG_(open)(name, VKI_O_RDONLY, 0);
+  if (!sr_isError(file)) {
+    UChar head[20];
+    if (VG_(read)(sr_Res(file), head, sizeof(head)) == sizeof(head) &&
+        VG_(memcmp)(head, "\177ELF", 4) == 0 && (head[4] != 2 || head[18] != 62))
+      ours = False;  // not 64 bits, or not x86
+    VG_(close)(sr_Res(file));
+  }
+  ttq_ring()->became_other = !ours;
+  return ours;
+}
 
 static Bool process_option(const HChar* arg) {
   if (VG_STR_CLO(arg, "--ring", clo_ring)) {

@@ -16,8 +16,7 @@ __attribute__((target("avx2,fma"))) static void Work(unsigned seed) {
   _mm256_maskstore_epi32((int*)(out + 4 * (seed % 50)), mask, v);
   _mm256_maskstore_epi64((long long*)(out + 512 + seed % 64), _mm256_slli_epi64(mask, 3), v);
   _mm256_maskstore_ps((float*)(out + 1024), mask, _mm256_castsi256_ps(v));
-  _mm_maskstore_pd((double*)(out + 1100), _mm256_castsi256_si128(mask),
-                   _mm_set1_pd((double)seed));
+  _mm_maskstore_pd((double*)(out + 1100), _mm256_castsi256_si128(mask), _mm_set1_pd((double)seed));
   _mm_maskstore_epi32((int*)(out + 1200), _mm256_extracti128_si256(mask, 1), _mm_set1_epi32(7));
   __m256i index = _mm256_and_si256(v, _mm256_set1_epi32(255));
   __m256i got = _mm256_mask_i32gather_epi32(v, (int*)out, index, mask, 4);
@@ -27,7 +26,8 @@ __attribute__((target("avx2,fma"))) static void Work(unsigned seed) {
   _mm256_stream_si256((__m256i*)(out + 1472), got);
   _mm_storeu_si128((__m128i*)(out + 1511), _mm256_extracti128_si256(got, 1));
   // A masked load of elements beyond the end of memory must not fault.
-  __m256i part = _mm256_maskload_epi32((int*)(out + 4096 - 8), _mm256_setr_epi32(-1, -1, 0, 0, 0, 0, 0, 0));
+  __m256i part =
+      _mm256_maskload_epi32((int*)(out + 4096 - 8), _mm256_setr_epi32(-1, -1, 0, 0, 0, 0, 0, 0));
   _mm256_storeu_si256((__m256i*)(out + 1600), part);
 }
 

@@ -19,7 +19,8 @@ static void Emit(uint8_t* at, uint32_t value, uint8_t offset) {
 int main(void) {
   static uint32_t out[64];
   uint64_t sum = 0;
-  uint8_t* m = mmap(NULL, 65536, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t* m =
+      mmap(NULL, 65536, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (uint32_t i = 0; i < 3000; ++i) {  // at new places, then over old code
     uint8_t* at = m + 16 * (i % 1000);
     Emit(at, i * 3, 4 * (i % 32));
@@ -35,9 +36,9 @@ int main(void) {
     sum += ((uint32_t(*)(uint32_t*))(x + 16 * (i % 4)))(out);
   }
   // Code that changes itself before it jumps to what it changed.
-  uint8_t self[] = {0x40, 0x88, 0x3d, 3, 0, 0, 0,   // mov %dil, 3(%rip): the constant below
-                    0xff, 0xe6,                     // jmp *%rsi
-                    0xb8, 0,    0,    0, 0, 0xc3};  // mov $?, %eax; ret
+  uint8_t self[] = {0x40, 0x88, 0x3d, 3, 0, 0,   0,  // mov %dil, 3(%rip): the constant below
+                    0xff, 0xe6,                      // jmp *%rsi
+                    0xb8, 0,    0,    0, 0, 0xc3};   // mov $?, %eax; ret
   memcpy(m, self, sizeof(self));
   for (uint32_t i = 0; i < 100; ++i) {
     sum = sum * 3 + ((uint32_t(*)(uint32_t, uint8_t*))m)(i, m + 9);

@@ -12,9 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void* Exit(void* status) {
-  exit((int)(long)status);
-}
+static void* Exit(void* status) { exit((int)(long)status); }
 
 static long Overflow(long n) {
   volatile char room[4000];

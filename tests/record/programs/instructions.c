@@ -53,9 +53,10 @@ static void Atomics(void) {
     __asm__ volatile("cmpxchg %2, %0" : "+m"(a[540]), "+a"(byte) : "r"((uint8_t)(i + 9)) : "cc");
     __asm__ volatile("lock xadd %1, %0" : "+m"(w[4]), "+r"(old)::"cc");
     __asm__ volatile("xchg %1, %0" : "+m"(w[5]), "+r"(old));
-    __asm__ volatile("lock incl 48(%0); lock negw 50(%0); lock notb 53(%0)\n"
-                     "lock addq $-3, 56(%0); lock andb $0x7f, 57(%0); lock xorl $5, 60(%0)"
-                     ::"r"(w) : "cc", "memory");
+    __asm__ volatile(
+        "lock incl 48(%0); lock negw 50(%0); lock notb 53(%0)\n"
+        "lock addq $-3, 56(%0); lock andb $0x7f, 57(%0); lock xorl $5, 60(%0)" ::"r"(w)
+        : "cc", "memory");
   }
   // The bit number reaches beyond the operand.
   for (long bit = -70; bit < 200; bit += 23) {
@@ -78,10 +79,14 @@ static void Stack(void) {
       : "+m"(a[2048])::"rax", "memory", "cc");
   uint8_t* at = a + 2100;
   for (int i = 0; i < 16; ++i) {
-    __asm__ volatile("cmp $7, %1; setl (%0); sbbb $3, 1(%0); rclb $1, 2(%0); shldw $3, %w1, 3(%0)"
-                     ::"r"(at + 8 * i), "r"(i) : "cc", "memory");
+    __asm__ volatile(
+        "cmp $7, %1; setl (%0); sbbb $3, 1(%0); rclb $1, 2(%0); shldw $3, %w1, 3(%0)" ::"r"(at +
+                                                                                            8 * i),
+        "r"(i)
+        : "cc", "memory");
     __asm__ volatile("cmp $9, %1; mov %0, %%rax; cmovl %2, %%rax; mov %%rax, %0"
-                     : "+m"(*(uint64_t*)(at + 8 * i)) : "r"(i), "r"(0x1122334455667788L)
+                     : "+m"(*(uint64_t*)(at + 8 * i))
+                     : "r"(i), "r"(0x1122334455667788L)
                      : "rax", "cc");
   }
 }
@@ -100,10 +105,12 @@ static void Vectors(void) {
   _mm_storeu_si128((__m128i*)(b + 3121), value);
   _mm_storel_epi64((__m128i*)(b + 3141), value);
   _mm_storeh_pd((double*)(b + 3151), _mm_castsi128_pd(value));
-  __asm__ volatile("pxor %%mm0, %%mm0; movntq %%mm0, (%0); movq %%mm0, 9(%0); emms"
-                   ::"r"(b + 3200) : "memory");
-  __asm__ volatile("fld1; fstpt (%0); fld1; fstps 16(%0); fldl2e; fistpll 24(%0); fldz; fstpl 35(%0)"
-                   ::"r"(b + 3300) : "memory");
+  __asm__ volatile("pxor %%mm0, %%mm0; movntq %%mm0, (%0); movq %%mm0, 9(%0); emms" ::"r"(b + 3200)
+                   : "memory");
+  __asm__ volatile(
+      "fld1; fstpt (%0); fld1; fstps 16(%0); fldl2e; fistpll 24(%0); fldz; fstpl 35(%0)" ::"r"(b +
+                                                                                               3300)
+      : "memory");
 }
 
 static void States(void) {
@@ -120,7 +127,8 @@ static void States(void) {
     }
   }
   long clock, random;
-  __asm__ volatile("rdtsc; mov %%eax, %0; rdtscp; mov %%ecx, %0" : "=m"(clock)::"rax", "rcx", "rdx");
+  __asm__ volatile("rdtsc; mov %%eax, %0; rdtscp; mov %%ecx, %0"
+                   : "=m"(clock)::"rax", "rcx", "rdx");
   if (c1 & 1 << 30) __asm__ volatile("rdrand %%rax; mov %%rax, %0" : "=m"(random)::"rax", "cc");
 }
 

@@ -102,7 +102,8 @@ static void Sockets(void) {
   CHECK(recvmsg(s[1], &m, 0) == 11 && strcmp(text, "message one") == 0);
   struct mmsghdr several[3] = {0};
   struct iovec parts[3] = {{"a1", 2}, {"b22", 3}, {"c333", 4}};
-  for (int i = 0; i < 3; ++i) several[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+  for (int i = 0; i < 3; ++i)
+    several[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
   CHECK(sendmmsg(s[0], several, 3, 0) == 3);
   for (int i = 0; i < 3; ++i) parts[i] = (struct iovec){text + 30 * i, 30};
   CHECK(recvmmsg(s[1], several, 3, 0, NULL) == 3 && strncmp(text + 60, "c333", 4) == 0);
@@ -169,8 +170,10 @@ static void Files(void) {
   int p[2];
   CHECK(pipe(p) == 0 && sendfile(p[1], fd, &from, 7) == 7 && from == 7);
   aio_context_t aio = 0;
-  struct iocb request = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = (uint32_t)fd,
-                         .aio_buf = (uint64_t)text, .aio_nbytes = 12};
+  struct iocb request = {.aio_lio_opcode = IOCB_CMD_PREAD,
+                         .aio_fildes = (uint32_t)fd,
+                         .aio_buf = (uint64_t)text,
+                         .aio_nbytes = 12};
   struct iocb* requests[] = {&request};
   struct io_event done;
   if (syscall(SYS_io_setup, 4, &aio) == 0) {
@@ -199,7 +202,8 @@ static void Descriptors(void) {
   CHECK(read(s, &info, sizeof(info)) == sizeof(info) && info.ssi_signo == SIGUSR1);
   raise(SIGUSR1);
   siginfo_t taken;
-  CHECK(sigpending(&before) == 0 && sigtimedwait(&set, &taken, &(struct timespec){1, 0}) == SIGUSR1);
+  CHECK(sigpending(&before) == 0 &&
+        sigtimedwait(&set, &taken, &(struct timespec){1, 0}) == SIGUSR1);
   int i = inotify_init1(IN_NONBLOCK);
   char text[4096];
   inotify_add_watch(i, "/tmp", IN_CREATE);

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: MIT
+"""Records real programs and checks that recording changes nothing and misses nothing.
+
+Each case runs natively and under `ttq record --verify`, which compares all of the program's memory
+with the recording at every block end and its registers at every block start. Output and exit status
+must be the same, and no difference may be found. A case whose program is not installed is skipped.
+
+    run.py TTQ PROGRAMS [NAME...]      TTQ: the binary; PROGRAMS: where programs/ was built
+"""
+
+import collections
+import concurrent.futures
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCRATCH = tempfile.mkdtemp(prefix="ttq-record-")
+
+Case = collections.namedtuple("Case", "name command input")
+Result = collections.namedtuple("Result", "status out err")
+
+
+def run(command, given=b"", **options):
+    p = subprocess.run(command, input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       timeout=300, **options)
+    return Result(p.returncode if p.returncode >= 0 else 128 - p.returncode, p.stdout, p.stderr)
+
+
+def environment():
+    return dict(os.environ, TTQ_HOME=os.path.join(SCRATCH, "home"), LC_ALL="C")
+
+
+def record(command, *flags, given=b""):
+    """Runs `ttq record`; the recording is thrown away."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+        return run([TTQ, "record", "-q", "-o", place, *flags, *command], given, env=environment())
+
+
+def check(condition, *about):
+    if not condition:
+        raise AssertionError(" ".join(str(a) for a in about))
+
+
+# ---- Cases that are one command ------------------------------------------------------------------
+
+def ours(name, *arguments, given=b""):
+    label = " ".join((name,) + arguments)
+    return Case(label, [os.path.join(PROGRAMS, name), *arguments], given)
+
+
+def installed(name, command, given=b""):
+    return Case(name, command if shutil.which(command[0]) else None, given)
+
+
+def cases():
+    for name in ("instructions", "avx2", "signals", "memory", "syscalls", "confined", "code",
+                 "exceptions", "processes", "threads", "bare"):
+        yield ours(name)
+    # Every way to end. What the processor does for `hlt` (SIGSEGV) Valgrind does not do.
+    for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",
+                "raise 9", "raise 11", "raise 15", "raise 31", "kill 2", "kill 9", "segv", "jump 0",
+                "jump 64", "divide 0", "illegal", "trap", "general", "abort", "overflow"):
+        yield ours("end", *end.split())
+    python = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
+    script = os.path.join(HERE, "programs", "stdlib.py")
+    for path in ["/usr/bin/python3", *python]:
+        version = run([path, "-c", "import sys; print(sys.version_info >= (3, 8), sys.version[:6])"])
+        if version.out.startswith(b"True"):
+            yield Case("python " + version.out.decode().split()[1], [path, script], b"")
+    numpy = run(["/usr/bin/python3", "-c", "import numpy"]).status == 0
+    yield Case("numpy", ["/usr/bin/python3", os.path.join(HERE, "programs", "arrays.py")]
+               if numpy else None, b"")
+    yield installed("pypy3", ["pypy3", os.path.join(HERE, "programs", "loop.py")])
+    yield installed("gdb", ["gdb", "--version"])
+    yield installed("git", ["git", "-C", HERE, "log", "-3", "--stat"])
+    yield installed("sqlite3", ["sqlite3", ":memory:"], b"""
+        create table t(a, b); insert into t values (1, 'x'), (2, 'y');
+        with recursive c(x) as (select 1 union all select x + 1 from c where x < 3000)
+        select sum(x), (select group_concat(b) from t) from c;""")
+    source = os.path.join(HERE, "programs", "bare.c")
+    yield installed("gcc", ["gcc", "-c", "-O2", source, "-o", os.path.join(SCRATCH, "bare.o")])
+    yield Case("make", ["make", "-s", "-f", os.path.join(HERE, "programs", "Makefile")]
+               if shutil.which("make") else None, b"")
+    yield Case("shell", ["sh", "-c", "ls /usr | wc -l; cat | tr a-z A-Z; (exit 3); echo $?; exit 5"],
+               b"through a pipe\n")
+    yield Case("#!", [os.path.join(HERE, "programs", "script.sh"), "a b", "c"], b"")
+    yield Case("env", ["env"], b"")
+    yield Case("env with LD_PRELOAD", ["env", "LD_PRELOAD=libm.so.6", "env"], b"")
+
+
+def compare(case):
+    if case.command is None:
+        return "skipped: not installed"
+    native = run(case.command, case.input, env=environment())
+    ways = [["--verify", "--block-size", "1"]]
+    if case.command[0].startswith(PROGRAMS):
+        ways.append([])  # without the waits of --verify
+    for flags in ways:
+        compare_one(case, native, flags)
+    return "ok"
+
+
+def compare_one(case, native, flags):
+    recorded = record(case.command, *flags, given=case.input)
+    check(recorded.status == native.status, "exit status", recorded.status, "instead of",
+          native.status, recorded.err.decode(errors="replace"))
+    check(recorded.out == native.out, "output", recorded.out[:2000], "instead of", native.out[:2000])
+    # A shell says on stderr what killed its child, and so on: that must be the same too.
+    check(recorded.err == native.err, "stderr", recorded.err[:2000], "instead of", native.err[:2000])
+
+
+# ---- Others --------------------------------------------------------------------------------------
+
+def lackey():
+    """Accesses of a program, count for count, as Valgrind's own lackey sees them."""
+    bare = os.path.join(PROGRAMS, "bare")
+    log = os.path.join(SCRATCH, "lackey")
+    run(["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no",
+         "--vex-iropt-register-updates=allregs-at-each-insn", "--log-file=" + log, bare])
+    expected = collections.Counter()
+    for line in open(log):
+        m = re.match(r"(I|\s[LSM])\s+([0-9a-f]+),(\d+)", line)
+        if not m:
+            continue
+        kind, address, size = m.group(1).strip(), int(m.group(2), 16), int(m.group(3))
+        if kind == "I":
+            expected["I"] += 1
+        else:
+            for k in "LS" if kind == "M" else kind:
+                expected[k, address, size] += 1
+    tool = os.path.join(os.path.dirname(TTQ), "libexec", "ttq")
+    out = run([os.path.join(PROGRAMS, "dump_accesses"), tool, bare])
+    check(out.status == 0, "dump_accesses", out.status, out.err)
+    actual = collections.Counter()
+    for line in out.out.decode().splitlines():
+        if line == "I":
+            actual["I"] += 1
+        else:
+            kind, rest = line.split()
+            address, size = rest.split(",")
+            actual[kind, int(address, 16), int(size)] += 1
+    check(expected["I"] > 50000, "lackey saw only", expected["I"], "instructions")
+    check(actual == expected, "only recorded:", list((actual - expected).items())[:10],
+          "only in lackey:", list((expected - actual).items())[:10])
+    return "ok: %d accesses of %d instructions" % (sum(actual.values()) - actual["I"], actual["I"])
+
+
+def interrupted():
+    """Ctrl-C goes to the program; ttq ends as it does."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        p = subprocess.Popen([TTQ, "record", "-q", "-o", d + "/recording", "--verify",
+                              os.path.join(PROGRAMS, "end"), "wait"], stdout=subprocess.PIPE,
+                             env=environment(), start_new_session=True)
+        while b"waiting" not in p.stdout.readline():
+            pass
+        time.sleep(0.3)
+        os.killpg(p.pid, signal.SIGINT)
+        check(p.wait(60) == 130, "exit status", p.returncode)
+        p.stdout.close()
+    return "ok"
+
+
+def refused():
+    """What cannot be run is said plainly, with the statuses of env(1)."""
+    def expect(command, status, *words):
+        r = record(command)
+        text = r.err.decode()
+        check(r.status == status and all(w in text for w in words), command, r.status, text)
+
+    expect(["no-such-program"], 127, "not found")
+    expect(["/no/such/program"], 127, "/no/such/program")
+    expect([HERE], 126, "not a program")
+    expect([os.path.join(HERE, "run.py")], 126, "no permission")
+    setuid = os.path.join(SCRATCH, "setuid")
+    shutil.copy(os.path.join(PROGRAMS, "end"), setuid)
+    if os.geteuid() == 0:
+        os.chown(setuid, 65534, 65534)
+        os.chmod(setuid, 0o4755)
+        expect([setuid], 126, "set-user-id")
+    # The header of a 32-bit program.
+    narrow = os.path.join(SCRATCH, "narrow")
+    with open(os.path.join(PROGRAMS, "end"), "rb") as f:
+        image = bytearray(f.read())
+    image[4] = 1
+    image[18:20] = b"\x03\0"
+    with open(narrow, "wb") as f:
+        f.write(image)
+    os.chmod(narrow, 0o755)
+    expect([narrow], 126, "32-bit")
+    return "ok"
+
+
+def unrecorded_child():
+    """A child that cannot be recorded runs as it would by itself."""
+    if os.geteuid() != 0:
+        return "skipped: needs root to make a set-user-id program"
+    setuid = os.path.join(SCRATCH, "other")
+    shutil.copy(shutil.which("id"), setuid)
+    os.chmod(SCRATCH, 0o755)
+    os.chown(setuid, 65534, 65534)
+    os.chmod(setuid, 0o4755)
+    command = ["sh", "-c", setuid + " -u; " + setuid + " -u | cat; env | grep -c VALGRIND; exit 3"]
+    native, recorded = run(command, env=environment()), record(command)
+    check(native.out.startswith(b"65534"), native.out)
+    check(recorded == native, recorded, "instead of", native)
+    return "ok"
+
+
+def crash():
+    """The instruction that faulted is the last one recorded."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+        run([TTQ, "record", "-q", "-o", place, os.path.join(PROGRAMS, "end"), "segv"],
+            env=environment())
+        r = run([TTQ, "query", "-t", place, "-f", "json", "registers at crash"], env=environment())
+        check(r.status == 0, r.err)
+        where = re.search(rb'"pc":"0x([0-9a-f]+)"', r.out.replace(b" ", b""))
+        check(b'"function":"main"' in r.out.replace(b" ", b"") and where, r.out)
+        last = run([TTQ, "query", "-t", place, "-f", "json", "registers at end"], env=environment())
+        check(last.status == 0, last.err)
+    return "ok"
+
+
+def main():
+    tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
+    for f in (lackey, interrupted, refused, unrecorded_child, crash):
+        tests[f.__name__] = f
+    wanted = sys.argv[3:] or list(tests)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        def one(name):
+            start = time.time()
+            try:
+                return name, tests[name](), time.time() - start, True
+            except (AssertionError, subprocess.TimeoutExpired) as e:
+                return name, "FAILED: %s" % e, time.time() - start, False
+
+        for name, result, seconds, ok in pool.map(one, wanted):
+            failed += not ok
+            print("%-24s %5.1f s  %s" % (name, seconds, result), flush=True)
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
