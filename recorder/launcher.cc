@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The rings live in a directory of their own, 0700, in /dev/shm where there is one: a ring is memory,
-// not a file. The tool renames a ring into place when it is ready, and inotify tells us.
+// The rings live in a directory of their own, 0700, in /dev/shm where there is one: a ring is
+// memory, not a file. The tool renames a ring into place when it is ready, and inotify tells us. We
+// hold a lock on the directory: the tool, and whoever runs ttq next, know by it whether we are
+// alive.
 
 #include "recorder/launcher.h"
 
@@ -9,8 +11,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +22,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -41,31 +46,85 @@ constexpr char kValgrind[] = "/usr/bin/valgrind.bin";
 
 class RingDirectory {
  public:
-  static absl::StatusOr<std::unique_ptr<RingDirectory>> Make() {
-    const char* tmp = getenv("TMPDIR");
-    for (const char* base : {"/dev/shm", tmp, "/tmp"}) {
-      if (base == nullptr || access(base, W_OK) != 0) continue;
-      for (int i = 0; i < 100; ++i) {
-        // The tool reads the recorder's pid off the end of the name.
-        std::string path = fmt::format("{}/ttq-{:08x}-{}", base,
-                                       static_cast<uint32_t>(random() ^ (i << 16)), getpid());
-        if (mkdir(path.c_str(), 0700) == 0) {
-          return std::unique_ptr<RingDirectory>(new RingDirectory(path));
-        }
-        if (errno != EEXIST) break;
-      }
+  // `bytes`: what there must be room for.
+  static absl::StatusOr<std::unique_ptr<RingDirectory>> Make(uint64_t bytes) {
+    std::string why;
+    std::vector<std::string> bases = {"/dev/shm", "/tmp"};
+    // The program may change its working directory.
+    if (const char* tmp = getenv("TMPDIR"); tmp != nullptr && tmp[0] == '/') {
+      bases.insert(bases.begin() + 1, tmp);
     }
-    return absl::ErrnoToStatus(errno, "cannot make a directory for the rings in /dev/shm or /tmp");
+    for (const std::string& base : bases) {
+      auto made = MakeIn(base, bytes);
+      if (made.ok()) return made;
+      why += (why.empty() ? "" : ", ") + std::string(made.status().message());
+    }
+    return absl::UnavailableError("no place for the rings: " + why);
   }
   ~RingDirectory() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    close(fd_);
   }
   const std::string& path() const { return path_; }
 
  private:
-  explicit RingDirectory(std::string path) : path_(std::move(path)) {}
+  RingDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  static absl::StatusOr<std::unique_ptr<RingDirectory>> MakeIn(const std::string& base,
+                                                               uint64_t bytes) {
+    TakeAwayOrphans(base);
+    struct statvfs room;
+    if (statvfs(base.c_str(), &room) != 0) return absl::ErrnoToStatus(errno, base);
+    if (room.f_bavail * room.f_frsize < bytes) {
+      return absl::ResourceExhaustedError(
+          fmt::format("{}: less than {} MB free", base, (bytes + 999'999) / 1'000'000));
+    }
+    for (int i = 0;; ++i) {
+      // It has its name when it is locked. The tool reads the recorder's number off the end.
+      std::string name =
+          fmt::format("ttq-{:08x}-{}", static_cast<uint32_t>(random() ^ (i << 16)), getpid());
+      std::string path = base + "/" + name, unlocked = base + "/." + name;
+      if (mkdir(unlocked.c_str(), 0700) != 0) {
+        if (errno == EEXIST && i < 100) continue;
+        return absl::ErrnoToStatus(errno, base);
+      }
+      int fd = open(unlocked.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+          renameat2(AT_FDCWD, unlocked.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
+        return std::unique_ptr<RingDirectory>(new RingDirectory(path, fd));
+      }
+      int error = errno;
+      if (fd >= 0) close(fd);
+      rmdir(unlocked.c_str());
+      if (error != EEXIST || i >= 100) return absl::ErrnoToStatus(error, base);
+    }
+  }
+
+  // Directories of recorders that were killed. Nobody else's are ours to take away.
+  static void TakeAwayOrphans(const std::string& base) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(base, ignored)) {
+      const std::string name = entry.path().filename();
+      unsigned number = 0;
+      int pid = 0, used = 0;
+      if (sscanf(name.c_str(), "ttq-%8x-%d%n", &number, &pid, &used) != 2 ||
+          used != static_cast<int>(name.size()) || kill(pid, 0) == 0 || errno != ESRCH) {
+        continue;
+      }
+      int fd = open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      if (fd < 0) continue;
+      struct stat st;
+      if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 0777) == 0700 &&
+          flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        fs::remove_all(entry.path(), ignored);
+      }
+      close(fd);
+    }
+  }
+
   std::string path_;
+  int fd_;
 };
 
 std::string ReadLogs(const std::string& directory) {
@@ -122,6 +181,18 @@ bool IsForeign(const std::string& path) {
          (head[EI_CLASS] != ELFCLASS64 || head[18] != EM_X86_64);
 }
 
+// Why the kernel could not run a script; empty when it could, or when this is none.
+std::string BadInterpreter(const std::string& path) {
+  std::string line(256, '\0');
+  std::ifstream(path, std::ios::binary).read(line.data(), static_cast<long>(line.size()));
+  if (line.rfind("#!", 0) != 0) return "";
+  constexpr std::string_view kEnd(" \t\n\0", 4);
+  size_t begin = std::min(line.find_first_not_of(" \t", 2), line.size());
+  std::string interpreter = line.substr(begin, line.find_first_of(kEnd, begin) - begin);
+  if (access(interpreter.c_str(), X_OK) == 0) return "";
+  return fmt::format("{}: its interpreter {}: {}", path, interpreter, strerror(errno));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindToolDirectory() {
@@ -156,8 +227,12 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
       return absl::FailedPreconditionError(
           path + ": a 32-bit or foreign program; only those for x86-64 can be recorded");
     }
+    if (std::string why = BadInterpreter(path); !why.empty()) {
+      return absl::PermissionDeniedError(why);
+    }
     return absl::OkStatus();
   };
+  if (name.empty()) return absl::NotFoundError("'': not found");
   if (name.find('/') != std::string::npos) {
     if (absl::Status s = check(name); !s.ok()) return s;
     return name;
@@ -183,7 +258,8 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
     return absl::FailedPreconditionError(
         fmt::format("{} is missing: install the valgrind package", kValgrind));
   }
-  auto directory = RingDirectory::Make();
+  auto directory = RingDirectory::Make(kTtqRingHeaderBytes +
+                                       options.block_bytes * std::min(options.block_count, 4u));
   if (!directory.ok()) return directory.status();
   const std::string& path = (*directory)->path();
   int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -259,7 +335,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
       on_ring(ring);
     }
   };
-  while (!exited || !all_consumed()) {
+  while (!all_consumed() || !exited) {
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
     poll(fds, exited ? 1 : 2, exited ? 5 : 100);
     int status;

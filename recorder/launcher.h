@@ -43,8 +43,10 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 
 // Runs the command to its end and until every process it started has ended. `on_ring` is called
 // on this thread for each new process (or exec) and must not block; the ring must be consumed, or
-// the program stands still. `all_consumed` tells whether every ring handed out has come to its end.
-// Ctrl-C goes to the program, not to the caller.
+// the program stands still. `all_consumed` is called ten times a second or more, and tells whether
+// every ring handed out has come to its end. Ctrl-C goes to the program, not to the caller.
+//
+// A recorder that is killed leaves a directory in /dev/shm; the next call takes it away.
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
                                     const std::function<void(std::shared_ptr<Ring>)>& on_ring,
                                     const std::function<bool()>& all_consumed);

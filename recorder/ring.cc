@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
   }
   ring->block_bytes_ = h.block_bytes;
   ring->block_count_ = h.block_count;
-  if (ring->block_bytes_ < sizeof(TtqBlock) ||
+  if (ring->block_bytes_ < sizeof(TtqBlock) || ring->block_count_ == 0 ||
       (ring->bytes_ - kTtqRingHeaderBytes) / ring->block_bytes_ < ring->block_count_) {
     return absl::DataLossError(path + ": blocks outside the ring");
   }
@@ -74,6 +74,19 @@ bool Ring::ProcessIsGone() const {
   return poll(&p, 1, 0) == 1;
 }
 
+absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
+  // The program could write here at any time: what is checked must be what is used.
+  memcpy(&out->head, block, sizeof(out->head));
+  const size_t room = block_bytes_ - sizeof(TtqBlock);
+  if (out->head.log_bytes > room || out->head.recipe_bytes > room - out->head.log_bytes) {
+    return absl::DataLossError(fmt::format("block {}: its log does not fit it", out->head.number));
+  }
+  const char* begin = reinterpret_cast<const char*>(block);
+  out->log = {begin + sizeof(TtqBlock), out->head.log_bytes};
+  out->recipes = {begin + block_bytes_ - out->head.recipe_bytes, out->head.recipe_bytes};
+  return absl::OkStatus();
+}
+
 const TtqBlock* Ring::Next() {
   for (;;) {
     uint32_t produced = Load(&header_->produced);
@@ -83,9 +96,11 @@ const TtqBlock* Ring::Next() {
     if (ended && Load(&header_->produced) == taken_) return nullptr;
     if (!ended) FutexWait(&header_->produced, produced, 50);
   }
+  // The tool lowers the count when it gets no memory for more.
+  uint32_t count = std::clamp(Load(&header_->block_count), 1u, block_count_);
   auto* block = reinterpret_cast<const TtqBlock*>(
       reinterpret_cast<const char*>(header_) + kTtqRingHeaderBytes +
-      static_cast<size_t>(taken_ % block_count_) * block_bytes_);
+      static_cast<size_t>(taken_ % count) * block_bytes_);
   ++taken_;
   return block;
 }
@@ -104,6 +119,10 @@ void Ring::Detach() {
   __atomic_store_n(&header_->command, static_cast<uint32_t>(kTtqDetach), __ATOMIC_RELEASE);
   FutexWake(&header_->consumed);
   FutexWake(&header_->verified);
+}
+
+void Ring::Kill() const {
+  if (pidfd_ >= 0) syscall(SYS_pidfd_send_signal, pidfd_, SIGKILL, nullptr, 0);
 }
 
 std::string Ring::parent_ring() const {

@@ -11,13 +11,21 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "recorder/stream.h"
 
 namespace ttq {
+
+// A block as handed over, its sizes checked. The bytes are the ring's own.
+struct BlockView {
+  TtqBlock head;
+  std::string_view log, recipes;
+};
 
 class Ring {
  public:
@@ -32,6 +40,8 @@ class Ring {
   // ring's blocks are taken or full.
   const TtqBlock* Next();
   void Release();
+  // DataLoss when the block's parts do not fit it.
+  absl::Status Take(const TtqBlock* block, BlockView* out) const;
   // For a ring that asks for verification: block `number` has been compared, the program may go on.
   void Verified(uint32_t number);
 
@@ -39,6 +49,8 @@ class Ring {
   void Supersede() { superseded_ = true; }
   // The program goes on unrecorded.
   void Detach();
+  // Ends the process by SIGKILL, if it is still there.
+  void Kill() const;
 
   const std::string& name() const { return name_; }
   uint32_t pid() const { return header_->pid; }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The stream: what the Valgrind tool writes and ingest reads, through a ring in shared memory. Plain
-// C11 and C++20; both sides are built from the same tree and check kStreamVersion.
+// The stream: what the Valgrind tool writes and ingest reads, through a ring in shared memory.
+// Plain C11 and C++20; both sides are built from the same tree and check kStreamVersion.
 //
 // A ring is a file, mapped shared by both: one TtqRing, then `block_count` blocks of `block_bytes`.
 // The tool fills block `produced % block_count`, then increments `produced`; ingest handles block
 // `consumed % block_count`, then increments `consumed`. Each wakes the other with a futex on the
 // word it changed. The tool waits when produced - consumed == block_count: nothing is ever dropped.
+// It lowers block_count, once, when it gets no memory for a block that it has not used yet.
 //
 // A block is a TtqBlock header, then the log growing up, and recipes growing down from its end. A
 // recipe is in the same block as its first execution, or in an earlier one. Everything is

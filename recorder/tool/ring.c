@@ -2,8 +2,11 @@
 //
 // The ring's producer. One per process; only the thread that holds Valgrind's big lock comes here.
 //
-// When the recorder is gone, or told to detach, the program goes on unrecorded: a
-// private block is filled over and over and never handed on.
+// When the recorder is gone, or told to detach, or there is no memory for a ring, the program goes
+// on unrecorded: a private block is filled over and over and never handed on.
+//
+// Shared memory that cannot be had is found out by asking for each block before it is first used: a
+// store to it would end the program by SIGBUS. The ring then makes do with the blocks it has.
 
 #include "recorder/tool/ring.h"
 
@@ -20,6 +23,7 @@
 // Valgrind keeps these to itself; their interface has been stable since 3.4.
 extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
                                                       Off64T offset);
+extern SysRes VG_(am_mmap_anon_float_valgrind)(SizeT length);
 extern Int VG_(safe_fd)(Int fd);  // moves it out of the program's reach
 
 TtqLog ttq_log;
@@ -27,6 +31,7 @@ TtqLog ttq_log;
 static TtqRing* g_ring;
 static SizeT g_ring_bytes;
 static HChar g_name[32];
+static const HChar* g_directory_name;
 static Int g_directory = -1;  // the rings' directory; a child may be anywhere when it is forked
 static UInt g_recorder_pid;
 static Bool g_detached;
@@ -82,9 +87,44 @@ TtqRing* ttq_ring(void) { return g_ring; }
 void ttq_ring_set_begin(void (*begin)(void)) { g_begin = begin; }
 void ttq_ring_set_before_handing_over(void (*f)(TtqRing*)) { g_before_handing_over = f; }
 
-static void die(const HChar* what, const HChar* path, long error) {
-  VG_(fmsg)("ttq: cannot %s %s (error %ld)\n", what, path, -error);
-  VG_(exit)(125);
+// The recorder holds a lock on the directory, which the kernel opens however the recorder ends, and
+// also while nobody has waited for it. Where the directory is out of reach, its number must do.
+static Bool recorder_is_gone(void) {
+  if (g_directory < 0)
+    return raw_syscall(__NR_kill, g_recorder_pid, 0, 0, 0, 0, 0) == -3 /* ESRCH */;
+  if (raw_syscall(__NR_flock, g_directory, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) < 0)
+    return False;
+  raw_syscall(__NR_flock, g_directory, 8 /* LOCK_UN */, 0, 0, 0, 0);
+  return True;
+}
+
+// What a recorder that is gone cannot take away any more. The last process finds the directory
+// empty.
+static void leave_nothing_behind(void) {
+  HChar log[40];
+  raw_syscall(__NR_unlinkat, g_directory, (long)g_name, 0, 0, 0, 0);
+  VG_(snprintf)(log, sizeof(log), "log.%u", (UInt)VG_(getpid)());
+  raw_syscall(__NR_unlinkat, g_directory, (long)log, 0, 0, 0, 0);
+  raw_syscall(__NR_rmdir, (long)g_directory_name, 0, 0, 0, 0, 0);
+}
+
+static void detach_if_recorder_is_gone(void) {
+  if (g_detached || !recorder_is_gone()) return;
+  g_detached = True;
+  leave_nothing_behind();
+}
+
+// Makes sure that there is memory behind a piece of the ring.
+static Bool have_memory(UChar* at, SizeT bytes) {
+  long r = raw_syscall(__NR_madvise, (long)at, bytes, 23 /* MADV_POPULATE_WRITE */, 0, 0, 0);
+  if (r >= 0 || r == -22 /* EINVAL: Linux before 5.14 */) return True;
+  raw_syscall(__NR_madvise, (long)at, bytes, 9 /* MADV_REMOVE */, 0, 0, 0);
+  return False;
+}
+
+static UChar* block_at(UInt number) {
+  return (UChar*)g_ring + kTtqRingHeaderBytes +
+         (SizeT)(number % g_ring->block_count) * g_ring->block_bytes;
 }
 
 typedef struct { ULong soft, hard; } Limit;
@@ -122,8 +162,7 @@ static void start_block(Bool between_superblocks) {
     if (!g_scratch) g_scratch = VG_(malloc)("ttq.scratch", g_ring->block_bytes);
     g_block = g_scratch;
   } else {
-    g_block = (UChar*)g_ring + kTtqRingHeaderBytes +
-              (SizeT)(g_block_number % g_ring->block_count) * g_ring->block_bytes;
+    g_block = block_at(g_block_number);
   }
   TtqBlock* b = (TtqBlock*)g_block;
   b->number = g_block_number;
@@ -135,28 +174,59 @@ static void start_block(Bool between_superblocks) {
   ttq_log.limit = g_recipe_top - kTtqMaxRecordBytes;
 }
 
+// The ring's file, mapped; null, after a message, when it cannot be had.
+static TtqRing* map_ring_file(ULong block_bytes) {
+  HChar temporary[40];
+  VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
+  const HChar* what = "create";
+  // The directory is made by the recorder for this recording; r-…, so the name is new.
+  long fd = make_file(temporary, g_ring_bytes);
+  long r = fd;
+  TtqRing* ring = NULL;
+  if (fd >= 0) {
+    SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes,
+                                                       VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
+    raw_syscall(__NR_close, fd, 0, 0, 0, 0, 0);
+    what = "map";
+    if (sr_isError(m)) r = -(long)sr_Err(m);
+    else ring = (TtqRing*)sr_Res(m);
+  }
+  if (ring && !have_memory((UChar*)ring, kTtqRingHeaderBytes + block_bytes)) {
+    VG_(am_munmap_valgrind)((Addr)ring, g_ring_bytes);
+    ring = NULL;
+    what = "get memory for";
+    r = -28;
+  }
+  if (ring) return ring;
+  raw_syscall(__NR_unlinkat, g_directory, (long)temporary, 0, 0, 0, 0);
+  VG_(fmsg)("ttq: process %u is not recorded: cannot %s its ring in %s (error %ld)\n",
+            (UInt)VG_(getpid)(), what, g_directory_name, -r);
+  return NULL;
+}
+
 void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count, Bool verify,
                      const HChar* parent_ring, UInt parent_pid, UInt fork_number) {
-  HChar temporary[40];
   static UInt number;
+  g_directory_name = directory;
+  HChar* at = VG_(strrchr)(directory, '-');  // …-PID of the recorder
+  g_recorder_pid = at ? VG_(strtoll10)(at + 1, NULL) : 0;
   if (g_directory < 0) {
     SysRes d = VG_(open)(directory, VKI_O_RDONLY, 0);
-    if (sr_isError(d)) die("open", directory, -(long)sr_Err(d));
-    g_directory = VG_(safe_fd)(sr_Res(d));
+    if (!sr_isError(d)) g_directory = VG_(safe_fd)(sr_Res(d));
   }
   UInt pid = VG_(getpid)();
   VG_(snprintf)(g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++,
                 (ULong)ttq_wall_ns() & 0xffffffff);
-  VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
-  // The directory is made by the recorder for this recording; r-…, so the name is new.
   g_ring_bytes = kTtqRingHeaderBytes + block_bytes * block_count;
-  long fd = make_file(temporary, g_ring_bytes);
-  if (fd < 0) die("create", temporary, fd);
-  SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes,
-                                                     VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
-  if (sr_isError(m)) die("map", temporary, -(long)sr_Err(m));
-  raw_syscall(__NR_close, fd, 0, 0, 0, 0, 0);
-  g_ring = (TtqRing*)sr_Res(m);
+  g_detached = False;
+  detach_if_recorder_is_gone();
+  g_ring = g_detached ? NULL : map_ring_file(block_bytes);
+  if (!g_ring) {
+    g_detached = True;
+    SysRes m = VG_(am_mmap_anon_float_valgrind)(g_ring_bytes);
+    if (sr_isError(m)) VG_(tool_panic)("ttq: no address space for a ring");
+    g_ring = (TtqRing*)sr_Res(m);
+  }
   g_ring->magic = TTQ_RING_MAGIC;
   g_ring->version = kTtqStreamVersion;
   g_ring->pid = pid;
@@ -167,28 +237,23 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
   g_ring->block_count = block_count;
   g_ring->start_wall_ns = ttq_wall_ns();
   g_ring->verify = verify;
-  g_detached = False;
   g_block_number = 0;
   // A forked child's ids go on from its parent's, whose translations it keeps.
   start_block(False);
-  HChar* at = VG_(strrchr)(directory, '-');  // …-PID of the recorder
-  g_recorder_pid = at ? VG_(strtoll10)(at + 1, NULL) : 0;
 }
 
 void ttq_ring_announce(void) {
+  if (g_detached) return;
   HChar temporary[40];
   VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
-  long r = raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0);
-  if (r < 0) die("announce", g_name, r);
+  // It fails when the recorder is gone and its directory too.
+  if (raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0) < 0)
+    g_detached = True;
 }
 
 void ttq_ring_forget(void) {
   VG_(am_munmap_valgrind)((Addr)g_ring, g_ring_bytes);
   g_ring = NULL;
-}
-
-static Bool recorder_is_gone(void) {
-  return raw_syscall(__NR_kill, g_recorder_pid, 0, 0, 0, 0, 0) == -3 /* ESRCH */;
 }
 
 static void publish(Bool between_superblocks) {
@@ -203,8 +268,8 @@ static void publish(Bool between_superblocks) {
   futex_wake(&g_ring->produced);
 }
 
-static Bool told_to_detach(void) {
-  return __atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach || recorder_is_gone();
+static void detach_if_told(void) {
+  if (__atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach) g_detached = True;
 }
 
 static void wait_until_verified(void) {
@@ -213,19 +278,25 @@ static void wait_until_verified(void) {
     UInt verified = __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE);
     if (verified > g_block_number) return;
     futex_wait(&g_ring->verified, verified);
-    if (told_to_detach()) g_detached = True;
+    detach_if_told();
+    detach_if_recorder_is_gone();
   }
 }
 
 void ttq_ring_next_block(Bool between_superblocks) {
   if (!g_detached) publish(between_superblocks);
   wait_until_verified();
+  if (!g_detached && g_block_number + 1 < g_ring->block_count &&
+      !have_memory(block_at(g_block_number + 1), g_ring->block_bytes)) {
+    // Nothing has used a block twice yet, so the reader finds those before where it would have.
+    __atomic_store_n(&g_ring->block_count, g_block_number + 1, __ATOMIC_RELEASE);
+  }
   for (;;) {
     UInt consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach) g_detached = True;
+    detach_if_told();
     if (g_detached || g_block_number + 1 - consumed < g_ring->block_count) break;
     futex_wait(&g_ring->consumed, consumed);
-    if (recorder_is_gone()) g_detached = True;
+    detach_if_recorder_is_gone();
   }
   if (!g_detached) g_block_number++;
   start_block(between_superblocks);
@@ -235,6 +306,7 @@ void ttq_ring_next_block(Bool between_superblocks) {
 void ttq_ring_finish(void) {
   if (!g_detached) publish(True);
   wait_until_verified();
+  detach_if_recorder_is_gone();
   g_detached = True;
   __atomic_store_n(&g_ring->state, kTtqFinished, __ATOMIC_RELEASE);
   futex_wake(&g_ring->produced);

@@ -8,8 +8,9 @@
 #include "pub_tool_basics.h"
 #include "recorder/stream.h"
 
-// Creates the ring file of this process in `directory` and maps it. `parent_ring` and `fork_number` say where a forked child comes from. Ends the program
-// with a message when the ring cannot be made.
+// Creates the ring file of this process in `directory` and maps it. `parent_ring` and `fork_number`
+// say where a forked child comes from. When the recorder is gone, or after a message when the ring
+// cannot be made, the process goes on unrecorded.
 void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count, Bool verify,
                      const HChar* parent_ring, UInt parent_pid, UInt fork_number);
 // Renames it into place, which tells the recorder. Its header must be complete.
