@@ -233,7 +233,7 @@ class AccessSink {
   // Keeps the tracked pages up to date. A page is tracked from its first access on; what it held
   // before is then exactly what it held at the block's start.
   void Apply(uint64_t address, uint64_t size, const uint8_t* bytes) {
-    if (!values_) return;
+    if (!values_ || size == 0) return;
     for (uint64_t page = address / kPageBytes; page <= (address + size - 1) / kPageBytes; ++page) {
       if (watched_set_.Overlaps(page * kPageBytes, kPageBytes)) tracker_.Track(page);
     }

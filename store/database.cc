@@ -26,10 +26,10 @@ absl::Status StatusOf(const rocksdb::Status& s, const std::string& place) {
   if (s.ok()) return absl::OkStatus();
   std::string text = fmt::format("{}: {}", place, s.ToString());
   if (s.IsNotFound()) return absl::NotFoundError(text);
-  if (s.IsNoSpace() || s.ToString().find("No space left") != std::string::npos) {
+  if (s.IsNoSpace() || text.find("No space left") != std::string::npos ||
+      text.find("Disk quota exceeded") != std::string::npos) {
     return absl::ResourceExhaustedError(text);
   }
-  if (s.IsCorruption()) return absl::DataLossError(text);
   return absl::DataLossError(text);
 }
 
@@ -119,8 +119,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
   rocksdb::DB* db = nullptr;
   rocksdb::Status s;
   try {
-    s = rocksdb::DB::OpenForReadOnly(DatabaseOptions(), directory, Families(impl.cache),
-                                     &impl.handles, &db);
+    rocksdb::DBOptions o = DatabaseOptions();
+    // A crash cuts the log off; anything else that is wrong with it is damage.
+    o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+    s = rocksdb::DB::OpenForReadOnly(o, directory, Families(impl.cache), &impl.handles, &db);
   } catch (const std::exception& e) {
     return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));
   }
@@ -175,6 +177,13 @@ absl::Status Database::Put(std::string_view key, std::string_view value) {
                                  SliceOf(key), SliceOf(value)),
                   impl_->directory);
 }
+
+absl::Status Database::Flush() {
+  return StatusOf(impl_->db->Flush(rocksdb::FlushOptions(), impl_->handle(Family::kMeta)),
+                  impl_->directory);
+}
+
+void Database::Recover() { (void)impl_->db->Resume(); }
 
 absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) const {
   std::string value;

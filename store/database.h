@@ -55,7 +55,7 @@ class Database {
 
   // Creates a new store; the directory must not exist.
   static absl::StatusOr<std::unique_ptr<Database>> Create(const std::string& directory);
-  // Opens one for reading, also while another process writes it.
+  // Opens one for reading, also while another process writes it. Changes nothing in the directory.
   static absl::StatusOr<std::unique_ptr<Database>> OpenForReading(const std::string& directory);
   ~Database();
 
@@ -64,6 +64,12 @@ class Database {
   absl::Status Add(Batch batch);
   // Small records that are replaced: the families' kMeta. Survives a crash of the process.
   absl::Status Put(std::string_view key, std::string_view value);
+
+  // Makes the records that Put stored part of the sorted files, which say when one is missing.
+  absl::Status Flush();
+  // After a failure that has passed, as a full disk that has room again: writing may go on. Whether
+  // it can, the next Put says.
+  void Recover();
 
   // NotFound when there is none.
   absl::StatusOr<std::string> Get(Family family, std::string_view key) const;

@@ -215,6 +215,7 @@ absl::StatusOr<MapChange> MapChange::Parse(std::string_view value) {
     if (!ReadVarint(&value, &x)) return damaged();
   }
   if (c.kind < kMap || c.kind > kRemap || v[3] > v[4]) return damaged();
+  if (c.kind == kRemap && v[5] + (v[4] - v[3]) < v[5]) return damaged();
   c.time = Time(v[0]);
   c.thread = ThreadNo(static_cast<uint32_t>(v[1]));
   c.pc = Address(v[2]);

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -35,7 +36,9 @@ namespace {
 
 constexpr size_t kGroupBlocks = 32;              // blocks stored together, at most
 constexpr size_t kGroupBytes = 64 << 20;         // or as many bytes of rows
-constexpr auto kGroupAge = std::chrono::seconds(2);
+constexpr auto kFirstGroupAge = std::chrono::milliseconds(250);  // each next twice as old, up to
+constexpr auto kGroupAge = std::chrono::milliseconds(2000);
+constexpr size_t kReserveBytes = 512 << 10;      // kept free for the last records
 constexpr int kWholePageEvery = 16;              // index entries of a page from one whole to the next
 constexpr size_t kMaxFileBytes = size_t{2} << 30;
 
@@ -87,6 +90,10 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
+absl::Status DiskFull(const std::string& directory) {
+  return absl::ResourceExhaustedError("the disk is full: " + directory);
+}
+
 // What a forked child needs of its parent at that moment.
 struct ForkPoint {
   std::shared_ptr<const LiveImage> image;
@@ -112,6 +119,7 @@ struct RecordingWriter::Impl {
   std::vector<std::thread> threads;
   std::vector<std::shared_ptr<Ring>> rings;
   size_t running = 0;
+  bool storage_failed = false;
   uint32_t next_process = 1;
   absl::Status error;
   absl::flat_hash_map<uint32_t, ProcessNo> process_of_pid;  // the newest
@@ -130,6 +138,42 @@ struct RecordingWriter::Impl {
     if (!error.ok()) return;
     error = s;
     for (auto& ring : rings) ring->Detach();
+  }
+
+  // For what RocksDB or the disk says when something cannot be stored. From then on a group is not
+  // stored either: it might need what is missing.
+  void StorageFailed(const absl::Status& s) {
+    Fail(absl::IsResourceExhausted(s) ? DiskFull(directory) : s);
+    std::lock_guard lock(mutex);
+    if (storage_failed) return;
+    storage_failed = true;
+    unlink(Reserve().c_str());
+    database->Recover();
+  }
+  bool StorageHasFailed() const {
+    std::lock_guard lock(mutex);
+    return storage_failed;
+  }
+  absl::Status Error() const {
+    std::lock_guard lock(mutex);
+    return error;
+  }
+  std::string Reserve() const { return directory + "/reserve"; }
+  absl::Status KeepReserve() const {
+    int fd = open(Reserve().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return absl::ErrnoToStatus(errno, Reserve());
+    int error = posix_fallocate(fd, 0, kReserveBytes);
+    close(fd);
+    if (error == ENOSPC) return DiskFull(directory);
+    return absl::OkStatus();  // where it cannot be kept, it is not
+  }
+
+  absl::Status Open() {
+    if (absl::Status s = KeepReserve(); !s.ok()) return s;
+    auto made = Database::Create(directory + "/db");
+    if (!made.ok()) return made.status();
+    database = std::move(*made);
+    return WriteRecord(false);
   }
 
   absl::Status WriteRecord(bool finished) {
@@ -200,7 +244,7 @@ struct RecordingWriter::Impl {
       r.setBuildId(ElfBuildId(*bytes));
       absl::Status s = database->Add(std::move(batch));
       if (s.ok()) s = database->Put(FileKey(file.id), BytesOf(message));
-      if (!s.ok()) Fail(s);
+      if (!s.ok()) StorageFailed(s);
     }
     return file;
   }
@@ -224,37 +268,42 @@ class ProcessIngest {
       info_.working_directory = words[1];
       info_.arguments.assign(words.begin() + 2, words.end());
     }
+    stored_info_ = info_;
   }
 
   void Run() {
-    absl::Status s = Ingest();
-    if (s.ok() && !ring_->finished() && !ring_->superseded()) {
-      info_.complete = false;
-      info_.incomplete_reason = ring_->became_other()
-                                    ? "it became a program that cannot be recorded"
-                                    : "the process was killed; its last block is lost";
-    }
+    // So that the process is known from the start, whatever happens.
+    absl::Status s = StoreProcess();
+    if (s.ok()) s = Ingest();
     if (!s.ok()) {
-      info_.complete = false;
-      info_.incomplete_reason = std::string(s.message());
       recording_.Fail(s);
       // Keep taking blocks, or the program would wait for ever.
       while (ring_->Next() != nullptr) ring_->Release();
+    } else if (!ring_->finished() && !ring_->superseded()) {
+      Incomplete(ring_->became_other() ? "it became a program that cannot be recorded"
+                                       : "the process was killed; its last block is lost");
+    }
+    (void)StoreGroup();
+    if (recording_.StorageHasFailed()) info_ = stored_info_;
+    // Another process's trouble is this one's too: it went on unrecorded.
+    if (absl::Status error = recording_.Error(); !error.ok()) {
+      info_.complete = false;
+      info_.incomplete_reason = std::string(error.message());
+      crash_.reset();
+    } else if (ring_->fatal_signal() != 0) {
+      info_.crash = crash_.has_value() ? crash_ : info_.end;
     }
     if (ring_->fatal_signal() != 0) {
       info_.fatal_signal = static_cast<int>(ring_->fatal_signal());
-      if (crash_.has_value()) info_.crash = crash_;
-      else info_.crash = info_.end;
       info_.exit_status.reset();
     }
     closed_ = true;
-    absl::Status last = StoreGroup();
-    if (!last.ok()) recording_.Fail(last);
+    (void)StoreProcess();
   }
 
  private:
   struct Pending {
-    const TtqBlock* block;
+    BlockView block;
     std::future<absl::StatusOr<BlockDigest>> digest;
   };
 
@@ -271,13 +320,15 @@ class ProcessIngest {
       for (;;) {
         const TtqBlock* block = ring_->Next();
         absl::Status s;
+        BlockView view;
         std::future<absl::StatusOr<BlockDigest>> digest;
         if (block != nullptr) {
-          s = AddRecipes(*block);
+          s = ring_->Take(block, &view);
+          if (s.ok()) s = AddRecipes(view.recipes);
           if (s.ok()) {
-            std::string_view log(reinterpret_cast<const char*>(block + 1), block->log_bytes);
-            digest = recording_.workers->Submit(
-                [this, log] { return DigestBlock(*recipes_, log, &recording_.deltas, true); });
+            digest = recording_.workers->Submit([this, log = view.log] {
+              return DigestBlock(*recipes_, log, &recording_.deltas, true);
+            });
           }
         }
         std::unique_lock lock(mutex);
@@ -287,7 +338,7 @@ class ProcessIngest {
           changed.notify_all();
           return;
         }
-        pending.push_back({block, std::move(digest)});
+        pending.push_back({view, std::move(digest)});
         changed.notify_all();
         changed.wait(lock, [&] { return pending.size() < limit || !more; });
         if (!more) return;
@@ -298,20 +349,30 @@ class ProcessIngest {
       Pending* next;
       {
         std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return !pending.empty() || !more; });
+        auto some = [&] { return !pending.empty() || !more; };
+        // A program that rests must not keep what it did from being stored.
+        if (summaries_.empty()) changed.wait(lock, some);
+        if (!changed.wait_until(lock, group_started_ + GroupAge(), some)) {
+          lock.unlock();
+          if (result = StoreGroup(); result.ok()) continue;
+          lock.lock();
+          more = false;
+          changed.notify_all();
+          break;
+        }
         if (pending.empty()) break;
         next = &pending.front();
       }
       absl::StatusOr<BlockDigest> digest = next->digest.get();
-      const TtqBlock* block = next->block;
+      const TtqBlock& block = next->block.head;
       if (!digest.ok()) {
         result = digest.status();
       } else {
-        result = Commit(*block, std::move(*digest));
+        result = Commit(block, std::move(*digest));
       }
       if (ring_->verify()) {
-        if (result.ok() && block->ends_between_superblocks) result = Verify();
-        ring_->Verified(block->number);
+        if (result.ok() && block.ends_between_superblocks) result = Verify();
+        ring_->Verified(block.number);
       }
       ring_->Release();
       std::unique_lock lock(mutex);
@@ -357,21 +418,19 @@ class ProcessIngest {
     return absl::OkStatus();
   }
 
-  absl::Status AddRecipes(const TtqBlock& block) {
-    const char* end = reinterpret_cast<const char*>(&block) + ring_->block_bytes();
-    const char* at = end - block.recipe_bytes;
-    std::vector<std::pair<std::string, std::string>> rows;
+  absl::Status AddRecipes(std::string_view bytes) {
+    // A copy: what is checked must be what is used and stored.
+    const std::string all(bytes);
     std::lock_guard lock(recipe_rows_mutex_);
-    while (at < end) {
-      uint32_t size;
-      memcpy(&size, at, 4);
-      if (size < sizeof(TtqRecipe) || size > static_cast<size_t>(end - at)) {
+    for (std::string_view rest = all; !rest.empty();) {
+      auto size = LoadPod<uint32_t>(rest);
+      if (size < sizeof(TtqRecipe) || size > rest.size()) {
         return absl::DataLossError("a recipe is cut off");
       }
-      std::string_view encoded(at, size);
+      std::string_view encoded = rest.substr(0, size);
       if (absl::Status s = recipes_->Add(encoded); !s.ok()) return s;
       recipe_rows_.emplace_back(encoded);
-      at += size;
+      rest.remove_prefix(size);
     }
     return absl::OkStatus();
   }
@@ -574,6 +633,7 @@ class ProcessIngest {
       case kTtqRemap: {
         auto r = LoadPod<TtqRemap>(payload);
         MapChange c = ChangeOf(item, r.from, r.bytes);
+        if (r.to + c.range.size() < r.to) return absl::DataLossError("a move beyond all addresses");
         c.kind = MapChange::kRemap;
         c.to = Address(r.to);
         AddMapChange(c);
@@ -782,8 +842,6 @@ class ProcessIngest {
     info_.writes += digest.writes;
     info_.reads += digest.reads;
     info_.log_bytes += digest.log_bytes;
-    recording_.totals.instructions += digest.instructions;
-    recording_.totals.writes += digest.writes;
     info_.end_wall_ns = block.wall_end_ns;
 
     uint32_t number = static_cast<uint32_t>(info_.blocks);
@@ -799,11 +857,12 @@ class ProcessIngest {
       AppendVarint(&row, times);
     }
     StorePages(group, number);
+    if (summaries_.empty()) group_started_ = std::chrono::steady_clock::now();
     summaries_.push_back({now_, block.wall_start_ns, block.wall_end_ns, digest.log_bytes,
                           digest.changes_mappings ? 1u : 0u});
     info_.blocks++;
     if (summaries_.size() >= kGroupBlocks || batch_.bytes() >= kGroupBytes ||
-        std::chrono::steady_clock::now() - group_started_ > kGroupAge) {
+        std::chrono::steady_clock::now() - group_started_ > GroupAge()) {
       return StoreGroup();
     }
     return absl::OkStatus();
@@ -868,7 +927,31 @@ class ProcessIngest {
     entries_.clear();
   }
 
+  std::chrono::milliseconds GroupAge() const {
+    return std::min(kGroupAge, kFirstGroupAge * (1 << std::min(groups_stored_, 8u)));
+  }
+
   absl::Status StoreGroup() {
+    if (recording_.StorageHasFailed()) return recording_.Error();
+    absl::Status s = TryStoreGroup();
+    if (!s.ok()) {
+      recording_.StorageFailed(s);
+      return recording_.Error();
+    }
+    recording_.totals.instructions += info_.end.v - stored_info_.end.v;
+    recording_.totals.writes += info_.writes - stored_info_.writes;
+    stored_info_ = info_;
+    return StoreProcess();
+  }
+
+  absl::Status StoreProcess() {
+    absl::Status s = recording_.database->Put(ProcessKey(number_), ProcessRecord());
+    if (s.ok()) return s;
+    recording_.StorageFailed(s);
+    return recording_.Error();
+  }
+
+  absl::Status TryStoreGroup() {
     std::vector<std::string> recipes;
     {
       std::lock_guard lock(recipe_rows_mutex_);
@@ -910,8 +993,8 @@ class ProcessIngest {
     }
     summaries_.clear();
     group_first_ = static_cast<uint32_t>(info_.blocks);
-    group_started_ = std::chrono::steady_clock::now();
-    return recording_.database->Put(ProcessKey(number_), ProcessRecord());
+    ++groups_stored_;
+    return absl::OkStatus();
   }
 
   std::string ProcessRecord() {
@@ -1025,7 +1108,7 @@ class ProcessIngest {
   RecordingWriter::Impl& recording_;
   std::shared_ptr<Ring> ring_;
   ProcessNo number_;
-  ProcessInfo info_;
+  ProcessInfo info_, stored_info_;  // as of now, and as of the last group stored
   Time fork_time_{0};
   bool closed_ = false;
   std::optional<Time> crash_;
@@ -1050,7 +1133,7 @@ class ProcessIngest {
   std::map<std::string, std::string> extents_;
   absl::flat_hash_map<uint32_t, std::string> exec_;
   std::vector<Summary> summaries_;
-  uint32_t group_first_ = 0;
+  uint32_t group_first_ = 0, groups_stored_ = 0;
   std::chrono::steady_clock::time_point group_started_ = std::chrono::steady_clock::now();
 };
 
@@ -1074,12 +1157,14 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
-  auto database = Database::Create(directory + "/db");
-  if (!database.ok()) return database.status();
-  impl.database = std::move(*database);
+  if (absl::Status s = impl.Open(); !s.ok()) {
+    out.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    return absl::IsResourceExhausted(s) ? DiskFull(directory) : s;
+  }
   impl.workers =
       std::make_unique<WorkerPool>(std::max(2u, std::min(8u, std::thread::hardware_concurrency())));
-  if (absl::Status s = impl.WriteRecord(false); !s.ok()) return s;
   return out;
 }
 
@@ -1117,14 +1202,13 @@ absl::Status RecordingWriter::Finish() {
   }
   absl::Status s = error();
   absl::Status record = impl_->WriteRecord(true);
+  if (record.ok()) record = impl_->database->Flush();
   impl_->database.reset();
+  unlink(impl_->Reserve().c_str());
   return s.ok() ? record : s;
 }
 
-absl::Status RecordingWriter::error() const {
-  std::lock_guard lock(impl_->mutex);
-  return impl_->error;
-}
+absl::Status RecordingWriter::error() const { return impl_->Error(); }
 
 const IngestTotals& RecordingWriter::totals() const { return impl_->totals; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// From rings to a recording. A RecordingWriter owns the recording's directory; each recorded process
-// is a ProcessIngest, run by a thread of its own:
+// From rings to a recording. A RecordingWriter owns the recording's directory; each recorded
+// process is a ProcessIngest, run by a thread of its own:
 //
 //   ring → taker: registers recipes, hands blocks to the digest workers
 //        → workers: digest and compress blocks, in parallel
@@ -9,8 +9,11 @@
 //        → RocksDB: a group of blocks at a time, atomically
 //
 // A block's place in the ring is given back when it is digested and committed to a group in memory;
-// the program waits when that falls behind. A crash of the recorder loses the groups not yet stored,
-// at most about two seconds.
+// the program waits when that falls behind. A crash of the recorder loses the groups not yet
+// stored, at most about two seconds, less at the start of a process.
+//
+// When the disk is full nothing more is stored but what each process says of itself, for which some
+// room was kept. What is in the store is always whole groups.
 
 #ifndef TTQ_STORE_INGEST_H_
 #define TTQ_STORE_INGEST_H_
@@ -34,7 +37,7 @@ namespace ttq {
 class LiveImage;
 class RecipeTable;
 
-// Totals for the summary line.
+// Totals of what is stored, for the summary line.
 struct IngestTotals {
   std::atomic<uint64_t> instructions{0}, writes{0}, processes{0};
 };
@@ -54,7 +57,8 @@ class RecordingWriter {
   // error of any process is returned; what was stored before it stays.
   absl::Status Finish();
 
-  // The first error so far, Ok while there is none. After an error the programs run on unrecorded.
+  // The first error so far, Ok while there is none; ResourceExhausted when the disk is full. After
+  // an error the programs run on unrecorded.
   absl::Status error() const;
   const IngestTotals& totals() const;
 

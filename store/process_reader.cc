@@ -19,10 +19,11 @@ namespace ttq {
 namespace {
 
 constexpr size_t kCachedBlocks = 12;
+constexpr size_t kCachedBytes = 96 << 20;  // of logs, but always one block
 constexpr uint64_t kMaxMemory = uint64_t{1} << 30;
 // A superblock's instructions reach no further than this from its start, one extent.
 constexpr uint64_t kMaxExtent = 4096;
-constexpr uint32_t kMaxLogBytes = 512 << 20;
+constexpr uint32_t kMaxLogBytes = 256 << 20;
 
 }  // namespace
 
@@ -60,6 +61,7 @@ absl::Status ProcessReader::Load() {
       }
       for (auto b : g.getBlocks()) {
         Time end(b.getEndTime());
+        if (end < start) bad = absl::DataLossError("a block ends before it starts");
         blocks_.push_back({start, end, b.getWallStartNs(), b.getWallEndNs(),
                            static_cast<uint32_t>(groups_.size()), (b.getFlags() & 1) != 0});
         start = end;
@@ -139,12 +141,21 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(
   if (!s.ok()) return s;
   rest.remove_prefix(header_bytes);
   if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
+  if (ZSTD_getFrameContentSize(rest.data(), rest.size()) != log_bytes) {
+    return damaged("its log is of another size than its header says");
+  }
   block->log.resize(log_bytes);
   size_t n = ZSTD_decompress(block->log.data(), log_bytes, rest.data(), rest.size());
   if (ZSTD_isError(n) || n != log_bytes) return damaged("its log does not decompress");
   std::lock_guard lock(mutex_);
   cache_.push_front(block);
-  if (cache_.size() > kCachedBlocks) cache_.pop_back();
+  size_t bytes = 0, kept = 0;
+  auto it = cache_.begin();
+  for (; it != cache_.end() && kept < kCachedBlocks; ++it, ++kept) {
+    bytes += (*it)->log.size();
+    if (kept > 0 && bytes > kCachedBytes) break;
+  }
+  cache_.erase(it, cache_.end());
   return block;
 }
 
@@ -172,6 +183,7 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
   for (it->Seek(prefix); it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
     auto change = MapChange::Parse(it->value());
     if (!change.ok()) return change.status();
+    if (change->time > info_.end) break;  // of a group that has no record
     changes->push_back(*std::move(change));
   }
   if (!it->status().ok()) return it->status();
@@ -401,7 +413,11 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   auto chunk = database_.Get(
       Family::kFile,
       FileChunkKey(mapping.file_id, static_cast<uint32_t>(at / kFileChunkBytes)));
-  if (absl::IsNotFound(chunk.status())) return absl::OkStatus();  // beyond the file's end: zero
+  if (absl::IsNotFound(chunk.status())) {
+    // Beyond the file's end: zero. The file's own record is stored last.
+    *known = database_.Get(Family::kMeta, FileKey(mapping.file_id)).ok();
+    return absl::OkStatus();
+  }
   if (!chunk.ok()) return chunk.status();
   uint64_t offset = at % kFileChunkBytes;
   if (offset < chunk->size()) {
@@ -888,6 +904,8 @@ absl::StatusOr<std::unique_ptr<Cursor<Event>>> ProcessReader::Events(EventQuery 
   });
   std::stable_sort(derived.begin(), derived.end(),
                    [](const Event& a, const Event& b) { return a.time < b.time; });
+  // Later rows are of a group that has no record.
+  if (info_.end < kTimeMax) query.span.end = std::min(query.span.end, info_.end + 1);
   return std::make_unique<EventCursor>(*this, std::move(query), std::move(derived));
 }
 

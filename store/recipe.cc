@@ -43,7 +43,7 @@ absl::Status CheckNode(uint32_t id, const TtqNode& n, size_t index, uint32_t rec
   }
   if (n.op == kTtqReg && n.a >= kTtqRegCount) return Bad(id, "unknown register");
   if (n.op == kTtqSlot) {
-    if (n.w == 0 || n.w > 32 || n.imm < 4 || n.imm + n.w > record_bytes) {
+    if (n.w == 0 || n.w > 32 || n.imm < 4 || n.imm > record_bytes || n.imm + n.w > record_bytes) {
       return Bad(id, "a slot outside the record");
     }
   } else if (n.op == kTtqVectorConst) {
@@ -104,13 +104,32 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
   for (size_t i = 0; i < r->nodes_.size(); ++i) {
     if (absl::Status s = CheckNode(head.id, r->nodes_[i], i, head.record_bytes); !s.ok()) return s;
   }
+  // How much of the record a node's value needs.
+  std::vector<uint32_t> reach(r->nodes_.size());
+  auto scalar = [&](uint16_t n) {
+    const TtqNode& node = r->nodes_[n];
+    return node.op != kTtqVectorConst && IsScalarWidth(node.w);
+  };
+  for (size_t i = 0; i < r->nodes_.size(); ++i) {
+    const TtqNode& n = r->nodes_[i];
+    if (n.op == kTtqSlot) reach[i] = static_cast<uint32_t>(n.imm) + n.w;
+    const uint16_t operands[] = {n.a, n.b, n.c};
+    for (int k = 0; k < Operands(n.op); ++k) {
+      // Vectors are only ever stored whole.
+      if (!scalar(operands[k])) return Bad(head.id, "arithmetic on a vector");
+      reach[i] = std::max(reach[i], reach[operands[k]]);
+    }
+  }
+  if (head.exit_count > kTtqMaxSideExits + 1) return Bad(head.id, "too many exits");
   r->exits_.resize(std::max<size_t>(head.exit_count, 1));
   std::vector<bool> have(r->exits_.size());
-  uint32_t instructions = 0;
+  uint32_t instructions = 0, reached = 4;
   for (size_t i = 0; i < r->effects_.size(); ++i) {
     const TtqEffect& e = r->effects_[i];
-    auto node_ok = [&](uint16_t n) { return n < r->nodes_.size(); };
+    auto exists = [&](uint16_t n) { return n < r->nodes_.size(); };
+    auto node_ok = [&](uint16_t n) { return exists(n) && scalar(n); };
     auto guard_ok = [&] { return e.guard == kTtqNoNode || node_ok(e.guard); };
+    auto needs = [&](uint16_t n) { reached = std::max(reached, reach[n]); };
     switch (e.kind) {
       case kTtqInstruction: ++instructions; break;
       case kTtqLoad:
@@ -118,24 +137,32 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
         if (!node_ok(e.addr) || !guard_ok() || instructions == 0 || e.size == 0 || e.size > 64) {
           return Bad(head.id, "a memory effect");
         }
+        needs(e.addr);
+        if (e.guard != kTtqNoNode) needs(e.guard);
         if (e.kind == kTtqStore) {
-          if (!node_ok(e.value) || e.size > 32) return Bad(head.id, "a store");
+          if (!exists(e.value) || e.size > 32) return Bad(head.id, "a store");
+          needs(e.value);
           const TtqNode& v = r->nodes_[e.value];
           // A wide slot is copied as it is; a narrower one counts as zero-extended.
           bool copied = v.op == kTtqSlot || v.op == kTtqVectorConst;
           if (copied && v.w > 8 ? v.w < e.size : e.size > 8) {
             return Bad(head.id, "a store's value");
           }
+          if (v.op == kTtqSlot && v.w < e.size && !scalar(e.value)) {
+            return Bad(head.id, "a store's value");
+          }
         }
         break;
       case kTtqSetReg:
         if (e.size >= kTtqRegCount || !node_ok(e.value)) return Bad(head.id, "a register effect");
+        needs(e.value);
         break;
       case kTtqExit:
         if (e.size >= r->exits_.size() || have[e.size] || e.addr < 4 ||
             e.addr > head.record_bytes) {
           return Bad(head.id, "an exit");
         }
+        if (e.addr < reached) return Bad(head.id, "an exit whose record is too short");
         have[e.size] = true;
         r->exits_[e.size] = {static_cast<uint32_t>(i), e.addr, instructions};
         break;
@@ -145,15 +172,6 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
   if (instructions != head.instruction_count) return Bad(head.id, "its instruction effects");
   for (bool h : have) {
     if (!h) return Bad(head.id, "an exit is missing");
-  }
-  for (const TtqNode& n : r->nodes_) {
-    // Vectors are only ever stored whole.
-    int operands = Operands(n.op);
-    auto scalar = [&](uint16_t i) { return r->nodes_[i].w <= 8; };
-    if ((operands > 0 && !scalar(n.a)) || (operands > 1 && !scalar(n.b)) ||
-        (operands > 2 && !scalar(n.c))) {
-      return Bad(head.id, "arithmetic on a vector");
-    }
   }
   return r;
 }

@@ -2,13 +2,18 @@
 //
 // Opening a recording. See docs/store-format.md.
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "fmt/format.h"
 #include "store/database.h"
@@ -61,11 +66,52 @@ absl::Status ReadProcess(std::string_view bytes, StoredProcess* out) {
   });
 }
 
+// Whether somebody holds RocksDB's lock on the store: a recorder at work.
+bool IsBeingWritten(const std::string& store) {
+  int fd = open((store + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  close(fd);
+  return held;
+}
+
+// RocksDB would follow links out of the recording, and wait for a pipe for ever.
+absl::Status CheckFiles(const std::string& directory, const std::string& store) {
+  auto refuse = [&](const std::string& path, const char* what) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: not a recording ({} is {})", directory, path, what));
+  };
+  struct stat st;
+  if (lstat(store.c_str(), &st) != 0) {
+    return absl::FailedPreconditionError(errno == ENOENT
+                                             ? directory + ": not a recording (it holds no store)"
+                                             : fmt::format("{}: {}", store, strerror(errno)));
+  }
+  if (S_ISLNK(st.st_mode)) return refuse(store, "a symbolic link");
+  if (!S_ISDIR(st.st_mode)) return refuse(store, "not a directory");
+  std::error_code ec;
+  bool has_current = false;
+  for (auto it = fs::directory_iterator(store, ec); !ec && it != fs::directory_iterator();
+       it.increment(ec)) {
+    const std::string path = it->path();
+    if (lstat(path.c_str(), &st) != 0) continue;  // a recorder at work took it away
+    if (S_ISLNK(st.st_mode)) return refuse(path, "a symbolic link");
+    if (!S_ISREG(st.st_mode)) return refuse(path, "not a plain file");
+    has_current = has_current || it->path().filename() == "CURRENT";
+  }
+  if (ec) return absl::UnavailableError(fmt::format("{}: {}", store, ec.message()));
+  if (!has_current) return refuse(store + "/CURRENT", "missing");
+  return absl::OkStatus();
+}
+
 class RecordingReader : public Recording {
  public:
   explicit RecordingReader(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
-  absl::Status Load(const std::string& directory) {
+  absl::Status Load(const std::string& directory, bool being_written) {
     auto record = database_->Get(Family::kMeta, RecordingKey());
     if (!record.ok()) {
       if (absl::IsNotFound(record.status())) {
@@ -100,9 +146,9 @@ class RecordingReader : public Recording {
       if (!p.closed) {
         p.info.complete = false;
         if (p.info.incomplete_reason.empty()) {
-          p.info.incomplete_reason = info_.finished
-                                         ? "recording it was cut off"
-                                         : "the recording is still being made, or was cut off";
+          p.info.incomplete_reason = being_written ? "the recording is still being made"
+                                                   : "the recorder was killed or failed; what it "
+                                                     "had not stored yet is lost";
         }
       }
       infos_.push_back(p.info);
@@ -136,14 +182,28 @@ class RecordingReader : public Recording {
 
   absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const override {
     auto out = std::make_shared<std::string>();
+    uint64_t size = 0;
+    auto record = database_->Get(Family::kMeta, FileKey(id));
+    if (record.ok()) {
+      absl::Status s =
+          ReadMessage<schema::File>(*record, "file", [&](auto f) { size = f.getSize(); });
+      if (!s.ok()) return s;
+    } else {
+      return absl::IsNotFound(record.status())
+                 ? absl::NotFoundError(fmt::format("the recording keeps no file {:016x}", id))
+                 : record.status();
+    }
     std::string prefix = FileChunkKey(id, 0).substr(0, 8);
     auto it = database_->NewIterator(Family::kFile);
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {
+      if (it->value().size() > kFileChunkBytes || out->size() + it->value().size() > size) {
+        return absl::DataLossError(fmt::format("the file {:016x} is damaged", id));
+      }
       out->append(it->value());
     }
     if (!it->status().ok()) return it->status();
-    if (out->empty()) {
-      return absl::NotFoundError(fmt::format("the recording keeps no file {:016x}", id));
+    if (out->size() != size) {
+      return absl::DataLossError(fmt::format("the file {:016x} is cut off", id));
     }
     return std::shared_ptr<const std::string>(std::move(out));
   }
@@ -208,15 +268,23 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& di
   if (!S_ISDIR(st.st_mode)) {
     return absl::FailedPreconditionError(directory + ": not a recording (it is not a directory)");
   }
-  std::string store = directory + "/db";
-  if (stat((store + "/CURRENT").c_str(), &st) != 0) {
-    return absl::FailedPreconditionError(directory + ": not a recording (it holds no store)");
+  const std::string store = directory + "/db";
+  for (int attempt = 0;; ++attempt) {
+    // Asked first: a recording that is finished meanwhile is still taken for one being made.
+    const bool being_written = IsBeingWritten(store);
+    absl::Status s = CheckFiles(directory, store);
+    if (s.ok()) {
+      auto database = Database::OpenForReading(store);
+      s = database.status();
+      if (s.ok()) {
+        auto reader = std::make_unique<RecordingReader>(std::move(*database));
+        if (s = reader->Load(directory, being_written); s.ok()) return reader;
+      }
+    }
+    // The recorder may have replaced a file between two looks at the directory.
+    if (!being_written || attempt == 3) return s;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  auto database = Database::OpenForReading(store);
-  if (!database.ok()) return database.status();
-  auto reader = std::make_unique<RecordingReader>(std::move(*database));
-  if (absl::Status s = reader->Load(directory); !s.ok()) return s;
-  return reader;
 }
 
 }  // namespace ttq

@@ -152,17 +152,15 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
     }
     case kTtqRemap: {
       auto r = LoadPod<TtqRemap>(payload);
-      for (uint64_t at = 0; at < r.bytes; at += kPageBytes) {
-        auto to = pages_.find((r.to + at) / kPageBytes);
-        if (to == pages_.end()) continue;
+      for (auto& [page, to] : pages_) {
+        uint64_t at = page * kPageBytes - r.to;
+        if (page * kPageBytes < r.to || at >= r.bytes) continue;
         Tracked* from = Find((r.from + at) / kPageBytes);
         if (from == nullptr) continue;
-        if (!to->second.bytes) {
-          to->second.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
-        }
-        *to->second.bytes = *from->bytes;
-        to->second.loaded = true;
-        to->second.known = from->known;
+        if (!to.bytes) to.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
+        *to.bytes = *from->bytes;
+        to.loaded = true;
+        to.known = from->known;
       }
       Reset(r.from, r.from + r.bytes, nullptr, 0);
       break;

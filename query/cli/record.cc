@@ -35,23 +35,33 @@ int Fail(int status, std::string_view message) {
   return status;
 }
 
-// A directory for a new recording: the one asked for, or PROGRAM-N.ttq with the next free N.
-absl::StatusOr<std::string> NewDirectory(const std::string& asked, const std::string& program) {
+// Makes the recording where it was asked for, or in PROGRAM-N.ttq with the next free N.
+absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
+    const std::string& asked, const std::vector<std::string>& command, std::string* directory) {
   if (!asked.empty()) {
-    std::error_code ec;
-    if (fs::symlink_status(asked, ec).type() != fs::file_type::not_found) {
+    *directory = asked;
+    auto made = RecordingWriter::Create(asked, command);
+    if (absl::IsAlreadyExists(made.status())) {
       return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
     }
-    return asked;
+    return made;
   }
   fs::path home = HomeDirectory();
+  if (home.empty()) {
+    return absl::FailedPreconditionError(
+        "neither TTQ_HOME nor HOME is set; say with -o where the recording goes");
+  }
   std::error_code ec;
   fs::create_directories(home, ec);
-  if (ec) return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
-  std::string base = fs::path(program).filename();
+  if (ec) {
+    return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
+  }
+  std::string base = fs::path(command[0]).filename();
   for (int n = 1; n < 1000000; ++n) {
-    fs::path place = home / fmt::format("{}-{}.ttq", base, n);
-    if (fs::symlink_status(place, ec).type() == fs::file_type::not_found) return place.string();
+    *directory = home / fmt::format("{}-{}.ttq", base, n);
+    // Somebody else may be taking the same number.
+    auto made = RecordingWriter::Create(*directory, command);
+    if (!absl::IsAlreadyExists(made.status())) return made;
   }
   return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
 }
@@ -60,6 +70,7 @@ absl::StatusOr<std::string> NewDirectory(const std::string& asked, const std::st
 void PointLatestAt(const std::string& directory) {
   std::error_code ec;
   fs::path home = HomeDirectory();
+  if (home.empty()) return;
   fs::create_directories(home, ec);
   fs::path temporary = home / fmt::format(".latest-{}", getpid());
   fs::remove(temporary, ec);
@@ -71,6 +82,13 @@ std::string Amount(uint64_t n) {
   if (n >= 10'000'000'000) return fmt::format("{:.1f} G", static_cast<double>(n) / 1e9);
   if (n >= 10'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
   return fmt::format("{}", n);
+}
+
+// What the tool had to say, on one line.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (size_t at; (at = text.find('\n')) != std::string::npos;) text.replace(at, 1, "; ");
+  return text;
 }
 
 uint64_t BytesUnder(const std::string& directory) {
@@ -139,11 +157,9 @@ int RunRecord(int argc, char** argv) {
   if (!tool.ok()) return Fail(kOwnFailure, std::string(tool.status().message()));
   options.tool_directory = *tool;
 
-  auto directory = NewDirectory(output, options.command[0]);
-  if (!directory.ok()) return Fail(kOwnFailure, std::string(directory.status().message()));
-  auto writer = RecordingWriter::Create(*directory, options.command);
+  std::string directory;
+  auto writer = NewRecording(output, options.command, &directory);
   if (!writer.ok()) return Fail(kOwnFailure, std::string(writer.status().message()));
-  PointLatestAt(*directory);
 
   auto started = std::chrono::steady_clock::now();
   bool stopped = false;
@@ -151,45 +167,59 @@ int RunRecord(int argc, char** argv) {
   auto result = Launch(
       options,
       [&](std::shared_ptr<Ring> ring) {
+        if (rings.empty()) PointLatestAt(directory);
         rings.push_back(ring);
         (*writer)->Start(std::move(ring));
       },
       [&] {
-        if (!(*writer)->error().ok() && on_full == "stop" && !stopped) {
+        // More than once: a process may just be starting another.
+        if (on_full == "stop" && absl::IsResourceExhausted((*writer)->error())) {
           stopped = true;
-          for (const auto& ring : rings) kill(static_cast<pid_t>(ring->pid()), SIGKILL);
+          for (const auto& ring : rings) ring->Kill();
         }
         return (*writer)->Idle();
       });
   absl::Status finished = (*writer)->Finish();
-  if (!result.ok()) return Fail(kOwnFailure, std::string(result.status().message()));
-  if (rings.empty()) {
-    std::string why = result->tool_log.empty() ? "it could not be started" : result->tool_log;
-    while (!why.empty() && why.back() == '\n') why.pop_back();
+  if (!result.ok() || rings.empty()) {
+    writer->reset();
     std::error_code ec;
-    fs::remove_all(*directory, ec);
-    return Fail(kCannotRun, fmt::format("{}: {}", options.command[0], why));
+    fs::remove_all(directory, ec);
+    if (!result.ok()) return Fail(kOwnFailure, std::string(result.status().message()));
+    if (result->signal != 0) {
+      return Fail(result->status, fmt::format("{}: killed by {} before anything was recorded",
+                                              options.command[0], SignalName(result->signal)));
+    }
+    std::string why = OneLine(result->tool_log);
+    // Either Valgrind would not start the program, or the tool could not record it.
+    bool unrecorded = why.find("is not recorded") != std::string::npos;
+    return Fail(
+        unrecorded ? kOwnFailure : kCannotRun,
+        fmt::format("{}: {}", options.command[0], why.empty() ? "it could not be started" : why));
   }
   const IngestTotals& totals = (*writer)->totals();
   if (!quiet) {
     double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    fmt::print(stderr, "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
+    fmt::print(stderr,
+               "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
                Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
                totals.processes == 1 ? "process" : "processes", seconds,
-               static_cast<double>(BytesUnder(*directory)) / 1e6, *directory);
+               static_cast<double>(BytesUnder(directory)) / 1e6, directory);
   }
   if (!finished.ok()) {
     fmt::print(stderr, "ttq: {}; {}\n", std::string(finished.message()),
                stopped ? "the program was ended, what was recorded before stays"
                        : "the program went on unrecorded, what was recorded before stays");
-    return kOwnFailure;
+    // To run on was what the user wanted.
+    return absl::IsResourceExhausted(finished) && !stopped ? result->status : kOwnFailure;
   }
   // The tool says goodbye when a program ends. Where it did not, it may have said why.
   bool lost = std::any_of(rings.begin(), rings.end(), [](const auto& ring) {
     return !ring->finished() && !ring->superseded();
   });
-  if (lost) fmt::print(stderr, "{}", result->tool_log);
+  if (lost || result->tool_log.find("is not recorded") != std::string::npos) {
+    fmt::print(stderr, "{}", result->tool_log);
+  }
   return result->status;
 }
 
