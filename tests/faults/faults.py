@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""What the tests of faults share: running ttq, and what must hold of any recording whatever
+happened while it was made."""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77  # as automake's tests do; see CMakeLists.txt
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(SKIPPED)
+
+
+class Ttq:
+    """The program under test, with a home of its own that goes when the test ends."""
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        self.scratch = tempfile.mkdtemp(prefix="ttq-faults.")
+        self.environment = dict(os.environ, TTQ_HOME=os.path.join(self.scratch, "home"))
+        self.environment.pop("TTQ_TRACE", None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def place(self, name):
+        return os.path.join(self.scratch, name)
+
+    def start(self, *arguments, **options):
+        options.setdefault("env", self.environment)
+        return subprocess.Popen([self.path, *arguments], text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def run(self, *arguments, timeout=60, **options):
+        process = self.start(*arguments, **options)
+        try:
+            out, error = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"ttq {' '.join(arguments)}: no end after {timeout} s")
+        return process.returncode, out, error
+
+    def answer(self, directory, query):
+        status, out, error = self.run("-t", directory, "-f", "json", query)
+        assert status == 0, (directory, query, status, error)
+        return json.loads(out)
+
+    def expect_readable(self, directory, complete=False):
+        """The recording opens, checks, answers, and says that it is (in)complete; the number of the
+        last increment of `counter` that it holds."""
+        status, out, error = self.run("info", "-f", "json", directory)
+        assert status == 0, (directory, status, error)
+        info = json.loads(out)
+        status, out, error = self.run("check", directory)
+        assert status == 0 and error == "", (directory, status, error)
+        assert len(info["processes"]) <= 1, info
+        if not info["processes"]:
+            assert not complete
+            return info, 0
+        process = info["processes"][0]
+        assert process["complete"] == complete and (process["note"] is None) == complete, process
+        events = self.answer(directory, "events | count")
+        assert events["complete"] == complete and (events["note"] is None) == complete, events
+        if process["instructions"] < 300_000:  # the loop has hardly begun
+            return info, 0
+        last = self.answer(directory, "last write to counter")
+        assert last["complete"] == complete and (last["note"] is None) == complete, last
+        if not last["rows"]:
+            return info, 0
+        row = last["rows"][0]
+        value = int(row["value"], 16)
+        assert int(row["previous"], 16) == value - 1, row
+        memory = self.answer(directory, "memory counter len 8 at end")
+        assert memory["rows"], memory
+        if value > 1:
+            before = self.answer(directory, f"last write to counter before {row['time']}")
+            assert int(before["rows"][0]["value"], 16) == value - 1, before
+        leftovers = glob.glob(directory + "/db/new-*.sst")
+        assert not info["finished"] or not leftovers, leftovers
+        return info, value
+
+
+def ring_directories(pids):
+    wanted = {str(pid) for pid in pids}
+    return [path for base in ("/dev/shm", "/tmp") for path in glob.glob(base + "/ttq-*-*")
+            if path.rsplit("-", 1)[1] in wanted]
