@@ -325,9 +325,8 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
       found.push_back(std::move(*ring));
     }
     // A child may have been forked and have exec'ed since we last looked.
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return a->start_wall_ns() < b->start_wall_ns();
-    });
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
     for (std::shared_ptr<Ring>& ring : found) {
       auto& slot = by_pid[ring->pid()];
       if (slot) slot->Supersede();

@@ -28,9 +28,9 @@ struct LaunchOptions {
 };
 
 struct LaunchResult {
-  int status = 0;         // as a shell gives it: exit status, or 128 + signal
-  int signal = 0;         // 0: it exited
-  std::string tool_log;   // what Valgrind and the tool had to say
+  int status = 0;        // as a shell gives it: exit status, or 128 + signal
+  int signal = 0;        // 0: it exited
+  std::string tool_log;  // what Valgrind and the tool had to say
 };
 
 // Where the tool is: libexec/ttq beside this executable's bin directory, or in its build tree.

@@ -26,7 +26,9 @@ void FutexWait(uint32_t* word, uint32_t seen, int milliseconds) {
   syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 
-void FutexWake(uint32_t* word) { syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0); }
+void FutexWake(uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+}
 
 uint32_t Load(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
@@ -49,9 +51,9 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
   ring->name_ = path.substr(path.rfind('/') + 1);
   const TtqRing& h = *ring->header_;
   if (h.magic != TTQ_RING_MAGIC || h.version != kTtqStreamVersion) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: stream version {}, this ttq reads {}", path, h.version,
-                    static_cast<int>(kTtqStreamVersion)));
+    return absl::FailedPreconditionError(fmt::format("{}: stream version {}, this ttq reads {}",
+                                                     path, h.version,
+                                                     static_cast<int>(kTtqStreamVersion)));
   }
   ring->block_bytes_ = h.block_bytes;
   ring->block_count_ = h.block_count;

@@ -75,16 +75,18 @@ typedef struct {
   ttq_u32 block_bytes, block_count;
   ttq_u32 produced, consumed;  // futex words
   ttq_u32 state, command;
-  ttq_i64 start_wall_ns;  // CLOCK_REALTIME
-  ttq_u32 fatal_signal;   // 0: none
-  ttq_u32 verify;         // wait after each block until ingest has compared memory
-  ttq_u32 verified;       // blocks compared; futex word
-  ttq_u32 argument_bytes; // NUL-separated: program path, working directory, argv…
+  ttq_i64 start_wall_ns;   // CLOCK_REALTIME
+  ttq_u32 fatal_signal;    // 0: none
+  ttq_u32 verify;          // wait after each block until ingest has compared memory
+  ttq_u32 verified;        // blocks compared; futex word
+  ttq_u32 argument_bytes;  // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
   ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
-  struct { ttq_u64 address, bytes; } pending[kTtqMaxPending];
+  struct {
+    ttq_u64 address, bytes;
+  } pending[kTtqMaxPending];
 } TtqRing;
 
 enum { kTtqRingHeaderBytes = 128 << 10 };
@@ -106,31 +108,31 @@ typedef struct {
 // What one execution of a superblock does. Values are expressions over `nodes`, a node's operands
 // being earlier nodes; every node is an unsigned 64-bit number, zero above its width.
 
-enum {  // TtqNode::op; w is a width in bytes
-  kTtqConst = 0,   // imm
-  kTtqReg = 1,     // register a as it was at entry
-  kTtqSlot = 2,    // w bytes at offset imm of the record (its header is at 0)
-  kTtqAddI = 3,    // (a + imm) mod 2^8w
-  kTtqAdd = 4,     // a + b, …, all mod 2^8w
+enum {            // TtqNode::op; w is a width in bytes
+  kTtqConst = 0,  // imm
+  kTtqReg = 1,    // register a as it was at entry
+  kTtqSlot = 2,   // w bytes at offset imm of the record (its header is at 0)
+  kTtqAddI = 3,   // (a + imm) mod 2^8w
+  kTtqAdd = 4,    // a + b, …, all mod 2^8w
   kTtqSub = 5,
   kTtqAnd = 6,
   kTtqOr = 7,
   kTtqXor = 8,
   kTtqMul = 9,
-  kTtqShl = 10,    // a << (b & 8w-1)
+  kTtqShl = 10,  // a << (b & 8w-1)
   kTtqShr = 11,
   kTtqSar = 12,
-  kTtqNot = 13,    // ~a mod 2^8w
+  kTtqNot = 13,      // ~a mod 2^8w
   kTtqExtract = 14,  // (a >> 8c) mod 2^8w
-  kTtqSext = 15,   // the low w bytes of a, sign-extended to c bytes
-  kTtqInsert = 16, // a with its w bytes from byte c on replaced by b
-  kTtqEq = 17,     // 1 if the w low bytes of a and b are equal, else 0; …
+  kTtqSext = 15,     // the low w bytes of a, sign-extended to c bytes
+  kTtqInsert = 16,   // a with its w bytes from byte c on replaced by b
+  kTtqEq = 17,       // 1 if the w low bytes of a and b are equal, else 0; …
   kTtqNe = 18,
   kTtqLtS = 19,
   kTtqLtU = 20,
   kTtqLeS = 21,
   kTtqLeU = 22,
-  kTtqIte = 23,    // a ? b : c
+  kTtqIte = 23,          // a ? b : c
   kTtqVectorConst = 24,  // w bytes, byte i is 0xff where bit i of imm is set, else 0
 };
 
@@ -141,7 +143,7 @@ typedef struct {
 } TtqNode;
 TTQ_STATIC_ASSERT(sizeof(TtqNode) == 16, "node");
 
-enum {  // TtqEffect::kind
+enum {                  // TtqEffect::kind
   kTtqInstruction = 0,  // the next instruction starts
   kTtqLoad = 1,         // `size` bytes at addr, if guard
   kTtqStore = 2,        // `size` bytes of value to addr, if guard
@@ -168,12 +170,17 @@ typedef struct {
 } TtqRecipe;
 TTQ_STATIC_ASSERT(sizeof(TtqRecipe) == 24, "recipe");
 
-enum { kTtqJumpPlain = 0, kTtqJumpCall = 1, kTtqJumpReturn = 2, kTtqJumpSyscall = 3,
-       kTtqJumpOther = 4 };
+enum {
+  kTtqJumpPlain = 0,
+  kTtqJumpCall = 1,
+  kTtqJumpReturn = 2,
+  kTtqJumpSyscall = 3,
+  kTtqJumpOther = 4
+};
 
 // ---- Control records ----------------------------------------------------------------------------
 
-enum {  // kinds; stored: do not renumber
+enum {                   // kinds; stored: do not renumber
   kTtqRegisters = 1,     // TtqRegisters
   kTtqThread = 2,        // u32 tid: the records that follow are of this thread
   kTtqKernelWrite = 3,   // TtqKernelWrite, bytes
@@ -195,12 +202,26 @@ enum {  // kinds; stored: do not renumber
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.
-enum { kTtqBySyscall = 1, kTtqBySignal = 2, kTtqByMap = 3, kTtqByThreadExit = 4,
-       kTtqInitial = 64 };  // first contents of a new mapping: not a write
+enum {
+  kTtqBySyscall = 1,
+  kTtqBySignal = 2,
+  kTtqByMap = 3,
+  kTtqByThreadExit = 4,
+  kTtqInitial = 64
+};  // first contents of a new mapping: not a write
 
 #pragma pack(push, 1)
-typedef struct { ttq_u32 tid; ttq_u64 reg[kTtqRegCount]; ttq_u64 pc; } TtqRegisters;
-typedef struct { ttq_u32 tid; ttq_u8 actor; ttq_i64 syscall; ttq_u64 address; } TtqKernelWrite;
+typedef struct {
+  ttq_u32 tid;
+  ttq_u64 reg[kTtqRegCount];
+  ttq_u64 pc;
+} TtqRegisters;
+typedef struct {
+  ttq_u32 tid;
+  ttq_u8 actor;
+  ttq_i64 syscall;
+  ttq_u64 address;
+} TtqKernelWrite;
 typedef struct {
   ttq_u64 address, bytes;
   ttq_u8 protection;
@@ -210,22 +231,46 @@ typedef struct {
   ttq_u64 file_offset, dev, ino, file_bytes;
   ttq_i64 mtime_ns;
 } TtqMap;
-typedef struct { ttq_u64 address, bytes; ttq_u8 protection; } TtqRange;
-typedef struct { ttq_u64 from, to, bytes; } TtqRemap;
 typedef struct {
-  ttq_u32 tid; ttq_i64 number; ttq_u64 args[6]; ttq_i64 result;  // negative errno
+  ttq_u64 address, bytes;
+  ttq_u8 protection;
+} TtqRange;
+typedef struct {
+  ttq_u64 from, to, bytes;
+} TtqRemap;
+typedef struct {
+  ttq_u32 tid;
+  ttq_i64 number;
+  ttq_u64 args[6];
+  ttq_i64 result;  // negative errno
   ttq_i64 wall_ns;
 } TtqSyscall;
-typedef struct { ttq_u32 tid, os_tid, parent; ttq_u64 clear_address; } TtqThread;
 typedef struct {
-  ttq_u32 tid; ttq_u32 number; ttq_i64 code; ttq_u64 address, pc; ttq_i64 wall_ns;
+  ttq_u32 tid, os_tid, parent;
+  ttq_u64 clear_address;
+} TtqThread;
+typedef struct {
+  ttq_u32 tid;
+  ttq_u32 number;
+  ttq_i64 code;
+  ttq_u64 address, pc;
+  ttq_i64 wall_ns;
   ttq_u8 on_alternate_stack;
 } TtqSignal;
-typedef struct { ttq_u32 tid; ttq_u32 fd; } TtqOutput;
+typedef struct {
+  ttq_u32 tid;
+  ttq_u32 fd;
+} TtqOutput;
 #pragma pack(pop)
 
-enum { kTtqMapAnonymous = 0, kTtqMapFile = 1, kTtqMapHeap = 2, kTtqMapStack = 3,
-       kTtqMapStartup = 4, kTtqMapSysV = 5 };
+enum {
+  kTtqMapAnonymous = 0,
+  kTtqMapFile = 1,
+  kTtqMapHeap = 2,
+  kTtqMapStack = 3,
+  kTtqMapStartup = 4,
+  kTtqMapSysV = 5
+};
 enum {
   kTtqContentZero = 0,     // zero, but for what kTtqInitial writes say
   kTtqContentFile = 1,     // the file's own bytes: an ELF file, read from its path by ingest

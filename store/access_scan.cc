@@ -45,9 +45,8 @@ class RangeSet {
   // The first range that has a byte in common with [address, address+size).
   const AddressRange* Find(uint64_t address, uint64_t size) const {
     if (address >= hull_.end.v || address + size <= hull_.begin.v) return nullptr;
-    auto it = std::partition_point(ranges_.begin(), ranges_.end(), [&](const AddressRange& r) {
-      return r.end.v <= address;
-    });
+    auto it = std::partition_point(ranges_.begin(), ranges_.end(),
+                                   [&](const AddressRange& r) { return r.end.v <= address; });
     return it != ranges_.end() && it->begin.v < address + size ? &*it : nullptr;
   }
   const std::vector<AddressRange>& ranges() const { return ranges_; }
@@ -59,8 +58,7 @@ class RangeSet {
 };
 
 struct AccessFilter {
-  AccessFilter(const AccessQuery& q)
-      : query(q), ranges(q.ranges), code(q.code) {}
+  AccessFilter(const AccessQuery& q) : query(q), ranges(q.ranges), code(q.code) {}
   AccessQuery query;
   RangeSet ranges, code;
 };
@@ -79,8 +77,8 @@ class AccessSink {
     for (const AddressRange& r : filter.ranges.ranges()) {
       // An access reaches at most 64 bytes out of the range.
       uint64_t from = r.begin.v > 64 ? r.begin.v - 64 : 0, to = r.end.v + 64;
-      watched_.push_back({Address(from & ~(kPageBytes - 1)),
-                          Address((to + kPageBytes - 1) & ~(kPageBytes - 1))});
+      watched_.push_back(
+          {Address(from & ~(kPageBytes - 1)), Address((to + kPageBytes - 1) & ~(kPageBytes - 1))});
     }
     watched_set_ = RangeSet(watched_);
     values_ = filter.query.want_values;
@@ -136,7 +134,9 @@ class AccessSink {
       return false;
     }
     switch (kind) {
-      case kTtqKernelWrite: KernelWrite(payload); break;
+      case kTtqKernelWrite:
+        KernelWrite(payload);
+        break;
       case kTtqThreadExit: {
         auto t = LoadPod<TtqThread>(payload);
         static const uint8_t kZero[4] = {};
@@ -154,7 +154,8 @@ class AccessSink {
           tracker_.Control(kind, payload);
         }
         break;
-      default: break;
+      default:
+        break;
     }
     return true;
   }
@@ -397,9 +398,8 @@ class BlockCursor : public Cursor<Row> {
       bool take_extra = have_extra;
       if (have_row && have_extra) {
         // The kernel's effects at a time come before that time's instruction.
-        take_extra = direction_ == Direction::kForward
-                         ? extra_[extra_at_].time <= rows_[at_].time
-                         : extra_[extra_at_].time > rows_[at_].time;
+        take_extra = direction_ == Direction::kForward ? extra_[extra_at_].time <= rows_[at_].time
+                                                       : extra_[extra_at_].time > rows_[at_].time;
       }
       return std::optional<Row>(std::move(take_extra ? extra_[extra_at_++] : rows_[at_++]));
     }
@@ -484,8 +484,8 @@ absl::StatusOr<AccessRows> MapWrites(const ProcessReader& process, const AccessF
   for (const MapChange& c : **changes) {
     if (c.time >= q.span.end) break;
     if (c.kind != MapChange::kMap && c.kind != MapChange::kRemap) continue;
-    AddressRange r = c.kind == MapChange::kMap ? c.range
-                                               : AddressRange{c.to, c.to + c.range.size()};
+    AddressRange r =
+        c.kind == MapChange::kMap ? c.range : AddressRange{c.to, c.to + c.range.size()};
     for (const AddressRange& wanted : filter.ranges.ranges()) {
       AddressRange part{std::max(r.begin, wanted.begin), std::min(r.end, wanted.end)};
       if (part.empty()) continue;
@@ -562,9 +562,9 @@ absl::StatusOr<ScanPlan> ProcessReader::ExplainAccesses(const AccessQuery& query
     if (!blocks.ok()) return blocks.status();
     for (uint32_t b : *blocks) plan.blocks += b >= first && b < last;
   }
-  plan.description = fmt::format(
-      "page index over {} {} in {} groups, then at most {} of {} blocks", pages,
-      pages == 1 ? "page" : "pages", groups_.size(), plan.blocks, plan.blocks_total);
+  plan.description =
+      fmt::format("page index over {} {} in {} groups, then at most {} of {} blocks", pages,
+                  pages == 1 ? "page" : "pages", groups_.size(), plan.blocks, plan.blocks_total);
   return plan;
 }
 

@@ -63,7 +63,8 @@ absl::Status ProcessReader::Check(const std::function<void(const std::string&)>&
       say(b, "its log differs from its hash");
       continue;
     }
-    if (loaded.start != blocks_[b].start) say(b, "it starts at another time than the one before ends");
+    if (loaded.start != blocks_[b].start)
+      say(b, "it starts at another time than the one before ends");
     // Not by the machine code that made the index: the two check each other.
     auto digest = DigestBlock(recipes(), loaded.log, &pool, /*compress=*/false, /*native=*/false);
     if (!digest.ok()) {
@@ -127,7 +128,8 @@ absl::Status ProcessReader::Check(const std::function<void(const std::string&)>&
           found = found || (group.first + at == b && count == times);
         }
       }
-      if (!found) say(b, fmt::format("superblock {}: its execution count is not indexed", superblock));
+      if (!found)
+        say(b, fmt::format("superblock {}: its execution count is not indexed", superblock));
     }
   }
   if (auto changes = MapChanges(); !changes.ok()) problem(std::string(changes.status().message()));

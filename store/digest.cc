@@ -115,8 +115,12 @@ class DigestSink {
 
   DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, DigestScratch* scratch,
              bool native, BlockDigest* out)
-      : recipes_(recipes), walker_(*walker), pool_(*pool), scratch_(*scratch),
-        context_(scratch->context), out_(*out) {
+      : recipes_(recipes),
+        walker_(*walker),
+        pool_(*pool),
+        scratch_(*scratch),
+        context_(scratch->context),
+        out_(*out) {
     native_ = native ? recipes.native().get() : nullptr;
     if (scratch_.recipes != recipes.identity()) {
       scratch_.recipes = recipes.identity();
@@ -226,8 +230,8 @@ class DigestSink {
     out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
                             kind == kTtqRemap || kind == kTtqProtect;
     step.has_control = true;
-    step.control = {kind, walker_.time().v, current_, LastPcOf(ConcernedThread(kind, payload)),
-                    0, std::string(payload)};
+    step.control = {kind, walker_.time().v,    current_, LastPcOf(ConcernedThread(kind, payload)),
+                    0,    std::string(payload)};
     if (kind == kTtqThreadExit) {
       // The number may be another thread's soon.
       uint32_t tid = LoadPod<TtqThread>(payload).tid;
@@ -281,7 +285,8 @@ class DigestSink {
       context_.counts = scratch_.native_counts.data();
     }
     DigestScratch::Known& known = scratch_.programs[program.index];
-    if (known.program == nullptr) [[unlikely]] known = {&program, id};
+    if (known.program == nullptr) [[unlikely]]
+      known = {&program, id};
   }
 
   void CountExecutions() {
@@ -318,8 +323,10 @@ class DigestSink {
       case kTtqSignal:
       case kTtqFault:
       case kTtqOutput:
-      case kTtqExecve: return LoadPod<uint32_t>(payload);
-      default: return 0;
+      case kTtqExecve:
+        return LoadPod<uint32_t>(payload);
+      default:
+        return 0;
     }
   }
 
@@ -343,7 +350,8 @@ class DigestSink {
 
   PageDelta* Page(uint64_t page) {
     NativeContext::Page& c = context_.PageSlot(page << 12);
-    if (c.address == page << 12) [[likely]] return c.delta;
+    if (c.address == page << 12) [[likely]]
+      return c.delta;
     auto [it, is_new] = pages_.try_emplace(page);
     if (is_new) it->second = pool_.Take(page);
     c = {page << 12, it->second.get()};
@@ -391,11 +399,16 @@ class DigestSink {
       memset(d->written_bytes + offset, 0xff, constant);
     };
     switch (size) {
-      case 8: return copy(std::integral_constant<size_t, 8>());
-      case 4: return copy(std::integral_constant<size_t, 4>());
-      case 1: return copy(std::integral_constant<size_t, 1>());
-      case 16: return copy(std::integral_constant<size_t, 16>());
-      default: return copy(size);
+      case 8:
+        return copy(std::integral_constant<size_t, 8>());
+      case 4:
+        return copy(std::integral_constant<size_t, 4>());
+      case 1:
+        return copy(std::integral_constant<size_t, 1>());
+      case 16:
+        return copy(std::integral_constant<size_t, 16>());
+      default:
+        return copy(size);
     }
   }
 

@@ -61,9 +61,9 @@ class DeltaPool {
 // A control record and where it stands.
 struct ControlItem {
   uint32_t kind = 0;
-  uint64_t time = 0;     // relative to the block's start
-  uint32_t tid = 0;      // the current thread
-  uint64_t last_pc = 0;  // last instruction of the thread it concerns; 0: before this block
+  uint64_t time = 0;          // relative to the block's start
+  uint32_t tid = 0;           // the current thread
+  uint64_t last_pc = 0;       // last instruction of the thread it concerns; 0: before this block
   uint64_t instructions = 0;  // kTtqThreadExit: what the thread executed in this block
   std::string payload;
 };
@@ -80,8 +80,8 @@ struct BlockDigest {
   uint64_t instructions = 0;
   uint64_t writes = 0, reads = 0;
   bool changes_mappings = false;
-  std::vector<std::pair<uint32_t, uint32_t>> executions;  // superblock, times
-  std::vector<std::pair<uint32_t, uint64_t>> last_pc;     // by tid, for threads that ran
+  std::vector<std::pair<uint32_t, uint32_t>> executions;       // superblock, times
+  std::vector<std::pair<uint32_t, uint64_t>> last_pc;          // by tid, for threads that ran
   std::vector<std::pair<uint32_t, uint64_t>> instructions_of;  // by tid
   std::vector<std::pair<uint32_t, ThreadState>> first_states, end_states;  // by tid
   uint32_t first_tid = 0, end_tid = 0;

@@ -16,8 +16,8 @@ namespace ttq {
 std::string ElfBuildId(std::string_view file);
 
 // What to add to the file's virtual addresses when file offset `offset` is mapped at `address` with
-// `protection` (PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4); nullopt when no loadable segment holds that
-// offset. Two segments may share a page of the file: the one with that protection is meant.
+// `protection` (PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4); nullopt when no loadable segment holds
+// that offset. Two segments may share a page of the file: the one with that protection is meant.
 std::optional<uint64_t> ElfLoadBias(std::string_view file, uint64_t offset, uint64_t address,
                                     uint8_t protection);
 

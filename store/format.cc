@@ -7,8 +7,8 @@
 namespace ttq {
 
 const char* FamilyName(Family family) {
-  static const char* const kNames[] = {"default", "block", "page",  "code", "extent",
-                                       "exec",    "event", "map",   "file"};
+  static const char* const kNames[] = {"default", "block", "page", "code", "extent",
+                                       "exec",    "event", "map",  "file"};
   static_assert(std::size(kNames) == static_cast<size_t>(Family::kCount));
   return kNames[static_cast<int>(family)];
 }

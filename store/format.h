@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The names and encodings of the store: column families, keys, and the values that are not Cap'n
-// Proto. docs/store-format.md describes each with an example. Keys are big-endian, so that RocksDB's
-// order is the question's order.
+// Proto. docs/store-format.md describes each with an example. Keys are big-endian, so that
+// RocksDB's order is the question's order.
 
 #ifndef TTQ_STORE_FORMAT_H_
 #define TTQ_STORE_FORMAT_H_
@@ -74,7 +74,7 @@ using WordMap = std::bitset<kWordsPerPage>;
 // contents changed), or of the whole page.
 struct PageEntry {
   WordMap written, read, content;
-  bool whole = false;                    // `words` holds all 512
+  bool whole = false;                           // `words` holds all 512
   std::array<uint64_t, kWordsPerPage> words{};  // valid where content is set, or everywhere
 
   std::string Encode() const;
@@ -109,16 +109,21 @@ class PageEntryView {
 // One change of the address space. A sequence of them, from the start, gives the mappings at any
 // time.
 struct MapChange {
-  enum Kind : uint8_t { kMap = 1, kUnmap = 2, kProtect = 3, kRemap = 4 };  // stored: do not renumber
+  enum Kind : uint8_t {
+    kMap = 1,
+    kUnmap = 2,
+    kProtect = 3,
+    kRemap = 4
+  };  // stored: do not renumber
   Kind kind = kMap;
   Time time;
   ThreadNo thread;
   Address pc;
   AddressRange range;
-  Address to;              // kRemap: the new place of `range`
+  Address to;  // kRemap: the new place of `range`
   uint8_t protection = 0;
   bool shared = false;
-  uint8_t area = 0;        // kTtqMapAnonymous, …
+  uint8_t area = 0;  // kTtqMapAnonymous, …
   bool content_unknown = false;
   int32_t syscall = -1;
   uint64_t file_offset = 0, file_id = 0;

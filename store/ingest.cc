@@ -34,12 +34,12 @@
 namespace ttq {
 namespace {
 
-constexpr size_t kGroupBlocks = 32;              // blocks stored together, at most
-constexpr size_t kGroupBytes = 64 << 20;         // or as many bytes of rows
+constexpr size_t kGroupBlocks = 32;                              // blocks stored together, at most
+constexpr size_t kGroupBytes = 64 << 20;                         // or as many bytes of rows
 constexpr auto kFirstGroupAge = std::chrono::milliseconds(250);  // each next twice as old, up to
 constexpr auto kGroupAge = std::chrono::milliseconds(2000);
-constexpr size_t kReserveBytes = 512 << 10;      // kept free for the last records
-constexpr int kWholePageEvery = 16;              // index entries of a page from one whole to the next
+constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
+constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
 constexpr size_t kMaxFileBytes = size_t{2} << 30;
 
 // ---- Digest workers -----------------------------------------------------------------------------
@@ -131,7 +131,8 @@ struct RecordingWriter::Impl {
     uint64_t id;
     FileBytes bytes;
   };
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t>, KnownFile> files;  // dev ino size mtime
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t>, KnownFile>
+      files;  // dev ino size mtime
 
   void Fail(const absl::Status& s) {
     std::lock_guard lock(mutex);
@@ -213,8 +214,7 @@ struct RecordingWriter::Impl {
       bytes->resize(m.file_bytes);
       size_t done = 0;
       while (done < bytes->size()) {
-        ssize_t n = pread(fd, bytes->data() + done, bytes->size() - done,
-                          static_cast<off_t>(done));
+        ssize_t n = pread(fd, bytes->data() + done, bytes->size() - done, static_cast<off_t>(done));
         if (n <= 0) break;
         done += static_cast<size_t>(n);
       }
@@ -233,8 +233,7 @@ struct RecordingWriter::Impl {
     if (!stored) {
       Database::Batch batch;
       for (size_t at = 0; at < bytes->size(); at += kFileChunkBytes) {
-        batch.Put(Family::kFile,
-                  FileChunkKey(file.id, static_cast<uint32_t>(at / kFileChunkBytes)),
+        batch.Put(Family::kFile, FileChunkKey(file.id, static_cast<uint32_t>(at / kFileChunkBytes)),
                   bytes->substr(at, kFileChunkBytes));
       }
       capnp::MallocMessageBuilder message;
@@ -614,7 +613,9 @@ class ProcessIngest {
         WriteInitial(w.address, payload.substr(sizeof(w)));
         break;
       }
-      case kTtqMap: MapMemory(item); break;
+      case kTtqMap:
+        MapMemory(item);
+        break;
       case kTtqUnmap:
       case kTtqProtect: {
         auto r = LoadPod<TtqRange>(payload);
@@ -714,15 +715,16 @@ class ProcessIngest {
       case kTtqOutput: {
         auto o = LoadPod<TtqOutput>(payload);
         auto [thread, pc] = concerned(o.tid);
-        AddEvent(EventKind::kOutput, thread, pc, o.fd, static_cast<int64_t>(payload.size()) -
-                 static_cast<int64_t>(sizeof(o)), {{o.fd}}, "", payload.substr(sizeof(o)), 0);
+        AddEvent(EventKind::kOutput, thread, pc, o.fd,
+                 static_cast<int64_t>(payload.size()) - static_cast<int64_t>(sizeof(o)), {{o.fd}},
+                 "", payload.substr(sizeof(o)), 0);
         break;
       }
       case kTtqFork: {
         uint32_t number = LoadPod<uint32_t>(payload);
         std::lock_guard lock(recording_.mutex);
-        recording_.forks[{ring_->name(), number}] = {
-            std::make_shared<LiveImage>(image_.Fork()), recipes_, number_, now_};
+        recording_.forks[{ring_->name(), number}] = {std::make_shared<LiveImage>(image_.Fork()),
+                                                     recipes_, number_, now_};
         recording_.fork_known.notify_all();
         break;
       }
@@ -738,7 +740,8 @@ class ProcessIngest {
         AddEvent(EventKind::kExit, ThreadOf(item.tid).number, ThreadOf(item.tid).last_pc,
                  *info_.exit_status, 0, {}, "", "", 0);
         break;
-      default: break;
+      default:
+        break;
     }
     return absl::OkStatus();
   }
@@ -1074,8 +1077,7 @@ class ProcessIngest {
           at += kPageBytes;  // beyond the end of a mapped file
           continue;
         }
-        for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got;
-             done += kPageBytes) {
+        for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got; done += kPageBytes) {
           uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
           image_.Read(page, expected);
           if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
@@ -1087,11 +1089,12 @@ class ProcessIngest {
           uint64_t is, derived;
           memcpy(&is, actual.data() + done + i, 8);
           memcpy(&derived, expected + i, 8);
-          return absl::AbortedError(fmt::format(
-              "verify: at time {} (block {}) word {:#x} is {:#018x} in the program, {:#018x} in the "
-              "image; area {:#x}-{:#x} kind {}",
-              now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived, begin, area.end,
-              area.kind));
+          return absl::AbortedError(
+              fmt::format("verify: at time {} (block {}) word {:#x} is {:#018x} in the program, "
+                          "{:#018x} in the "
+                          "image; area {:#x}-{:#x} kind {}",
+                          now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived, begin,
+                          area.end, area.kind));
         }
         at += static_cast<uint64_t>(got);
       }

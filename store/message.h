@@ -26,8 +26,8 @@ inline std::string BytesOf(capnp::MessageBuilder& message) {
 // so by an exception, also while fields are read.
 template <class Root, class F>
 absl::Status ReadMessage(std::string_view bytes, const char* what, F f) {
-  auto words = kj::heapArray<capnp::word>((bytes.size() + sizeof(capnp::word) - 1) /
-                                          sizeof(capnp::word));
+  auto words =
+      kj::heapArray<capnp::word>((bytes.size() + sizeof(capnp::word) - 1) / sizeof(capnp::word));
   memset(words.begin(), 0, words.size() * sizeof(capnp::word));
   if (!bytes.empty()) memcpy(words.begin(), bytes.data(), bytes.size());
   try {

@@ -37,7 +37,8 @@ std::string SyscallName(int64_t number) {
 
 std::string SignalName(int64_t number) {
   if (number >= 1 && number < NSIG) {
-    if (const char* name = sigabbrev_np(static_cast<int>(number))) return fmt::format("SIG{}", name);
+    if (const char* name = sigabbrev_np(static_cast<int>(number)))
+      return fmt::format("SIG{}", name);
     if (number >= 34) return fmt::format("SIGRT{}", number - 34);
   }
   return fmt::format("signal_{}", number);

@@ -32,8 +32,8 @@ void StoredRecipes::Miss(SuperblockId id) const {
   if (encoded.ok()) (void)AddConst(*encoded);
 }
 
-ProcessReader::ProcessReader(const Recording& recording, const Database& database,
-                             ProcessInfo info, std::vector<Thread> threads, Time fork_time,
+ProcessReader::ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
+                             std::vector<Thread> threads, Time fork_time,
                              const ProcessReader* parent)
     : recording_(recording),
       database_(database),
@@ -97,8 +97,7 @@ std::pair<uint32_t, uint32_t> ProcessReader::BlocksOf(TimeSpan span) const {
           static_cast<uint32_t>(last - blocks_.begin())};
 }
 
-absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(
-    uint32_t number) const {
+absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint32_t number) const {
   {
     std::lock_guard lock(mutex_);
     for (auto it = cache_.begin(); it != cache_.end(); ++it) {
@@ -253,7 +252,9 @@ void ApplyChange(std::map<uint64_t, Mapping>* table, const MapChange& c) {
       table->emplace(m.range.begin.v, std::move(m));
       break;
     }
-    case MapChange::kUnmap: Remove(table, c.range); break;
+    case MapChange::kUnmap:
+      Remove(table, c.range);
+      break;
     case MapChange::kProtect:
       CutAt(table, c.range.begin.v);
       CutAt(table, c.range.end.v);
@@ -328,9 +329,9 @@ std::string ProcessReader::DescribeUnmapped(Address address, Time t) const {
   const MapChange* unmapped = nullptr;
   const MapChange* later = nullptr;
   for (const MapChange& c : **changes) {
-    bool covers = c.range.Contains(address) || (c.kind == MapChange::kRemap &&
-                                                AddressRange{c.to, c.to + c.range.size()}.Contains(
-                                                    address));
+    bool covers =
+        c.range.Contains(address) || (c.kind == MapChange::kRemap &&
+                                      AddressRange{c.to, c.to + c.range.size()}.Contains(address));
     if (!covers) continue;
     if (c.time > t) {
       if (later == nullptr && c.kind == MapChange::kMap) later = &c;
@@ -411,8 +412,7 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   if (!ContentIsFile(mapping)) return absl::OkStatus();
   uint64_t at = mapping.file_offset + (page * kPageBytes - mapping.range.begin.v);
   auto chunk = database_.Get(
-      Family::kFile,
-      FileChunkKey(mapping.file_id, static_cast<uint32_t>(at / kFileChunkBytes)));
+      Family::kFile, FileChunkKey(mapping.file_id, static_cast<uint32_t>(at / kFileChunkBytes)));
   if (absl::IsNotFound(chunk.status())) {
     // Beyond the file's end: zero. The file's own record is stored last.
     *known = database_.Get(Family::kMeta, FileKey(mapping.file_id)).ok();
@@ -421,8 +421,7 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   if (!chunk.ok()) return chunk.status();
   uint64_t offset = at % kFileChunkBytes;
   if (offset < chunk->size()) {
-    memcpy(bytes, chunk->data() + offset,
-           std::min<uint64_t>(kPageBytes, chunk->size() - offset));
+    memcpy(bytes, chunk->data() + offset, std::min<uint64_t>(kPageBytes, chunk->size() - offset));
   }
   return absl::OkStatus();
 }
@@ -555,8 +554,7 @@ class StopSink {
 
 }  // namespace
 
-absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t,
-                                                     std::optional<ThreadNo> thread) const {
+absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<ThreadNo> thread) const {
   if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
   if (t > info_.end) {
     return absl::OutOfRangeError(
@@ -752,16 +750,23 @@ std::string DetailOf(const Event& e, std::string_view text) {
       std::string out = fmt::format("{} bytes to {}: ", e.bytes.size(), e.number);
       for (char c : e.bytes.substr(0, 60)) {
         auto u = static_cast<unsigned char>(c);
-        if (c == '\n') out += "\\n";
-        else if (c == '\t') out += "\\t";
-        else if (u < 0x20 || u == 0x7f) out += fmt::format("\\x{:02x}", u);
-        else out += c;
+        if (c == '\n')
+          out += "\\n";
+        else if (c == '\t')
+          out += "\\t";
+        else if (u < 0x20 || u == 0x7f)
+          out += fmt::format("\\x{:02x}", u);
+        else
+          out += c;
       }
       return out + (e.bytes.size() > 60 ? "…" : "");
     }
-    case EventKind::kFork: return fmt::format("child {}", e.number);
-    case EventKind::kExit: return fmt::format("status {}", e.number);
-    default: return std::string(text);
+    case EventKind::kFork:
+      return fmt::format("child {}", e.number);
+    case EventKind::kExit:
+      return fmt::format("status {}", e.number);
+    default:
+      return std::string(text);
   }
 }
 
@@ -774,8 +779,8 @@ Event EventOfChange(const MapChange& c) {
   e.kind = EventKind::kMap;
   e.args[0] = c.range.begin.v;
   e.args[1] = c.range.size();
-  const char* what = c.kind == MapChange::kMap     ? "map"
-                     : c.kind == MapChange::kUnmap ? "unmap"
+  const char* what = c.kind == MapChange::kMap       ? "map"
+                     : c.kind == MapChange::kUnmap   ? "unmap"
                      : c.kind == MapChange::kProtect ? "protect"
                                                      : "move";
   e.detail = fmt::format("{} {:#x}-{:#x}", what, c.range.begin.v, c.range.end.v);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Reading a recording: what was in memory and registers at any time, who touched an address, what
-// was executed, what happened. Everything above the store asks through this header and nothing else.
+// was executed, what happened. Everything above the store asks through this header and nothing
+// else.
 //
 // A Recording is a directory; it holds one Process for every process (and every exec) of the
 // recorded tree. A Process is immutable once open and all its const methods may be called from
@@ -113,7 +114,7 @@ struct Mapping {
   AddressRange range;
   uint8_t protection = 0;  // PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4
   bool shared = false;
-  std::string path;         // file, or "[heap]", "[stack]", …; empty for anonymous memory
+  std::string path;          // file, or "[heap]", "[stack]", …; empty for anonymous memory
   uint64_t file_offset = 0;  // bytes
   uint64_t file_id = 0;      // for FileContents; 0: contents not kept
   bool startup = false;      // there before the first instruction; its first bytes were recorded
@@ -126,7 +127,7 @@ struct LoadedModule {
   std::string path;
   std::string build_id;  // lower-case hex, may be empty
   uint64_t file_id = 0;
-  AddressRange range;    // hull of its mappings
+  AddressRange range;  // hull of its mappings
   uint64_t load_bias = 0;
   Time loaded, unloaded = kTimeMax;
 };
@@ -152,12 +153,12 @@ struct Event {
   ThreadNo thread;
   Address pc;
   EventKind kind = EventKind::kMark;
-  std::string detail;    // one line for people: "write(1, …, 12) = 12", "SIGSEGV at 0x0"
-  std::string bytes;     // output: the bytes written
-  int64_t number = 0;    // syscall number, signal number, child pid, exit status
-  int64_t result = 0;    // syscall result (negative errno)
+  std::string detail;  // one line for people: "write(1, …, 12) = 12", "SIGSEGV at 0x0"
+  std::string bytes;   // output: the bytes written
+  int64_t number = 0;  // syscall number, signal number, child pid, exit status
+  int64_t result = 0;  // syscall result (negative errno)
   std::array<uint64_t, 6> args{};  // syscall arguments; [0] fault address of a signal; fd of output
-  int64_t wall_ns = 0;   // CLOCK_REALTIME, nanoseconds since the epoch; 0 when not sampled
+  int64_t wall_ns = 0;  // CLOCK_REALTIME, nanoseconds since the epoch; 0 when not sampled
 };
 
 struct EventQuery {
@@ -178,7 +179,7 @@ struct MemoryImage {
 
 struct ProcessInfo {
   ProcessNo number;
-  ProcessNo parent;  // 0: none
+  ProcessNo parent;      // 0: none
   bool by_exec = false;  // replaced `parent` in the same pid
   uint32_t pid = 0;
   std::string program;

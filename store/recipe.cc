@@ -22,13 +22,17 @@ int Operands(uint8_t op) {
     case kTtqConst:
     case kTtqReg:
     case kTtqSlot:
-    case kTtqVectorConst: return 0;
+    case kTtqVectorConst:
+      return 0;
     case kTtqAddI:
     case kTtqNot:
     case kTtqExtract:
-    case kTtqSext: return 1;
-    case kTtqIte: return 3;
-    default: return 2;
+    case kTtqSext:
+      return 1;
+    case kTtqIte:
+      return 3;
+    default:
+      return 2;
   }
 }
 
@@ -131,7 +135,9 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
     auto guard_ok = [&] { return e.guard == kTtqNoNode || node_ok(e.guard); };
     auto needs = [&](uint16_t n) { reached = std::max(reached, reach[n]); };
     switch (e.kind) {
-      case kTtqInstruction: ++instructions; break;
+      case kTtqInstruction:
+        ++instructions;
+        break;
       case kTtqLoad:
       case kTtqStore:
         if (!node_ok(e.addr) || !guard_ok() || instructions == 0 || e.size == 0 || e.size > 64) {
@@ -166,7 +172,8 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
         have[e.size] = true;
         r->exits_[e.size] = {static_cast<uint32_t>(i), e.addr, instructions};
         break;
-      default: return Bad(head.id, "unknown effect");
+      default:
+        return Bad(head.id, "unknown effect");
     }
   }
   if (instructions != head.instruction_count) return Bad(head.id, "its instruction effects");
@@ -260,12 +267,18 @@ class Compiler {
 
   static uint32_t SlotEnd(const Op& op) {
     switch (op.code) {
-      case OpCode::kSlot1: return static_cast<uint32_t>(op.imm) + 1;
-      case OpCode::kSlot2: return static_cast<uint32_t>(op.imm) + 2;
-      case OpCode::kSlot4: return static_cast<uint32_t>(op.imm) + 4;
-      case OpCode::kSlot8: return static_cast<uint32_t>(op.imm) + 8;
-      case OpCode::kStoreSlot: return uint32_t{op.b} + op.size;
-      default: return 0;
+      case OpCode::kSlot1:
+        return static_cast<uint32_t>(op.imm) + 1;
+      case OpCode::kSlot2:
+        return static_cast<uint32_t>(op.imm) + 2;
+      case OpCode::kSlot4:
+        return static_cast<uint32_t>(op.imm) + 4;
+      case OpCode::kSlot8:
+        return static_cast<uint32_t>(op.imm) + 8;
+      case OpCode::kStoreSlot:
+        return uint32_t{op.b} + op.size;
+      default:
+        return 0;
     }
   }
 
@@ -288,7 +301,9 @@ class Compiler {
     op.kind = n.op;
     op.imm = n.imm;
     switch (n.op) {
-      case kTtqConst: op.code = OpCode::kConst; break;
+      case kTtqConst:
+        op.code = OpCode::kConst;
+        break;
       case kTtqReg:
         op.code = OpCode::kMove;
         op.a = n.a;
@@ -346,11 +361,15 @@ class Compiler {
       case OpCode::kMove:
       case OpCode::kAddI8:
       case OpCode::kAddI:
-      case OpCode::kUnary: return op.a == value;
+      case OpCode::kUnary:
+        return op.a == value;
       case OpCode::kBinary:
-      case OpCode::kInsert: return op.a == value || op.b == value;
-      case OpCode::kIte: return op.a == value || op.b == value || op.imm == value;
-      default: return false;
+      case OpCode::kInsert:
+        return op.a == value || op.b == value;
+      case OpCode::kIte:
+        return op.a == value || op.b == value || op.imm == value;
+      default:
+        return false;
     }
   }
 
@@ -407,8 +426,8 @@ class Compiler {
                           op.code == OpCode::kAddI || op.code == OpCode::kUnary ||
                           op.code == OpCode::kBinary || op.code == OpCode::kInsert ||
                           op.code == OpCode::kIte;
-        bool b_is_value = op.code == OpCode::kBinary || op.code == OpCode::kInsert ||
-                          op.code == OpCode::kIte;
+        bool b_is_value =
+            op.code == OpCode::kBinary || op.code == OpCode::kInsert || op.code == OpCode::kIte;
         if (a_is_value && op.a == copy.a) op.a = copy.dst;
         if (b_is_value && op.b == copy.a) op.b = copy.dst;
         if (op.code == OpCode::kIte && op.imm == copy.a) op.imm = copy.dst;

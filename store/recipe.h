@@ -30,25 +30,29 @@ namespace ttq {
 
 enum class OpCode : uint8_t {
   kEnd,
-  kSlot1, kSlot2, kSlot4, kSlot8,  // values[dst] = slot at imm
-  kConst,                          // values[dst] = imm
-  kMove,                           // values[dst] = values[a]
-  kAddI8, kAddI,                   // values[dst] = values[a] + imm; kAddI: masked to `size` bytes
-  kBinary,                         // node operation `kind` on values[a], values[b], `size` bytes
-  kUnary,                          // kTtqNot, kTtqExtract (byte b), kTtqSext (to b bytes)
-  kInsert,                         // values[a] with values[b] put in at byte imm, `size` bytes
-  kIte,                            // values[a] ? values[b] : values[imm]
-  kLoad,                           // `size` bytes at values[a] + imm
-  kStoreSlot,                      // … stored from the record's bytes at b
-  kStoreValue,                     // … stored from values[b]
-  kStoreMask,                      // … from the byte mask values[b], see kTtqVectorConst
-  kSkipUnless,                     // skip the next operation unless values[a]
+  kSlot1,
+  kSlot2,
+  kSlot4,
+  kSlot8,  // values[dst] = slot at imm
+  kConst,  // values[dst] = imm
+  kMove,   // values[dst] = values[a]
+  kAddI8,
+  kAddI,        // values[dst] = values[a] + imm; kAddI: masked to `size` bytes
+  kBinary,      // node operation `kind` on values[a], values[b], `size` bytes
+  kUnary,       // kTtqNot, kTtqExtract (byte b), kTtqSext (to b bytes)
+  kInsert,      // values[a] with values[b] put in at byte imm, `size` bytes
+  kIte,         // values[a] ? values[b] : values[imm]
+  kLoad,        // `size` bytes at values[a] + imm
+  kStoreSlot,   // … stored from the record's bytes at b
+  kStoreValue,  // … stored from values[b]
+  kStoreMask,   // … from the byte mask values[b], see kTtqVectorConst
+  kSkipUnless,  // skip the next operation unless values[a]
 };
 
 struct Op {
   OpCode code;
   uint8_t size = 0;
-  uint8_t kind = 0;        // kTtqAdd… for kBinary and kUnary
+  uint8_t kind = 0;         // kTtqAdd… for kBinary and kUnary
   uint8_t instruction = 0;  // ordinal of the instruction in the superblock, for loads and stores
   uint16_t a = 0, b = 0, dst = 0;
   uint64_t imm = 0;

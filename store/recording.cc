@@ -130,10 +130,9 @@ class RecordingReader : public Recording {
     });
     if (!s.ok()) return s;
     if (info_.store_version != kStoreVersion) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: store version {}, this ttq reads version {}{}", directory,
-                      info_.store_version, kStoreVersion,
-                      info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: store version {}, this ttq reads version {}{}", directory, info_.store_version,
+          kStoreVersion, info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
     }
     info_.path = directory;
     info_.name = fs::path(directory).filename();
@@ -229,9 +228,8 @@ class RecordingReader : public Recording {
       auto it = open_.find(number);
       if (it != open_.end()) return it->second.get();
     }
-    auto stored = std::find_if(stored_.begin(), stored_.end(), [&](const StoredProcess& p) {
-      return p.info.number == number;
-    });
+    auto stored = std::find_if(stored_.begin(), stored_.end(),
+                               [&](const StoredProcess& p) { return p.info.number == number; });
     if (stored == stored_.end()) {
       return absl::NotFoundError(fmt::format("there is no process {} in this recording", number.v));
     }

@@ -171,7 +171,8 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
       if (t.clear_address != 0) Write(t.clear_address, 4, kZero);
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 

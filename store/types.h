@@ -25,10 +25,18 @@ struct Strong {
   constexpr auto operator<=>(const Strong&) const = default;
   constexpr Strong operator+(Rep n) const { return Strong(static_cast<Rep>(v + n)); }
   constexpr Strong operator-(Rep n) const { return Strong(static_cast<Rep>(v - n)); }
-  constexpr Strong& operator+=(Rep n) { v = static_cast<Rep>(v + n); return *this; }
-  constexpr Strong& operator++() { ++v; return *this; }
+  constexpr Strong& operator+=(Rep n) {
+    v = static_cast<Rep>(v + n);
+    return *this;
+  }
+  constexpr Strong& operator++() {
+    ++v;
+    return *this;
+  }
   template <class H>
-  friend H AbslHashValue(H h, Strong s) { return H::combine(std::move(h), s.v); }
+  friend H AbslHashValue(H h, Strong s) {
+    return H::combine(std::move(h), s.v);
+  }
 };
 
 // Guest instructions retired by the process since it started. State "at t" is the state before
@@ -69,7 +77,22 @@ struct TimeSpan {
 
 // The sixteen general registers in the order of their x86-64 encoding.
 enum Gpr : uint8_t {
-  kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10, kR11, kR12, kR13, kR14, kR15,
+  kRax,
+  kRcx,
+  kRdx,
+  kRbx,
+  kRsp,
+  kRbp,
+  kRsi,
+  kRdi,
+  kR8,
+  kR9,
+  kR10,
+  kR11,
+  kR12,
+  kR13,
+  kR14,
+  kR15,
   kGprCount
 };
 

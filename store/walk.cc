@@ -12,24 +12,36 @@ absl::Status LogDamage(size_t offset, const char* what) {
 
 size_t ControlHeadBytes(uint32_t kind) {
   switch (kind) {
-    case kTtqRegisters: return sizeof(TtqRegisters);
-    case kTtqThread: return 4;
-    case kTtqKernelWrite: return sizeof(TtqKernelWrite);
-    case kTtqMap: return sizeof(TtqMap);
+    case kTtqRegisters:
+      return sizeof(TtqRegisters);
+    case kTtqThread:
+      return 4;
+    case kTtqKernelWrite:
+      return sizeof(TtqKernelWrite);
+    case kTtqMap:
+      return sizeof(TtqMap);
     case kTtqUnmap:
-    case kTtqProtect: return sizeof(TtqRange);
-    case kTtqRemap: return sizeof(TtqRemap);
+    case kTtqProtect:
+      return sizeof(TtqRange);
+    case kTtqRemap:
+      return sizeof(TtqRemap);
     case kTtqSyscallEnter:
-    case kTtqSyscallExit: return sizeof(TtqSyscall);
+    case kTtqSyscallExit:
+      return sizeof(TtqSyscall);
     case kTtqThreadStart:
-    case kTtqThreadExit: return sizeof(TtqThread);
+    case kTtqThreadExit:
+      return sizeof(TtqThread);
     case kTtqSignal:
-    case kTtqFault: return sizeof(TtqSignal);
-    case kTtqOutput: return sizeof(TtqOutput);
+    case kTtqFault:
+      return sizeof(TtqSignal);
+    case kTtqOutput:
+      return sizeof(TtqOutput);
     case kTtqFork:
     case kTtqExecve:
-    case kTtqExitProcess: return 4;
-    default: return 0;
+    case kTtqExitProcess:
+      return 4;
+    default:
+      return 0;
   }
 }
 

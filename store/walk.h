@@ -125,23 +125,24 @@ absl::Status LogDamage(size_t offset, const char* what);
 template <class Sink>
 inline void Walker::Run(const Op* op, const uint8_t* record, Sink& sink) {
   uint64_t* v = values_.data();
-  static const void* const kLabels[] = {
-      &&end,  &&slot1, &&slot2, &&slot4, &&slot8,      &&constant,    &&move,       &&add8, &&add,
-      &&binary, &&unary, &&insert, &&ite, &&load, &&store_slot, &&store_value, &&store_mask, &&skip};
+  static const void* const kLabels[] = {&&end,         &&slot1,      &&slot2, &&slot4, &&slot8,
+                                        &&constant,    &&move,       &&add8,  &&add,   &&binary,
+                                        &&unary,       &&insert,     &&ite,   &&load,  &&store_slot,
+                                        &&store_value, &&store_mask, &&skip};
 #define NEXT goto* kLabels[static_cast<int>(op->code)]
   NEXT;
 slot1:
   v[op->dst] = record[op->imm];
   ++op;
   NEXT;
-slot2: {
+slot2 : {
   uint16_t x;
   memcpy(&x, record + op->imm, 2);
   v[op->dst] = x;
   ++op;
   NEXT;
 }
-slot4: {
+slot4 : {
   uint32_t x;
   memcpy(&x, record + op->imm, 4);
   v[op->dst] = x;
@@ -196,7 +197,7 @@ store_value:
   sink.Store(*op, v[op->a] + op->imm, reinterpret_cast<const uint8_t*>(&v[op->b]));
   ++op;
   NEXT;
-store_mask: {
+store_mask : {
   uint8_t bytes[64];
   for (unsigned i = 0; i < op->size; ++i) bytes[i] = v[op->b] >> i & 1 ? 0xff : 0;
   sink.Store(*op, v[op->a] + op->imm, bytes);
@@ -254,9 +255,7 @@ absl::Status Walker::RunOpen(uint32_t id, std::string_view rest, size_t* used, b
     Sink& sink;
     uint32_t instruction;
     size_t limit, accesses = 0;
-    bool Passes(const Op& op) {
-      return op.instruction != instruction || accesses++ < limit;
-    }
+    bool Passes(const Op& op) { return op.instruction != instruction || accesses++ < limit; }
     void Load(const Op& op, uint64_t address) {
       if (Passes(op)) sink.Load(op, address);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A day's readings of a weather station, as a Python type in C. It holds room for three readings and
-// has a mistake of the common kind: `add` lets a fourth in. Days are allocated side by side, so the
-// fourth reading of one day lands on the head of the next: its reference count and its type.
+// A day's readings of a weather station, as a Python type in C. It holds room for three readings
+// and has a mistake of the common kind: `add` lets a fourth in. Days are allocated side by side, so
+// the fourth reading of one day lands on the head of the next: its reference count and its type.
 //
 // Nothing happens then. Python crashes when somebody asks that other day for anything.
 
@@ -17,8 +17,7 @@ typedef struct {
 } Reading;
 
 typedef struct {
-  PyObject_HEAD
-  long station;
+  PyObject_HEAD long station;
   long count;
   Reading readings[kReadings];
 } Day;
@@ -56,8 +55,7 @@ static PyMethodDef day_methods[] = {
 };
 
 static PyTypeObject DayType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "weather.Day",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "weather.Day",
     .tp_basicsize = sizeof(Day),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "Up to three readings of one station on one day",
@@ -66,8 +64,8 @@ static PyTypeObject DayType = {
     .tp_new = PyType_GenericNew,
 };
 
-static struct PyModuleDef weather_module = {
-    PyModuleDef_HEAD_INIT, .m_name = "weather", .m_size = -1};
+static struct PyModuleDef weather_module = {PyModuleDef_HEAD_INIT, .m_name = "weather",
+                                            .m_size = -1};
 
 PyMODINIT_FUNC PyInit_weather(void) {
   PyObject* module = PyModule_Create(&weather_module);

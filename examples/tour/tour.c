@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The program that the examples of docs/query-language.md are asked about; tests/docs runs them all.
+// The program that the examples of docs/query-language.md are asked about; tests/docs runs them
+// all.
 //
 // What it shows: a stack of four numbers whose `counter` is overwritten by a function that has no
 // business with it. The crash comes later, in `push`, which is innocent:

@@ -130,8 +130,8 @@ int RunRecord(int argc, char** argv) {
     }
     if (word.empty() || word[0] != '-') break;
     own.emplace_back(word);
-    bool takes_value = word == "-o" || word == "--output" || word == "--on-full" ||
-                       word == "--block-size";
+    bool takes_value =
+        word == "-o" || word == "--output" || word == "--on-full" || word == "--block-size";
     if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
   }
   app.remove_option(app.get_option("program"));

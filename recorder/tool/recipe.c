@@ -45,8 +45,8 @@ typedef struct {
 static TtqNode g_nodes[kMaxNodes];
 static TtqEffect g_effects[kMaxEffects];
 static UChar g_instructions[kMaxInstructionBytes];
-static UChar g_encoded[sizeof(TtqRecipe) + sizeof(g_nodes) + sizeof(g_effects) +
-                       kMaxInstructionBytes];
+static UChar
+    g_encoded[sizeof(TtqRecipe) + sizeof(g_nodes) + sizeof(g_effects) + kMaxInstructionBytes];
 
 // ---- Emitting code ------------------------------------------------------------------------------
 
@@ -60,8 +60,7 @@ static IRExpr* assign_temp(Pass* p, IRType type, IRExpr* e) {
 
 static IRExpr* record_address(Pass* p, Int offset) {
   if (offset == 0) return IRExpr_RdTmp(p->record);
-  return assign_temp(p, Ity_I64,
-                     IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(p->record), const64(offset)));
+  return assign_temp(p, Ity_I64, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(p->record), const64(offset)));
 }
 
 static void emit_header(Pass* p, UInt exit_number) {
@@ -109,16 +108,36 @@ static Bool const_value(const IRExpr* e, ULong* v) {
   if (e->tag != Iex_Const) return False;
   const IRConst* c = e->Iex.Const.con;
   switch (c->tag) {
-    case Ico_U1: *v = c->Ico.U1 ? 1 : 0; return True;
-    case Ico_U8: *v = c->Ico.U8; return True;
-    case Ico_U16: *v = c->Ico.U16; return True;
-    case Ico_U32: *v = c->Ico.U32; return True;
-    case Ico_U64: *v = c->Ico.U64; return True;
-    case Ico_F64i: *v = c->Ico.F64i; return True;
-    case Ico_F32i: *v = c->Ico.F32i; return True;
-    case Ico_F64: VG_(memcpy)(v, &c->Ico.F64, 8); return True;
-    case Ico_F32: *v = 0; VG_(memcpy)(v, &c->Ico.F32, 4); return True;
-    default: return False;
+    case Ico_U1:
+      *v = c->Ico.U1 ? 1 : 0;
+      return True;
+    case Ico_U8:
+      *v = c->Ico.U8;
+      return True;
+    case Ico_U16:
+      *v = c->Ico.U16;
+      return True;
+    case Ico_U32:
+      *v = c->Ico.U32;
+      return True;
+    case Ico_U64:
+      *v = c->Ico.U64;
+      return True;
+    case Ico_F64i:
+      *v = c->Ico.F64i;
+      return True;
+    case Ico_F32i:
+      *v = c->Ico.F32i;
+      return True;
+    case Ico_F64:
+      VG_(memcpy)(v, &c->Ico.F64, 8);
+      return True;
+    case Ico_F32:
+      *v = 0;
+      VG_(memcpy)(v, &c->Ico.F32, 4);
+      return True;
+    default:
+      return False;
   }
 }
 
@@ -166,17 +185,25 @@ static Int extract_node(Pass* p, Int a, UInt width, UInt from_byte) {
   return add_node(p, kTtqExtract, width, a, 0, from_byte, 0);
 }
 
-typedef struct { UChar op, w; } Arithmetic;
+typedef struct {
+  UChar op, w;
+} Arithmetic;
 
 static Arithmetic arithmetic_of(IROp op) {
-#define OPS(name, node) \
-  case Iop_##name##8: return (Arithmetic){node, 1}; \
-  case Iop_##name##16: return (Arithmetic){node, 2}; \
-  case Iop_##name##32: return (Arithmetic){node, 4}; \
-  case Iop_##name##64: return (Arithmetic){node, 8}
+#define OPS(name, node)           \
+  case Iop_##name##8:             \
+    return (Arithmetic){node, 1}; \
+  case Iop_##name##16:            \
+    return (Arithmetic){node, 2}; \
+  case Iop_##name##32:            \
+    return (Arithmetic){node, 4}; \
+  case Iop_##name##64:            \
+    return (Arithmetic) { node, 8 }
 #define OPS_32_64(name, suffix, node) \
-  case Iop_##name##32##suffix: return (Arithmetic){node, 4}; \
-  case Iop_##name##64##suffix: return (Arithmetic){node, 8}
+  case Iop_##name##32##suffix:        \
+    return (Arithmetic){node, 4};     \
+  case Iop_##name##64##suffix:        \
+    return (Arithmetic) { node, 8 }
   switch (op) {
     OPS(Add, kTtqAdd);
     OPS(Sub, kTtqSub);
@@ -195,7 +222,8 @@ static Arithmetic arithmetic_of(IROp op) {
     OPS_32_64(CmpLT, U, kTtqLtU);
     OPS_32_64(CmpLE, S, kTtqLeS);
     OPS_32_64(CmpLE, U, kTtqLeU);
-    default: return (Arithmetic){0, 0};
+    default:
+      return (Arithmetic){0, 0};
   }
 #undef OPS
 #undef OPS_32_64
@@ -204,21 +232,47 @@ static Arithmetic arithmetic_of(IROp op) {
 static Int derive_unop(Pass* p, IROp op, IRExpr* arg, Bool may_log) {
   // Widening: log the narrow value rather than the wide one.
   switch (op) {
-    case Iop_1Uto8: case Iop_1Uto32: case Iop_1Uto64:
-    case Iop_8Uto16: case Iop_8Uto32: case Iop_8Uto64:
-    case Iop_16Uto32: case Iop_16Uto64: case Iop_32Uto64:
+    case Iop_1Uto8:
+    case Iop_1Uto32:
+    case Iop_1Uto64:
+    case Iop_8Uto16:
+    case Iop_8Uto32:
+    case Iop_8Uto64:
+    case Iop_16Uto32:
+    case Iop_16Uto64:
+    case Iop_32Uto64:
       return node_of(p, arg, may_log);
-    default: break;
+    default:
+      break;
   }
   UInt from = 0, to = 0;
   switch (op) {
-    case Iop_8Sto16: from = 1; to = 2; break;
-    case Iop_8Sto32: from = 1; to = 4; break;
-    case Iop_8Sto64: from = 1; to = 8; break;
-    case Iop_16Sto32: from = 2; to = 4; break;
-    case Iop_16Sto64: from = 2; to = 8; break;
-    case Iop_32Sto64: from = 4; to = 8; break;
-    default: break;
+    case Iop_8Sto16:
+      from = 1;
+      to = 2;
+      break;
+    case Iop_8Sto32:
+      from = 1;
+      to = 4;
+      break;
+    case Iop_8Sto64:
+      from = 1;
+      to = 8;
+      break;
+    case Iop_16Sto32:
+      from = 2;
+      to = 4;
+      break;
+    case Iop_16Sto64:
+      from = 2;
+      to = 8;
+      break;
+    case Iop_32Sto64:
+      from = 4;
+      to = 8;
+      break;
+    default:
+      break;
   }
   if (from) {
     Int a = node_of(p, arg, may_log);
@@ -227,17 +281,29 @@ static Int derive_unop(Pass* p, IROp op, IRExpr* arg, Bool may_log) {
   // Narrowing: derive from what is known already, else log the narrow result.
   Int a = kUnknown;
   switch (op) {
-    case Iop_64to32: return extract_node(p, node_of(p, arg, False), 4, 0);
-    case Iop_64to16: case Iop_32to16: return extract_node(p, node_of(p, arg, False), 2, 0);
-    case Iop_64to8: case Iop_32to8: case Iop_16to8:
+    case Iop_64to32:
+      return extract_node(p, node_of(p, arg, False), 4, 0);
+    case Iop_64to16:
+    case Iop_32to16:
+      return extract_node(p, node_of(p, arg, False), 2, 0);
+    case Iop_64to8:
+    case Iop_32to8:
+    case Iop_16to8:
       return extract_node(p, node_of(p, arg, False), 1, 0);
-    case Iop_64HIto32: return extract_node(p, node_of(p, arg, False), 4, 4);
-    case Iop_32HIto16: return extract_node(p, node_of(p, arg, False), 2, 2);
-    case Iop_16HIto8: return extract_node(p, node_of(p, arg, False), 1, 1);
-    case Iop_64to1: case Iop_32to1:
+    case Iop_64HIto32:
+      return extract_node(p, node_of(p, arg, False), 4, 4);
+    case Iop_32HIto16:
+      return extract_node(p, node_of(p, arg, False), 2, 2);
+    case Iop_16HIto8:
+      return extract_node(p, node_of(p, arg, False), 1, 1);
+    case Iop_64to1:
+    case Iop_32to1:
       a = node_of(p, arg, False);
       return a == kUnknown ? a : add_node(p, kTtqAnd, 1, a, const_node(p, 1), 0, 0);
-    case Iop_Not8: case Iop_Not16: case Iop_Not32: case Iop_Not64:
+    case Iop_Not8:
+    case Iop_Not16:
+    case Iop_Not32:
+    case Iop_Not64:
       a = node_of(p, arg, False);
       return a == kUnknown ? a
                            : add_node(p, kTtqNot,
@@ -249,15 +315,18 @@ static Int derive_unop(Pass* p, IROp op, IRExpr* arg, Bool may_log) {
     case Iop_Not1:
       a = node_of(p, arg, False);
       return a == kUnknown ? a : add_node(p, kTtqXor, 1, a, const_node(p, 1), 0, 0);
-    default: return kUnknown;
+    default:
+      return kUnknown;
   }
 }
 
 static Int derive(Pass* p, IRExpr* e, Bool may_log) {
   switch (e->tag) {
     case Iex_Const:
-    case Iex_RdTmp: return node_of(p, e, may_log);
-    case Iex_Unop: return derive_unop(p, e->Iex.Unop.op, e->Iex.Unop.arg, may_log);
+    case Iex_RdTmp:
+      return node_of(p, e, may_log);
+    case Iex_Unop:
+      return derive_unop(p, e->Iex.Unop.op, e->Iex.Unop.arg, may_log);
     case Iex_Binop: {
       Arithmetic how = arithmetic_of(e->Iex.Binop.op);
       if (how.w == 0) return kUnknown;
@@ -281,7 +350,8 @@ static Int derive(Pass* p, IRExpr* e, Bool may_log) {
       Int b = a == kUnknown ? a : node_of(p, e->Iex.ITE.iffalse, False);
       return b == kUnknown ? b : add_node(p, kTtqIte, 8, c, a, b, 0);
     }
-    default: return kUnknown;
+    default:
+      return kUnknown;
   }
 }
 
@@ -373,8 +443,7 @@ static void handle_dirty(Pass* p, IRStmt* st) {
       Int left = d->mSize - done;
       Int n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
       IRType type = n == 8 ? Ity_I64 : n == 4 ? Ity_I32 : n == 2 ? Ity_I16 : Ity_I8;
-      IRExpr* from =
-          assign_temp(p, Ity_I64, IRExpr_Binop(Iop_Add64, d->mAddr, const64(done)));
+      IRExpr* from = assign_temp(p, Ity_I64, IRExpr_Binop(Iop_Add64, d->mAddr, const64(done)));
       IRExpr* value;
       if (guard == kTtqNoNode) {
         value = assign_temp(p, type, IRExpr_Load(Iend_LE, type, from));
@@ -425,20 +494,20 @@ static void handle_cas(Pass* p, IRStmt* st) {
         assign_temp(p, type, IRExpr_Binop(xor, IRExpr_RdTmp(cas->oldLo), cas->expdLo));
     IRExpr* high_differs =
         assign_temp(p, type, IRExpr_Binop(xor, IRExpr_RdTmp(cas->oldHi), cas->expdHi));
-    IRExpr* differs = assign_temp(
-        p, type, IRExpr_Binop(w == 4 ? Iop_Or32 : Iop_Or64, low_differs, high_differs));
+    IRExpr* differs =
+        assign_temp(p, type, IRExpr_Binop(w == 4 ? Iop_Or32 : Iop_Or64, low_differs, high_differs));
     IRExpr* zero = IRExpr_Const(w == 4 ? IRConst_U32(0) : IRConst_U64(0));
     success = assign_temp(p, Ity_I1, IRExpr_Binop(eq, differs, zero));
   }
   Int guard = make_slot(p, success);
   add_effect(p, kTtqStore, w, addr, low, guard);
-  if (is_double)
-    add_effect(p, kTtqStore, w, add_node(p, kTtqAddI, 8, addr, 0, 0, w), high, guard);
+  if (is_double) add_effect(p, kTtqStore, w, add_node(p, kTtqAddI, 8, addr, 0, 0, w), high, guard);
 }
 
 static void handle_statement(Pass* p, IRStmt* st) {
   switch (st->tag) {
-    case Ist_NoOp: return;
+    case Ist_NoOp:
+      return;
     case Ist_IMark: {
       UInt len = st->Ist.IMark.len;
       ULong address = st->Ist.IMark.addr + st->Ist.IMark.delta;
@@ -451,7 +520,9 @@ static void handle_statement(Pass* p, IRStmt* st) {
       add_effect(p, kTtqInstruction, 0, kTtqNoNode, kTtqNoNode, kTtqNoNode);
       break;
     }
-    case Ist_Put: handle_put(p, st->Ist.Put.offset, st->Ist.Put.data); break;
+    case Ist_Put:
+      handle_put(p, st->Ist.Put.offset, st->Ist.Put.data);
+      break;
     case Ist_WrTmp: {
       IRTemp t = st->Ist.WrTmp.tmp;
       IRExpr* e = st->Ist.WrTmp.data;
@@ -482,16 +553,23 @@ static void handle_statement(Pass* p, IRStmt* st) {
       add_effect(p, kTtqLoad, bytes_of(from), addr, kTtqNoNode, guard_node(p, lg->guard));
       break;
     }
-    case Ist_CAS: handle_cas(p, st); return;
-    case Ist_Dirty: handle_dirty(p, st); return;
+    case Ist_CAS:
+      handle_cas(p, st);
+      return;
+    case Ist_Dirty:
+      handle_dirty(p, st);
+      return;
     case Ist_Exit:
       p->exits++;
       tl_assert(p->exits <= kTtqMaxSideExits);
       emit_exit(p, p->exits);
       add_effect(p, kTtqExit, p->exits, p->record_bytes, kTtqNoNode, kTtqNoNode);
       break;
-    case Ist_LLSC: VG_(tool_panic)("ttq: load-linked on amd64"); break;
-    default: break;  // AbiHint, PutI (x87 only), MBE
+    case Ist_LLSC:
+      VG_(tool_panic)("ttq: load-linked on amd64");
+      break;
+    default:
+      break;  // AbiHint, PutI (x87 only), MBE
   }
   addStmtToIRSB(p->out, st);
 }
@@ -510,12 +588,21 @@ static Bool may_fault(const IRExpr* e) {
   if (e->tag == Iex_Load) return True;
   if (e->tag != Iex_Binop) return False;
   switch (e->Iex.Binop.op) {
-    case Iop_DivModU64to32: case Iop_DivModS64to32:
-    case Iop_DivModU128to64: case Iop_DivModS128to64:
-    case Iop_DivModU32to32: case Iop_DivModS32to32:
-    case Iop_DivModU64to64: case Iop_DivModS64to64:
-    case Iop_DivU32: case Iop_DivS32: case Iop_DivU64: case Iop_DivS64: return True;
-    default: return False;
+    case Iop_DivModU64to32:
+    case Iop_DivModS64to32:
+    case Iop_DivModU128to64:
+    case Iop_DivModS128to64:
+    case Iop_DivModU32to32:
+    case Iop_DivModS32to32:
+    case Iop_DivModU64to64:
+    case Iop_DivModS64to64:
+    case Iop_DivU32:
+    case Iop_DivS32:
+    case Iop_DivU64:
+    case Iop_DivS64:
+      return True;
+    default:
+      return False;
   }
 }
 
@@ -554,8 +641,11 @@ static void remove_dead_puts(Pass* p, Int first) {
         break;
       case Ist_IMark:
       case Ist_NoOp:
-      case Ist_AbiHint: break;
-      default: VG_(memset)(overwritten, 0, p->guest_bytes); break;
+      case Ist_AbiHint:
+        break;
+      default:
+        VG_(memset)(overwritten, 0, p->guest_bytes);
+        break;
     }
   }
 }
@@ -564,11 +654,16 @@ static void remove_dead_puts(Pass* p, Int first) {
 
 static UInt jump_kind_of(IRJumpKind kind) {
   switch (kind) {
-    case Ijk_Boring: return kTtqJumpPlain;
-    case Ijk_Call: return kTtqJumpCall;
-    case Ijk_Ret: return kTtqJumpReturn;
-    case Ijk_Sys_syscall: return kTtqJumpSyscall;
-    default: return kTtqJumpOther;
+    case Ijk_Boring:
+      return kTtqJumpPlain;
+    case Ijk_Call:
+      return kTtqJumpCall;
+    case Ijk_Ret:
+      return kTtqJumpReturn;
+    case Ijk_Sys_syscall:
+      return kTtqJumpSyscall;
+    default:
+      return kTtqJumpOther;
   }
 }
 
@@ -605,7 +700,8 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
 
   // What comes before the first instruction checks for changed code; it is not the program's.
   Int i = 0;
-  while (i < in->stmts_used && in->stmts[i]->tag != Ist_IMark) addStmtToIRSB(p->out, in->stmts[i++]);
+  while (i < in->stmts_used && in->stmts[i]->tag != Ist_IMark)
+    addStmtToIRSB(p->out, in->stmts[i++]);
   if (i == in->stmts_used) return p->out;
   Int first = p->out->stmts_used;
 
@@ -617,17 +713,14 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
 
   Int next_at = p->guest_bytes + kShadowNext;
   IRExpr* next = assign_temp(p, Ity_I64, IRExpr_Get(next_at, Ity_I64));
-  IRExpr* limit =
-      assign_temp(p, Ity_I64, IRExpr_Get(p->guest_bytes + kShadowLimit, Ity_I64));
+  IRExpr* limit = assign_temp(p, Ity_I64, IRExpr_Get(p->guest_bytes + kShadowLimit, Ity_I64));
   IRExpr* full = assign_temp(p, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, limit, next));
-  IRDirty* call =
-      unsafeIRDirty_0_N(0, "ttq_room", VG_(fnptr_to_fnentry)(room), mkIRExprVec_0());
+  IRDirty* call = unsafeIRDirty_0_N(0, "ttq_room", VG_(fnptr_to_fnentry)(room), mkIRExprVec_0());
   call->guard = full;
   addStmtToIRSB(p->out, IRStmt_Dirty(call));
   p->record = newIRTemp(p->out->tyenv, Ity_I64);
   addStmtToIRSB(p->out, IRStmt_WrTmp(p->record, IRExpr_Get(next_at, Ity_I64)));
-  addStmtToIRSB(p->out,
-                IRStmt_Put(p->guest_bytes + kShadowRecord, IRExpr_RdTmp(p->record)));
+  addStmtToIRSB(p->out, IRStmt_Put(p->guest_bytes + kShadowRecord, IRExpr_RdTmp(p->record)));
   p->record_bytes = 4;
   p->header_exit = 0;
   for (Int j = i; j < in->stmts_used; j++)

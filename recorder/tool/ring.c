@@ -10,13 +10,13 @@
 
 #include "recorder/tool/ring.h"
 
+#include "pub_tool_aspacemgr.h"
 #include "pub_tool_libcassert.h"
 #include "pub_tool_libcbase.h"
 #include "pub_tool_libcfile.h"
 #include "pub_tool_libcprint.h"
 #include "pub_tool_libcproc.h"
 #include "pub_tool_mallocfree.h"
-#include "pub_tool_aspacemgr.h"
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
 
@@ -48,7 +48,10 @@ static UShort* g_record_bytes;  // by id
 static UInt g_record_capacity;
 
 // Recipes known, by hash: open addressing, power of two.
-typedef struct { ULong hash; UInt id; } KnownRecipe;
+typedef struct {
+  ULong hash;
+  UInt id;
+} KnownRecipe;
 static KnownRecipe* g_known;
 static UInt g_known_capacity, g_known_count;
 
@@ -127,7 +130,9 @@ static UChar* block_at(UInt number) {
          (SizeT)(number % g_ring->block_count) * g_ring->block_bytes;
 }
 
-typedef struct { ULong soft, hard; } Limit;
+typedef struct {
+  ULong soft, hard;
+} Limit;
 enum { kLimitFileSize = 1 };
 
 // Makes the file, whatever limit and mask the program has set for its own files. Gives a
@@ -141,9 +146,9 @@ static long make_file(const HChar* name, ULong bytes) {
     long r = raw_syscall(__NR_prlimit64, 0, kLimitFileSize, (long)&wanted, 0, 0, 0);
     if (r < 0) return r;
   }
-  long fd = raw_syscall(__NR_openat, g_directory, (long)name,
-                        VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL | 02000000 /* O_CLOEXEC */, 0600, 0,
-                        0);
+  long fd =
+      raw_syscall(__NR_openat, g_directory, (long)name,
+                  VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL | 02000000 /* O_CLOEXEC */, 0600, 0, 0);
   if (fd >= 0) {
     raw_syscall(__NR_fchmod, fd, 0600, 0, 0, 0, 0);
     long r = raw_syscall(__NR_ftruncate, fd, bytes, 0, 0, 0, 0);
@@ -184,12 +189,14 @@ static TtqRing* map_ring_file(ULong block_bytes) {
   long r = fd;
   TtqRing* ring = NULL;
   if (fd >= 0) {
-    SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes,
-                                                       VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
+    SysRes m = VG_(am_shared_mmap_file_float_valgrind)(g_ring_bytes, VKI_PROT_READ | VKI_PROT_WRITE,
+                                                       fd, 0);
     raw_syscall(__NR_close, fd, 0, 0, 0, 0, 0);
     what = "map";
-    if (sr_isError(m)) r = -(long)sr_Err(m);
-    else ring = (TtqRing*)sr_Res(m);
+    if (sr_isError(m))
+      r = -(long)sr_Err(m);
+    else
+      ring = (TtqRing*)sr_Res(m);
   }
   if (ring && !have_memory((UChar*)ring, kTtqRingHeaderBytes + block_bytes)) {
     VG_(am_munmap_valgrind)((Addr)ring, g_ring_bytes);
@@ -199,8 +206,9 @@ static TtqRing* map_ring_file(ULong block_bytes) {
   }
   if (ring) return ring;
   raw_syscall(__NR_unlinkat, g_directory, (long)temporary, 0, 0, 0, 0);
-  VG_(fmsg)("ttq: process %u is not recorded: cannot %s its ring in %s (error %ld)\n",
-            (UInt)VG_(getpid)(), what, g_directory_name, -r);
+  VG_(fmsg)
+  ("ttq: process %u is not recorded: cannot %s its ring in %s (error %ld)\n", (UInt)VG_(getpid)(),
+   what, g_directory_name, -r);
   return NULL;
 }
 
@@ -215,8 +223,8 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
     if (!sr_isError(d)) g_directory = VG_(safe_fd)(sr_Res(d));
   }
   UInt pid = VG_(getpid)();
-  VG_(snprintf)(g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++,
-                (ULong)ttq_wall_ns() & 0xffffffff);
+  VG_(snprintf)
+  (g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++, (ULong)ttq_wall_ns() & 0xffffffff);
   g_ring_bytes = kTtqRingHeaderBytes + block_bytes * block_count;
   g_detached = False;
   detach_if_recorder_is_gone();
@@ -366,8 +374,7 @@ UInt ttq_store_recipe(const TtqRecipe* recipe) {
   g_known_count++;
   if (id >= g_record_capacity) {
     g_record_capacity = g_record_capacity ? g_record_capacity * 2 : 1 << 14;
-    g_record_bytes =
-        VG_(realloc)("ttq.record", g_record_bytes, g_record_capacity * sizeof(UShort));
+    g_record_bytes = VG_(realloc)("ttq.record", g_record_bytes, g_record_capacity * sizeof(UShort));
   }
   g_record_bytes[id] = recipe->record_bytes;
   if (ttq_log.next + recipe->bytes > ttq_log.limit) ttq_ring_next_block(False);

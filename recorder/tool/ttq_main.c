@@ -46,27 +46,33 @@ static Long clo_block_bytes = 4 << 20;
 static Long clo_block_count = 12;
 static Bool clo_verify = False;
 
-enum { kChunk = 256 << 10 };           // bytes of memory in one record
+enum { kChunk = 256 << 10 };  // bytes of memory in one record
 enum { kMaxPending = 64, kMaxSaved = 4096 };
 static const ULong kMaxInline = 1ULL << 30;  // contents of one mapping that are sent
 
 typedef struct {
   Bool alive;
   Bool has_snapshot;
-  Bool left_by_fault;     // `snapshot` is of the signal's handler, which the reader does not know of
+  Bool left_by_fault;  // `snapshot` is of the signal's handler, which the reader does not know of
   TtqRegisters snapshot;  // as the reader knows them
   Long syscall;           // in progress, -1: none
   UWord args[6];
-  Addr clear_address;     // the kernel writes 0 there when the thread ends; 0: none
-  Addr robust_list;       // the kernel marks the locks in it when the thread ends; 0: none
+  Addr clear_address;  // the kernel writes 0 there when the thread ends; 0: none
+  Addr robust_list;    // the kernel marks the locks in it when the thread ends; 0: none
   // What the system call in progress may write. Another thread may run, or fork, while the kernel
   // has written it and this thread has not come back to say so.
   UInt pending_count;
-  struct { Addr address; SizeT bytes; } pending[kMaxPending];
+  struct {
+    Addr address;
+    SizeT bytes;
+  } pending[kMaxPending];
   // Small arguments in memory as they were before the system call. Valgrind does not tell of every
   // field that the kernel writes in them.
   UInt saved_count, saved_bytes;
-  struct { Addr address; UInt bytes, at; } saved[kMaxPending];
+  struct {
+    Addr address;
+    UInt bytes, at;
+  } saved[kMaxPending];
   UChar saved_memory[kMaxSaved];
 } ThreadInfo;
 static ThreadInfo g_thread[kTtqMaxThreads + 1];
@@ -190,12 +196,18 @@ static void send_pages(Addr address, SizeT size) {
     if (!is_zero((UChar*)a, 4096)) send_bytes(kTtqInitial, 0, a, (UChar*)a, 4096);
 }
 
-static UInt protection_of(Bool r, Bool w, Bool x) { return (r ? 1 : 0) | (w ? 2 : 0) | (x ? 4 : 0); }
+static UInt protection_of(Bool r, Bool w, Bool x) {
+  return (r ? 1 : 0) | (w ? 2 : 0) | (x ? 4 : 0);
+}
 
 static void send_map(Addr a, SizeT len, UInt protection, UInt kind, UInt content, Bool shared,
                      const NSegment* seg, const struct vg_stat* st, ULong shmid) {
-  TtqMap m = {.address = a, .bytes = len, .protection = protection, .kind = kind,
-              .content = content, .shared = shared};
+  TtqMap m = {.address = a,
+              .bytes = len,
+              .protection = protection,
+              .kind = kind,
+              .content = content,
+              .shared = shared};
   const HChar* path = NULL;
   if (seg && (seg->kind == SkFileC)) {
     path = VG_(am_get_filename)(seg);
@@ -279,8 +291,8 @@ static Bool in_range(Addr a, UInt kind) {
   return False;
 }
 
-// The program is to see the environment its user gave it: what Valgrind added goes, before the first
-// instruction. The vectors on the stack are closed up; the strings stay.
+// The program is to see the environment its user gave it: what Valgrind added goes, before the
+// first instruction. The vectors on the stack are closed up; the strings stay.
 static void clean_environment(void) {
   UWord *from = (UWord*)VG_(client_envp), *to = from;
   for (; *from; from++) {
@@ -292,7 +304,8 @@ static void clean_environment(void) {
       if (rest && rest[3] == 0) continue;
       if (rest && rest[3] == ':') {  // the user's own come after it
         HChar* into = entry + 11;
-        for (rest += 4; (*into++ = *rest++);) {}
+        for (rest += 4; (*into++ = *rest++);) {
+        }
       }
     }
     *to++ = *from;
@@ -329,8 +342,10 @@ static void new_mem_startup(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong 
     known = !sr_isError(r);
   }
   send_map(start, size, protection_of(rr, ww, xx),
-           stack ? kTtqMapStack : file ? kTtqMapFile : kTtqMapStartup, kTtqContentZero, False,
-           trampoline ? NULL : seg, known ? &st : NULL, 0);
+           stack  ? kTtqMapStack
+           : file ? kTtqMapFile
+                  : kTtqMapStartup,
+           kTtqContentZero, False, trampoline ? NULL : seg, known ? &st : NULL, 0);
   send_pages(start, size);
 }
 
@@ -352,8 +367,8 @@ static void send_file(Int fd, Addr address, SizeT size, Off64T offset) {
   VG_(free)(buffer);
 }
 
-// Code in a file does not change, Valgrind assumes, and does not look whether it did. A program that
-// may write to such code makes it look from now on, at a cost.
+// Code in a file does not change, Valgrind assumes, and does not look whether it did. A program
+// that may write to such code makes it look from now on, at a cost.
 static void look_for_changed_code(Addr a, SizeT len) {
   enum { kAlways = 2 };  // Vg_SmcAll
   VG_(clo_smc_check) = kAlways;
@@ -408,8 +423,8 @@ static void new_mem_mmap(Addr a, SizeT len, Bool rr, Bool ww, Bool xx, ULong han
   Bool known = VG_(fstat)(fd, &st) == 0;
   UChar magic[4] = {0};
   SysRes r = VG_(pread)(fd, magic, 4, 0);
-  Bool elf = known && !shared && !sr_isError(r) && sr_Res(r) == 4 &&
-             VG_(memcmp)(magic, "\177ELF", 4) == 0;
+  Bool elf =
+      known && !shared && !sr_isError(r) && sr_Res(r) == 4 && VG_(memcmp)(magic, "\177ELF", 4) == 0;
   UInt content = elf ? kTtqContentFile : len > kMaxInline ? kTtqContentUnknown : kTtqContentZero;
   send_map(a, len, protection, kTtqMapFile, content, shared, seg, known ? &st : NULL, 0);
   if (content == kTtqContentZero) send_file(fd, a, len, offset);
@@ -427,7 +442,8 @@ static Addr page_up(Addr a) { return (a + 4095) & ~4095UL; }
 
 static void new_mem_brk(Addr a, SizeT len, ThreadId tid) {
   Addr start = page_up(a), end = page_up(a + len);
-  if (start < end) send_map(start, end - start, 3, kTtqMapHeap, kTtqContentZero, False, NULL, NULL, 0);
+  if (start < end)
+    send_map(start, end - start, 3, kTtqMapHeap, kTtqContentZero, False, NULL, NULL, 0);
 }
 
 static void die_mem(Addr a, SizeT len) {
@@ -487,16 +503,39 @@ static void pre_mem_read(CorePart part, ThreadId tid, const HChar* what, Addr a,
   if (part != Vg_CoreSysCall) return;
   ThreadInfo* t = &g_thread[tid];
   switch (t->syscall) {
-    case __NR_recvmsg: case 299 /* recvmmsg */: case 307 /* sendmmsg */: case __NR_recvfrom:
-    case __NR_accept: case 288 /* accept4 */: case __NR_getsockname: case __NR_getpeername:
-    case __NR_getsockopt: case __NR_select: case __NR_pselect6: case __NR_ppoll: case __NR_poll:
-    case __NR_sendfile: case __NR_splice: case 326 /* copy_file_range */: case __NR_io_submit:
-    case 303 /* name_to_handle_at */: case __NR_ioctl: case __NR_fcntl: case __NR_capget:
-    case __NR_prctl: case __NR_msgctl: case __NR_semctl: case __NR_shmctl: case __NR_quotactl:
-    case 315 /* sched_getattr */: case __NR_adjtimex: case 305 /* clock_adjtime */:
+    case __NR_recvmsg:
+    case 299 /* recvmmsg */:
+    case 307 /* sendmmsg */:
+    case __NR_recvfrom:
+    case __NR_accept:
+    case 288 /* accept4 */:
+    case __NR_getsockname:
+    case __NR_getpeername:
+    case __NR_getsockopt:
+    case __NR_select:
+    case __NR_pselect6:
+    case __NR_ppoll:
+    case __NR_poll:
+    case __NR_sendfile:
+    case __NR_splice:
+    case 326 /* copy_file_range */:
+    case __NR_io_submit:
+    case 303 /* name_to_handle_at */:
+    case __NR_ioctl:
+    case __NR_fcntl:
+    case __NR_capget:
+    case __NR_prctl:
+    case __NR_msgctl:
+    case __NR_semctl:
+    case __NR_shmctl:
+    case __NR_quotactl:
+    case 315 /* sched_getattr */:
+    case __NR_adjtimex:
+    case 305 /* clock_adjtime */:
       save_argument(t, a, size);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -536,8 +575,8 @@ static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
     Addr to = t->saved[i].address + t->saved[i].bytes;
     if (to > a + size) to = a + size;
     if (from < to && VG_(am_is_valid_for_client)(from, to - from, VKI_PROT_READ))
-      VG_(memcpy)(t->saved_memory + t->saved[i].at + (from - t->saved[i].address), (void*)from,
-                  to - from);
+      VG_(memcpy)
+      (t->saved_memory + t->saved[i].at + (from - t->saved[i].address), (void*)from, to - from);
   }
 }
 
@@ -615,7 +654,10 @@ static void thread_start(ThreadId tid, ThreadId parent) {
 }
 
 // What a thread that does not run yet will start with.
-static struct { ThreadId parent; Addr clear_address, set_address; } g_born[kTtqMaxThreads + 1];
+static struct {
+  ThreadId parent;
+  Addr clear_address, set_address;
+} g_born[kTtqMaxThreads + 1];
 
 static void pre_thread_ll_create(ThreadId tid, ThreadId child) {
   if (child > kTtqMaxThreads) VG_(tool_panic)("ttq: too many threads");
@@ -680,8 +722,8 @@ static void zero_range(Addr start, SizeT size) {
     const NSegment* seg = VG_(am_find_nsegment)(a);
     Addr end = !seg || seg->end + 1 > start + size ? start + size : seg->end + 1;
     if (seg && seg->kind == SkAnonC && !in_range(a, kShared)) {
-      Bool stack = VG_(get_running_tid)() != VG_INVALID_THREADID &&
-                   a <= VG_(clstk_end) && VG_(clstk_end) <= seg->end + 1;
+      Bool stack = VG_(get_running_tid)() != VG_INVALID_THREADID && a <= VG_(clstk_end) &&
+                   VG_(clstk_end) <= seg->end + 1;
       send_map(a, end - a, protection_of(seg->hasR, seg->hasW, seg->hasX),
                stack ? kTtqMapStack : kTtqMapAnonymous, kTtqContentZero, False, seg, NULL, 0);
     } else if (seg && seg->kind == SkFileC && end - a <= kMaxInline) {
@@ -789,17 +831,28 @@ static void file_changed(ThreadId tid, Int fd, Off64T offset, ULong size) {
 static void look_for_file_changes(ThreadId tid, UInt number, const UWord* args, Long result) {
   const ULong all = 1ULL << 62;
   switch (number) {
-    case __NR_write: case __NR_writev: case __NR_sendfile: {
+    case __NR_write:
+    case __NR_writev:
+    case __NR_sendfile: {
       Off64T at = VG_(lseek)(args[0], 0, VKI_SEEK_CUR);
       if (result > 0 && at >= result) file_changed(tid, args[0], at - result, result);
       break;
     }
-    case __NR_pwrite64: case __NR_pwritev: case 328 /* pwritev2 */:
+    case __NR_pwrite64:
+    case __NR_pwritev:
+    case 328 /* pwritev2 */:
       if (result > 0) file_changed(tid, args[0], args[3], result);
       break;
-    case __NR_ftruncate: case __NR_fallocate: file_changed(tid, args[0], 0, all); break;
-    case __NR_splice: case 326 /* copy_file_range */: file_changed(tid, args[2], 0, all); break;
-    default: break;
+    case __NR_ftruncate:
+    case __NR_fallocate:
+      file_changed(tid, args[0], 0, all);
+      break;
+    case __NR_splice:
+    case 326 /* copy_file_range */:
+      file_changed(tid, args[2], 0, all);
+      break;
+    default:
+      break;
   }
 }
 
@@ -808,16 +861,28 @@ static void advised(ThreadId tid, Addr a, SizeT size, Int advice) {
   Addr end = page_up(a + size);
   Range range = {.start = a, .end = end};
   switch (advice) {
-    case 4: case 8: case 24: zero_range(a, end - a); break;  // DONTNEED, FREE, DONTNEED_LOCKED
-    case 9: send_real(kTtqBySyscall, tid, a, end - a); break;  // REMOVE: a hole in a shared file
-    case 10: case 18:  // DONTFORK, WIPEONFORK
+    case 4:
+    case 8:
+    case 24:
+      zero_range(a, end - a);
+      break;  // DONTNEED, FREE, DONTNEED_LOCKED
+    case 9:
+      send_real(kTtqBySyscall, tid, a, end - a);
+      break;  // REMOVE: a hole in a shared file
+    case 10:
+    case 18:  // DONTFORK, WIPEONFORK
       range.kind = advice == 10 ? kNotForked : kWipedOnFork;
       cut_ranges(a, end, range.kind);
       add_range(range);
       break;
-    case 11: cut_ranges(a, end, kNotForked); break;
-    case 19: cut_ranges(a, end, kWipedOnFork); break;
-    default: break;
+    case 11:
+      cut_ranges(a, end, kNotForked);
+      break;
+    case 19:
+      cut_ranges(a, end, kWipedOnFork);
+      break;
+    default:
+      break;
   }
 }
 
@@ -827,7 +892,9 @@ static void send_untold_writes(ThreadId tid, UInt number, const UWord* args, Lon
     case __NR_capget:  // two halves since version 2
       if (args[1] && *(UInt*)args[0] != 0x19980330) send_memory(kTtqBySyscall, tid, args[1], 24);
       break;
-    case __NR_madvise: advised(tid, args[0], args[1], args[2]); break;
+    case __NR_madvise:
+      advised(tid, args[0], args[1], args[2]);
+      break;
     case __NR_process_vm_writev: {
       const struct vki_iovec* v = (const struct vki_iovec*)args[3];
       Long left = result;
@@ -837,7 +904,8 @@ static void send_untold_writes(ThreadId tid, UInt number, const UWord* args, Lon
                   (Long)v[i].iov_len < left ? v[i].iov_len : left);
       break;
     }
-    default: break;
+    default:
+      break;
   }
   for (UInt i = 0; i < g_range_count; i++) {
     if (g_ranges[i].kind != kFile) continue;
@@ -874,8 +942,14 @@ static void post_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sys
 }
 
 // Valgrind's wrappers of some system calls, wrapped once more. Their interface is Valgrind's own.
-typedef struct { Word number; UWord arg[8]; } SyscallArgs;
-typedef struct { UInt what; SysRes result; } SyscallStatus;
+typedef struct {
+  Word number;
+  UWord arg[8];
+} SyscallArgs;
+typedef struct {
+  UInt what;
+  SysRes result;
+} SyscallStatus;
 enum { kSyscallComplete = 1 };
 typedef struct SyscallLayout SyscallLayout;
 #define WRAP_SYSCALL(name)                                                                      \
@@ -918,9 +992,7 @@ WRAP_SYSCALL(linux_sys_prctl) {
 }
 
 // The kernel would write memory at moments nobody can tell; programs have another way.
-WRAP_SYSCALL(linux_sys_io_uring_setup) {
-  complete(status, VG_(mk_SysRes_Error)(VKI_ENOSYS));
-}
+WRAP_SYSCALL(linux_sys_io_uring_setup) { complete(status, VG_(mk_SysRes_Error)(VKI_ENOSYS)); }
 
 // ---- The ends -----------------------------------------------------------------------------------
 
@@ -1034,7 +1106,9 @@ static Bool process_option(const HChar* arg) {
   return True;
 }
 
-static void print_usage(void) { VG_(printf)("    (run by `ttq record`, which sets the options)\n"); }
+static void print_usage(void) {
+  VG_(printf)("    (run by `ttq record`, which sets the options)\n");
+}
 
 static void pre_clo_init(void) {
   VG_(details_name)("ttq");

@@ -99,7 +99,8 @@ uint32_t StreamBuilder::Superblock(const Instruction& instruction) {
   };
   const auto size = static_cast<ttq_u8>(instruction.size);
   switch (instruction.kind) {
-    case Instruction::kNop: break;
+    case Instruction::kNop:
+      break;
     case Instruction::kLoad:
       effects.push_back({kTtqLoad, size, slot(8), kTtqNoNode, kTtqNoNode});
       break;

@@ -49,15 +49,22 @@ std::vector<Word> WordsOf(std::string_view line) {
         }
         if (++at >= line.size()) throw BadLine{"a string without an end"};
         switch (line[at]) {
-          case 'n': word.text += '\n'; break;
-          case 't': word.text += '\t'; break;
-          case '0': word.text += '\0'; break;
+          case 'n':
+            word.text += '\n';
+            break;
+          case 't':
+            word.text += '\t';
+            break;
+          case '0':
+            word.text += '\0';
+            break;
           case 'x':
             if (at + 2 >= line.size()) throw BadLine{"a string without an end"};
             word.text += static_cast<char>(hex(line[at + 1]) * 16 + hex(line[at + 2]));
             at += 2;
             break;
-          default: word.text += line[at];
+          default:
+            word.text += line[at];
         }
       }
       ++at;
@@ -113,10 +120,14 @@ class Reader {
   uint8_t Protection() {
     uint8_t protection = 0;
     for (const char c : Next("a protection").text) {
-      if (c == 'r') protection |= 1;
-      else if (c == 'w') protection |= 2;
-      else if (c == 'x') protection |= 4;
-      else if (c != '-') throw BadLine{"a protection has r, w, x, -"};
+      if (c == 'r')
+        protection |= 1;
+      else if (c == 'w')
+        protection |= 2;
+      else if (c == 'x')
+        protection |= 4;
+      else if (c != '-')
+        throw BadLine{"a protection has r, w, x, -"};
     }
     return protection;
   }

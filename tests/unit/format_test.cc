@@ -105,7 +105,10 @@ TEST(VarintTest, ReadsBackAndStopsAtTheEnd) {
 TEST(ElfTest, RubbishHasNoBuildIdAndNoBias) {
   EXPECT_EQ(ElfBuildId(""), "");
   EXPECT_EQ(ElfBuildId(std::string(64, '\x7f')), "");
-  EXPECT_FALSE(ElfLoadBias("\x7f" "ELF", 0, 0x1000, 5).has_value());
+  EXPECT_FALSE(ElfLoadBias("\x7f"
+                           "ELF",
+                           0, 0x1000, 5)
+                   .has_value());
 }
 
 }  // namespace

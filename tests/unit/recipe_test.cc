@@ -175,7 +175,8 @@ TEST(RecipeTest, DamageIsNamed) {
   d.SetReg(40, 0);
   EXPECT_EQ(message(d), "recipe 1: a register effect");
   std::string encoded = good.Encode();
-  for (size_t n = 0; n < encoded.size(); ++n) EXPECT_FALSE(Recipe::Parse(encoded.substr(0, n)).ok());
+  for (size_t n = 0; n < encoded.size(); ++n)
+    EXPECT_FALSE(Recipe::Parse(encoded.substr(0, n)).ok());
 }
 
 TEST(WalkTest, ALogThatDoesNotFitItsRecipes) {
@@ -202,8 +203,7 @@ TEST(WalkTest, ALogThatDoesNotFitItsRecipes) {
   EXPECT_EQ(walk(header(1, 1)), "log at byte 0: an unknown superblock or exit");
   EXPECT_EQ(walk(header(0, kTtqMap)), "log at byte 0: a control record is cut off");
   EXPECT_EQ(walk(header(1, 0) + std::string(8, 0) + "x"), "log at byte 12: a record is cut off");
-  EXPECT_EQ(walk(header(1, kTtqExitOpen) + std::string(8, 0)),
-            "log at byte 0: a fault is cut off");
+  EXPECT_EQ(walk(header(1, kTtqExitOpen) + std::string(8, 0)), "log at byte 0: a fault is cut off");
 }
 
 }  // namespace
