@@ -574,9 +574,9 @@ static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
     Addr from = t->saved[i].address > a ? t->saved[i].address : a;
     Addr to = t->saved[i].address + t->saved[i].bytes;
     if (to > a + size) to = a + size;
-    if (from < to && VG_(am_is_valid_for_client)(from, to - from, VKI_PROT_READ))
-      VG_(memcpy)
-      (t->saved_memory + t->saved[i].at + (from - t->saved[i].address), (void*)from, to - from);
+    if (from >= to || !VG_(am_is_valid_for_client)(from, to - from, VKI_PROT_READ)) continue;
+    UChar* saved = t->saved_memory + t->saved[i].at + (from - t->saved[i].address);
+    VG_(memcpy)(saved, (void*)from, to - from);
   }
 }
 
