@@ -36,7 +36,7 @@ def main():
         expect(127, "not found", "")
         expect(126, "no permission", make("plain", "text", 0o644))
         expect(126, "not a program", scratch)
-        expect(126, "64-bit", make("garbage", "\x7fELF\2\1\1" + "\0" * 200, 0o755))
+        expect(126, "x86-64", make("garbage", "\x7fELF\2\1\1" + "\0" * 200, 0o755))
         expect(126, "interpreter", make("script", "#!/no/such/interpreter\n", 0o755))
         expect(125, "no program", "-q")
         expect(125, "--on-full", "--on-full=perhaps", counter)
