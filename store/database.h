@@ -62,7 +62,7 @@ class Database {
   // Adds a batch of sorted files, atomically over all families; ResourceExhausted when the disk is
   // full. REQUIRES: opened by Create.
   absl::Status Add(Batch batch);
-  // Small records that are replaced: the families' kMeta. Survives a crash of the process.
+  // Small records of kMeta that are replaced. Survives a crash of the process.
   absl::Status Put(std::string_view key, std::string_view value);
 
   // Makes the records that Put stored part of the sorted files, which say when one is missing.

@@ -976,10 +976,8 @@ class ProcessIngest {
       batch_.Put(Family::kExec, ExecKey(number_, group_first_, superblock), std::move(row));
     }
     exec_.clear();
-    absl::Status s = recording_.database->Add(std::move(batch_));
-    batch_ = Database::Batch();
-    if (!s.ok()) return s;
     if (!summaries_.empty()) {
+      // With its rows, not after them: a reader of a recording being made would see one of them only.
       capnp::MallocMessageBuilder message;
       auto g = message.initRoot<schema::Group>();
       g.setFirstBlock(group_first_);
@@ -991,9 +989,11 @@ class ProcessIngest {
         list[i].setLogBytes(summaries_[i].log_bytes);
         list[i].setFlags(summaries_[i].flags);
       }
-      s = recording_.database->Put(GroupKey(number_, group_first_), BytesOf(message));
-      if (!s.ok()) return s;
+      batch_.Put(Family::kMeta, GroupKey(number_, group_first_), BytesOf(message));
     }
+    absl::Status s = recording_.database->Add(std::move(batch_));
+    batch_ = Database::Batch();
+    if (!s.ok()) return s;
     summaries_.clear();
     group_first_ = static_cast<uint32_t>(info_.blocks);
     ++groups_stored_;

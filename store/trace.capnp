@@ -49,8 +49,8 @@ struct Process {
   closed @21 :Bool;          # nothing will be added
 }
 
-# Blocks whose rows were stored together, atomically. The record is written after them: what no
-# group record names is not there.
+# Blocks whose rows were stored together, atomically, this record with them: what no group record
+# names is not there.
 struct Group {
   firstBlock @0 :UInt32;
   blocks @1 :List(BlockSummary);
