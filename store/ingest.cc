@@ -977,7 +977,8 @@ class ProcessIngest {
     }
     exec_.clear();
     if (!summaries_.empty()) {
-      // With its rows, not after them: a reader of a recording being made would see one of them only.
+      // With its rows, not after them: a reader of a recording being made would see one of them
+      // only.
       capnp::MallocMessageBuilder message;
       auto g = message.initRoot<schema::Group>();
       g.setFirstBlock(group_first_);
