@@ -49,16 +49,16 @@ uint64_t NamedAddress(csh handle, const cs_insn& insn) {
 
 }  // namespace
 
-std::vector<Instruction> Disassembler::Disassemble(absl::Span<const uint8_t> bytes, Address at,
-                                                   size_t max_count) const {
-  std::vector<Instruction> out;
+std::vector<DisassembledInstruction> Disassembler::Disassemble(absl::Span<const uint8_t> bytes,
+                                                               Address at, size_t max_count) const {
+  std::vector<DisassembledInstruction> out;
   cs_insn* insn = impl_->ok ? cs_malloc(impl_->handle) : nullptr;
   const uint8_t* code = bytes.data();
   size_t left = bytes.size();
   uint64_t address = at.v;
   while (left > 0 && out.size() < max_count) {
     const uint8_t* start = code;
-    Instruction instruction;
+    DisassembledInstruction instruction;
     instruction.address = Address(address);
     if (insn != nullptr && cs_disasm_iter(impl_->handle, &code, &left, &address, insn)) {
       instruction.bytes.assign(start, code);

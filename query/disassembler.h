@@ -18,7 +18,7 @@
 
 namespace ttq {
 
-struct Instruction {
+struct DisassembledInstruction {
   Address address;
   // Mnemonic and operands, single spaces between: "movq %rsp, %rbp", "callq 0x4011 <main+0x10>".
   std::string text;
@@ -38,8 +38,8 @@ class Disassembler {
 
   // All of `bytes`, which lie at `at`, or the first `max_count` instructions. A byte that starts no
   // instruction (or one cut off by the end) is "(bad)", and decoding goes on at the next byte.
-  std::vector<Instruction> Disassemble(absl::Span<const uint8_t> bytes, Address at,
-                                       size_t max_count = SIZE_MAX) const;
+  std::vector<DisassembledInstruction> Disassemble(absl::Span<const uint8_t> bytes, Address at,
+                                                   size_t max_count = SIZE_MAX) const;
 
  private:
   struct Impl;

@@ -66,7 +66,7 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
     const size_t known =
         std::find(image->present.begin(), image->present.end(), false) - image->present.begin();
     const Disassembler disassembler([s = *symbols](Address a) { return s->NameOf(a); });
-    std::vector<Instruction> instructions = disassembler.Disassemble(
+    std::vector<DisassembledInstruction> instructions = disassembler.Disassemble(
         absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(image->bytes.data()), known), *pc, 1);
     const Value text = instructions.empty() ? Value() : Value(std::move(instructions[0].text));
     if ((*symbols)->ModuleAt(*pc)) cache->emplace(key, text);

@@ -622,7 +622,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
             while (end < image->bytes.size() && image->present[end]) ++end;
             const auto bytes = absl::MakeConstSpan(
                 reinterpret_cast<const uint8_t*>(image->bytes.data()) + i, end - i);
-            for (Instruction& instruction : disassembler.Disassemble(bytes, range.begin + i)) {
+            for (DisassembledInstruction& instruction :
+                 disassembler.Disassemble(bytes, range.begin + i)) {
               rows.push_back(
                   {t, instruction.address,
                    Bytes{std::string(instruction.bytes.begin(), instruction.bytes.end())},

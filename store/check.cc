@@ -95,7 +95,10 @@ absl::Status ProcessReader::Check(const std::function<void(const std::string&)>&
       }
     }
     const Group& group = groups_[blocks_[b].group];
-    for (const auto& [page, expected] : pages) {
+    for (const auto& row : pages) {
+      // By name, not bound: clang before 16 lets no lambda use what is bound.
+      const uint64_t page = row.first;
+      const Expected& expected = row.second;
       auto value = database_.Get(Family::kPage, PageKey(info_.number, group.first, page, b));
       auto entry = value.ok() ? PageEntryView::Parse(*value) : value.status();
       if (!entry.ok()) {

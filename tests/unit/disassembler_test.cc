@@ -18,7 +18,7 @@ TEST(Disassembler, IsAttSyntaxWithNamesOfTargets) {
   });
   std::vector<std::string> text;
   std::vector<size_t> sizes;
-  for (const Instruction& i : d.Disassemble(code, Address(0x1000))) {
+  for (const DisassembledInstruction& i : d.Disassemble(code, Address(0x1000))) {
     text.push_back(i.text);
     sizes.push_back(i.size());
   }
@@ -31,7 +31,7 @@ TEST(Disassembler, IsAttSyntaxWithNamesOfTargets) {
 TEST(Disassembler, GoesOnAfterBadBytes) {
   // 0x06 is no instruction in 64-bit mode; the last call is cut off.
   const std::vector<uint8_t> code = {0x06, 0x90, 0xe8, 0x01};
-  std::vector<Instruction> all = Disassembler().Disassemble(code, Address(0x10));
+  std::vector<DisassembledInstruction> all = Disassembler().Disassemble(code, Address(0x10));
   ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all[0].text, "(bad)");
   EXPECT_EQ(all[1].text, "nop");

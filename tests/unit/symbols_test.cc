@@ -150,7 +150,7 @@ TEST_P(AgainstAddr2line, EveryInstruction) {
     for (const CodeRange& r : f.ranges) {
       if (r.kind == CodeRange::Kind::kInlined) continue;
       uint64_t begin = r.range.begin.v - kBias;
-      for (const Instruction& i :
+      for (const DisassembledInstruction& i :
            Disassembler().Disassemble(elf->BytesAt(begin, r.range.size()), Address(begin))) {
         addresses.push_back(i.address.v);
       }
