@@ -263,10 +263,9 @@ class AccessSink {
   }
 
   bool IsMapped(uint64_t address) const {
-    auto table = process_.MappingsTable(walker_.time(), true);
+    auto table = process_.MappingsTable(walker_.time());
     if (!table.ok()) return false;
-    auto it = table->upper_bound(address);
-    return it != table->begin() && std::prev(it)->second.range.Contains(Address(address));
+    return ProcessReader::FindMapping(**table, address) != nullptr;
   }
 
   const ProcessReader& process_;

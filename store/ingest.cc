@@ -527,7 +527,7 @@ class ProcessIngest {
     }
     MapChange change;
     change.kind = MapChange::kMap;
-    change.time = block_start_;
+    change.time = now_;  // somewhere after that
     change.range = {Address(address), Address(area.end)};
     change.protection = 3;
     change.area = area.kind;

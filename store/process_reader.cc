@@ -284,42 +284,39 @@ void ApplyChange(std::map<uint64_t, Mapping>* table, const MapChange& c) {
   }
 }
 
-const Mapping* FindMapping(const std::map<uint64_t, Mapping>& table, uint64_t address) {
+}  // namespace
+
+const Mapping* ProcessReader::FindMapping(const Mappings& table, uint64_t address) {
   auto it = table.upper_bound(address);
   if (it == table.begin()) return nullptr;
   --it;
   return address < it->second.range.end.v ? &it->second : nullptr;
 }
 
-}  // namespace
-
-absl::StatusOr<std::map<uint64_t, Mapping>> ProcessReader::MappingsTable(Time t,
-                                                                         bool including) const {
+absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::MappingsTable(
+    Time t) const {
   {
     std::lock_guard lock(mutex_);
-    if (last_mappings_ && last_mappings_->first == std::make_pair(t, including)) {
-      return last_mappings_->second;
-    }
+    if (last_mappings_ && last_mappings_time_ == t) return last_mappings_;
   }
   auto changes = MapChanges();
   if (!changes.ok()) return changes.status();
-  std::map<uint64_t, Mapping> table;
+  auto table = std::make_shared<Mappings>();
   for (const MapChange& c : **changes) {
-    if (c.time > t || (c.time == t && !including)) break;
-    ApplyChange(&table, c);
+    if (c.time > t) break;
+    ApplyChange(table.get(), c);
   }
-  auto kept = std::make_shared<std::pair<std::pair<Time, bool>, std::map<uint64_t, Mapping>>>(
-      std::make_pair(t, including), table);
   std::lock_guard lock(mutex_);
-  last_mappings_ = std::move(kept);
+  last_mappings_time_ = t;
+  last_mappings_ = table;
   return table;
 }
 
 absl::StatusOr<std::vector<Mapping>> ProcessReader::MappingsAt(Time t) const {
-  auto table = MappingsTable(t, true);
+  auto table = MappingsTable(t);
   if (!table.ok()) return table.status();
   std::vector<Mapping> out;
-  for (auto& [begin, m] : *table) out.push_back(std::move(m));
+  for (const auto& [begin, m] : **table) out.push_back(m);
   return out;
 }
 
@@ -344,12 +341,12 @@ std::string ProcessReader::DescribeUnmapped(Address address, Time t) const {
                        unmapped->syscall >= 0 ? SyscallName(unmapped->syscall) : "the kernel");
   }
   if (later != nullptr) return fmt::format("not mapped until {}", later->time.v);
-  auto table = MappingsTable(t, true);
-  if (table.ok() && !table->empty()) {
-    auto above = table->upper_bound(address.v);
+  auto table = MappingsTable(t);
+  if (table.ok() && !(*table)->empty()) {
+    auto above = (*table)->upper_bound(address.v);
     const Mapping* nearest = nullptr;
-    if (above != table->end()) nearest = &above->second;
-    if (above != table->begin()) {
+    if (above != (*table)->end()) nearest = &above->second;
+    if (above != (*table)->begin()) {
       const Mapping* below = &std::prev(above)->second;
       if (nearest == nullptr ||
           address.v - below->range.end.v < nearest->range.begin.v - address.v) {
@@ -405,6 +402,27 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
+Mapping ProcessReader::MappingMadeBy(const TtqMap& record) const {
+  Mapping mapping;
+  mapping.range = {Address(record.address & ~(kPageBytes - 1)),
+                   Address((record.address + record.bytes + kPageBytes - 1) & ~(kPageBytes - 1))};
+  mapping.file_offset = record.file_offset;
+  mapping.content_unknown = record.content == kTtqContentUnknown;
+  if (record.content != kTtqContentFile) return mapping;
+  // The store's own record of this change knows the file.
+  auto changes = MapChanges();
+  if (changes.ok()) {
+    for (const MapChange& c : **changes) {
+      if (c.kind == MapChange::kMap && c.range.begin.v == record.address &&
+          c.file_offset == record.file_offset && c.file_id != 0) {
+        mapping.file_id = c.file_id;
+      }
+    }
+  }
+  mapping.content_unknown = mapping.file_id == 0;
+  return mapping;
+}
+
 absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes,
                                        bool* known) const {
   memset(bytes, 0, kPageBytes);
@@ -454,9 +472,9 @@ absl::Status ProcessReader::PageBefore(uint64_t page, uint32_t before, uint8_t* 
   // What no block has changed is as it was mapped.
   uint8_t base[kPageBytes] = {};
   Time start = before < blocks_.size() ? blocks_[before].start : info_.end;
-  auto table = MappingsTable(start, true);
+  auto table = MappingsTable(start);
   if (!table.ok()) return table.status();
-  const Mapping* mapping = FindMapping(*table, page * kPageBytes);
+  const Mapping* mapping = FindMapping(**table, page * kPageBytes);
   if (parent_ != nullptr && (mapping == nullptr || mapping->since == Time(0))) {
     auto image = parent_->Memory(Address(page * kPageBytes), kPageBytes, fork_time_);
     if (!image.ok()) return image.status();
@@ -488,12 +506,12 @@ absl::StatusOr<MemoryImage> ProcessReader::Memory(Address begin, uint64_t size, 
         fmt::format("time {} is past the end of the recording, {}", t.v, info_.end.v));
   }
   uint32_t block = BlockAt(t);
-  auto mappings = MappingsTable(t, true);
+  auto mappings = MappingsTable(t);
   if (!mappings.ok()) return mappings.status();
   MemoryTracker tracker(*this, block);
   std::vector<uint64_t> pages;
   for (uint64_t page = begin.v / kPageBytes; page <= (begin.v + size - 1) / kPageBytes; ++page) {
-    if (FindMapping(*mappings, page * kPageBytes) != nullptr) pages.push_back(page);
+    if (FindMapping(**mappings, page * kPageBytes) != nullptr) pages.push_back(page);
   }
   for (uint64_t page : pages) tracker.Track(page);
   if (absl::Status s = tracker.RunTo(t, pages); !s.ok()) return s;
@@ -554,6 +572,19 @@ class StopSink {
 
 }  // namespace
 
+absl::Status ProcessReader::CheckAlive(ThreadNo thread, Time t) const {
+  auto it = std::find_if(threads_.begin(), threads_.end(),
+                         [&](const Thread& x) { return x.number == thread; });
+  if (it == threads_.end()) {
+    return absl::NotFoundError(fmt::format("there is no thread {}", thread.v));
+  }
+  if (t < it->start || (t > it->end && it->end != kTimeMax)) {
+    return absl::NotFoundError(
+        fmt::format("thread {} lives from {} to {}", thread.v, it->start.v, it->end.v));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<ThreadNo> thread) const {
   if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
   if (t > info_.end) {
@@ -561,15 +592,7 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
         fmt::format("time {} is past the end of the recording, {}", t.v, info_.end.v));
   }
   if (thread) {
-    auto it = std::find_if(threads_.begin(), threads_.end(),
-                           [&](const Thread& x) { return x.number == *thread; });
-    if (it == threads_.end()) {
-      return absl::NotFoundError(fmt::format("there is no thread {}", thread->v));
-    }
-    if (t < it->start || (t > it->end && it->end != kTimeMax)) {
-      return absl::NotFoundError(
-          fmt::format("thread {} lives from {} to {}", thread->v, it->start.v, it->end.v));
-    }
+    if (absl::Status s = CheckAlive(*thread, t); !s.ok()) return s;
   }
   auto block = LoadBlock(BlockAt(t));
   if (!block.ok()) return block.status();

@@ -77,6 +77,7 @@ class ProcessReader : public Process {
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
+  absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override;
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;
@@ -127,8 +128,15 @@ class ProcessReader : public Process {
   // Every change of the address space, in order. For a forked child the parent's up to the fork
   // come first, at time 0.
   absl::StatusOr<const std::vector<MapChange>*> MapChanges() const;
-  // The mappings just before (or, with `including`, just after) the changes at time t.
-  absl::StatusOr<std::map<uint64_t, Mapping>> MappingsTable(Time t, bool including) const;
+  // The mappings just after the changes at time t, by first address.
+  using Mappings = std::map<uint64_t, Mapping>;
+  absl::StatusOr<std::shared_ptr<const Mappings>> MappingsTable(Time t) const;
+  // The one that holds `address`, or null.
+  static const Mapping* FindMapping(const Mappings& table, uint64_t address);
+  // What a kTtqMap record maps, with the file that the store kept for it.
+  Mapping MappingMadeBy(const TtqMap& record) const;
+  // NotFound, with its life time, when the thread does not live at t.
+  absl::Status CheckAlive(ThreadNo thread, Time t) const;
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
@@ -145,8 +153,8 @@ class ProcessReader : public Process {
   mutable std::mutex mutex_;
   mutable std::list<std::shared_ptr<const LoadedBlock>> cache_;  // most recently used first
   mutable std::shared_ptr<const std::vector<MapChange>> changes_;
-  mutable std::shared_ptr<const std::pair<std::pair<Time, bool>, std::map<uint64_t, Mapping>>>
-      last_mappings_;
+  mutable Time last_mappings_time_ = kTimeMax;
+  mutable std::shared_ptr<const Mappings> last_mappings_;
 };
 
 }  // namespace ttq

@@ -195,6 +195,32 @@ struct ProcessInfo {
   std::string incomplete_reason;  // one clause, when !complete
 };
 
+class Process;
+
+// The state of a process at one time: memory, registers, threads. It can be moved to another time;
+// forward, within a few million instructions, that costs little more than executing what lies
+// between. Belongs to one thread and must not outlive its Process.
+class Moment {
+ public:
+  virtual ~Moment() = default;
+  virtual const Process& process() const = 0;
+
+  // State before instruction t. OutOfRange past the end of the recording. After an error the moment
+  // must be moved again before it is asked.
+  virtual absl::Status MoveTo(Time t) = 0;
+  virtual Time time() const = 0;
+
+  // Copies memory from `begin` on to `out`, up to `size` bytes or the first that is not mapped or
+  // not known, and gives how many those were.
+  virtual absl::StatusOr<uint64_t> Read(Address begin, uint64_t size, void* out) = 0;
+  // As Process::RegistersAt and ThreadAt.
+  virtual absl::StatusOr<Registers> RegistersOf(std::optional<ThreadNo> thread) = 0;
+  virtual absl::StatusOr<ThreadNo> RunningThread() = 0;
+
+  // One little-endian number of `size` ≤ 8 bytes; nullopt where not all of it is known.
+  absl::StatusOr<std::optional<uint64_t>> ReadNumber(Address at, uint32_t size);
+};
+
 class Process {
  public:
   virtual ~Process() = default;
@@ -222,6 +248,9 @@ class Process {
   virtual absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const = 0;
   // The thread that executes instruction t (at the end: the one that ran last).
   virtual absl::StatusOr<ThreadNo> ThreadAt(Time t) const = 0;
+
+  // For many questions about one time, or about times that follow each other.
+  virtual absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const = 0;
 
   virtual absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const = 0;
   // Every module ever loaded, in order of loading.

@@ -96,24 +96,16 @@ void MemoryTracker::Write(uint64_t address, uint64_t size, const uint8_t* bytes)
   }
 }
 
-void MemoryTracker::Reset(uint64_t begin, uint64_t end, const TtqMap* map, uint64_t file_id) {
+void MemoryTracker::Reset(uint64_t begin, uint64_t end, const Mapping* mapping) {
   for (auto& [page, t] : pages_) {
     uint64_t at = page * kPageBytes;
     if (at < begin || at >= end) continue;
     t.loaded = true;
     if (!t.bytes) t.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
     t.bytes->fill(0);
-    t.known = map != nullptr;
-    if (map == nullptr) continue;
-    Mapping mapping;
-    mapping.range = {Address(begin), Address(end)};
-    mapping.file_offset = map->file_offset;
-    mapping.content_unknown = map->content == kTtqContentUnknown;
-    if (map->content == kTtqContentFile) {
-      mapping.file_id = file_id;
-      mapping.content_unknown = file_id == 0;
-    }
-    absl::Status s = process_.ReadMapped(mapping, page, t.bytes->data(), &t.known);
+    t.known = mapping != nullptr;
+    if (mapping == nullptr) continue;
+    absl::Status s = process_.ReadMapped(*mapping, page, t.bytes->data(), &t.known);
     if (!s.ok() && status_.ok()) status_ = s;
   }
 }
@@ -127,27 +119,13 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
       break;
     }
     case kTtqMap: {
-      auto m = LoadPod<TtqMap>(payload);
-      uint64_t file_id = 0;
-      if (m.content == kTtqContentFile) {
-        // The store's own record of this change knows the file.
-        auto changes = process_.MapChanges();
-        if (changes.ok()) {
-          for (const MapChange& c : **changes) {
-            if (c.kind == MapChange::kMap && c.range.begin.v == m.address &&
-                c.file_offset == m.file_offset && c.file_id != 0) {
-              file_id = c.file_id;
-            }
-          }
-        }
-      }
-      Reset(m.address & ~(kPageBytes - 1),
-            (m.address + m.bytes + kPageBytes - 1) & ~(kPageBytes - 1), &m, file_id);
+      Mapping mapping = process_.MappingMadeBy(LoadPod<TtqMap>(payload));
+      Reset(mapping.range.begin.v, mapping.range.end.v, &mapping);
       break;
     }
     case kTtqUnmap: {
       auto r = LoadPod<TtqRange>(payload);
-      Reset(r.address, r.address + r.bytes, nullptr, 0);
+      Reset(r.address, r.address + r.bytes, nullptr);
       break;
     }
     case kTtqRemap: {
@@ -162,7 +140,7 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
         to.loaded = true;
         to.known = from->known;
       }
-      Reset(r.from, r.from + r.bytes, nullptr, 0);
+      Reset(r.from, r.from + r.bytes, nullptr);
       break;
     }
     case kTtqThreadExit: {

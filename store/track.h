@@ -69,7 +69,7 @@ class MemoryTracker {
   };
   Tracked* Find(uint64_t page);
   void Load(uint64_t page, Tracked* t);
-  void Reset(uint64_t begin, uint64_t end, const TtqMap* map, uint64_t file_id);
+  void Reset(uint64_t begin, uint64_t end, const Mapping* mapping);
 
   const ProcessReader& process_;
   uint32_t block_;

@@ -120,6 +120,17 @@ def compare_one(case, native, flags):
 
 # ---- Others --------------------------------------------------------------------------------------
 
+def moments():
+    """The state at a time, however one got there, is what the store says of that time."""
+    for name in ("memory", "threads", "processes", "exceptions"):
+        with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+            place = os.path.join(d, "recording")
+            run([TTQ, "record", "-q", "-o", place, "--block-size", "1",
+                 os.path.join(PROGRAMS, name)], env=environment())
+            out = run([os.path.join(PROGRAMS, "compare_moments"), place, "80"])
+            check(out.status == 0, name, out.out.decode())
+
+
 def lackey():
     """Accesses of a program, count for count, as Valgrind's own lackey sees them."""
     bare = os.path.join(PROGRAMS, "bare")

@@ -44,7 +44,42 @@ bool InAny(const std::vector<AddressRange>& ranges, Address a) {
                      [a](const AddressRange& r) { return r.Contains(a); });
 }
 
+// Asks the process anew each time.
+class FakeMoment : public Moment {
+ public:
+  explicit FakeMoment(const FakeProcess& process) : process_(process) {}
+  const Process& process() const override { return process_; }
+  absl::Status MoveTo(Time t) override {
+    if (t > process_.info().end) return absl::OutOfRangeError("past the end");
+    time_ = t;
+    return absl::OkStatus();
+  }
+  Time time() const override { return time_; }
+  absl::StatusOr<uint64_t> Read(Address begin, uint64_t size, void* out) override {
+    const absl::StatusOr<MemoryImage> image = process_.Memory(begin, size, time_);
+    if (!image.ok()) return image.status();
+    const auto known = std::find(image->present.begin(), image->present.end(), false);
+    const auto n = static_cast<size_t>(known - image->present.begin());
+    std::memcpy(out, image->bytes.data(), n);
+    return n;
+  }
+  absl::StatusOr<Registers> RegistersOf(std::optional<ThreadNo> thread) override {
+    return process_.RegistersAt(time_, thread);
+  }
+  absl::StatusOr<ThreadNo> RunningThread() override { return process_.ThreadAt(time_); }
+
+ private:
+  const FakeProcess& process_;
+  Time time_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Moment>> FakeProcess::At(Time t) const {
+  auto moment = std::make_unique<FakeMoment>(*this);
+  if (absl::Status s = moment->MoveTo(t); !s.ok()) return s;
+  return std::unique_ptr<Moment>(std::move(moment));
+}
 
 FakeProcess::FakeProcess() {
   info_.number = ProcessNo(1);

@@ -55,6 +55,7 @@ class FakeProcess : public Process {
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
+  absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override { return modules_; }
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;

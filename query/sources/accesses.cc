@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+std::string ActorName(const Access& access) {
+  switch (access.actor) {
+    case Actor::kInstruction:
+      return "instruction";
+    case Actor::kSyscall:
+      return "syscall " + SyscallName(access.syscall);
+    case Actor::kSignal:
+      return "signal";
+    case Actor::kMap:
+      return "map";
+    case Actor::kThreadExit:
+      return "thread exit";
+  }
+  return "unknown";
+}
+
+// What is known of memory that nobody touched.
+std::string WhereBytesComeFrom(const Process& process, Address address, Time t) {
+  absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);
+  if (!maps.ok()) return "";
+  for (const Mapping& map : *maps) {
+    if (!map.range.Contains(address)) continue;
+    if (map.path.empty()) {
+      return fmt::format("{:#x} is in anonymous memory, mapped at time {} and zero since",
+                         address.v, map.since.v);
+    }
+    if (map.path[0] == '[') {
+      return fmt::format("{:#x} is in {}, mapped at time {}", address.v, map.path, map.since.v);
+    }
+    return fmt::format(
+        "the bytes come from the mapping of {} at time {} ({:#x} is its offset {:#x})", map.path,
+        map.since.v, address.v, address.v - map.range.begin.v + map.file_offset);
+  }
+  return process.DescribeUnmapped(address, t);
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  using Kind = ast::Accesses::Kind;
+  using Mode = ast::Accesses::Mode;
+  const Process& process = context.process();
+  const ProcessInfo& info = process.info();
+  absl::StatusOr<ResolvedLocation> location = context.ResolveLocation(source.location, 1);
+  if (!location.ok()) return location.status();
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+
+  AccessQuery base;
+  base.ranges = location->ranges;
+  base.span = *span;
+  base.reads = source.kind != Kind::kWrites;
+  base.writes = source.kind != Kind::kReads;
+  base.thread = *thread;
+  base.full_scan = options.full_scan;
+  std::string filters;
+  SourcePlan plan;
+  if (query.clauses.by) {
+    const ast::By& by = *query.clauses.by;
+    const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
+    if (by.python || !function) {
+      return ErrorAt(by.range, "`by python` is not yet available in this version",
+                     "use `by FUNCTION` with a native function instead");
+    }
+    absl::StatusOr<ResolvedCode> code = context.ResolveFunction(*function);
+    if (!code.ok()) return code.status();
+    base.code = code->ranges;
+    if (!code->note.empty()) plan.notes.push_back(code->note);
+    absl::StrAppend(&filters, " by ", code->text);
+  }
+  if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
+
+  AddMoment(&plan);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "size", Type::kInteger);
+  Add(&plan, "value", Type::kValue);
+  Add(&plan, "previous", Type::kValue);
+  Add(&plan, "actor", Type::kString);
+  plan.presentation.table_columns = {"time", "thread", "address", "size"};
+  auto& shown = plan.presentation.table_columns;
+  if (source.kind == Kind::kAccesses) {
+    Add(&plan, "kind", Type::kString);
+    shown.push_back("kind");
+  }
+  if (source.kind != Kind::kReads) shown.push_back("previous");
+  shown.insert(shown.end(), {"value", "actor", "function"});
+  plan.reversible = true;
+  if (source.mode == Mode::kLast) plan.take_one = Direction::kBackward;
+  if (source.mode == Mode::kFirst || source.mode == Mode::kNext) {
+    plan.take_one = Direction::kForward;
+  }
+  if (!location->note.empty()) plan.notes.push_back(location->note);
+  NotePastEnd(*span, info, &plan);
+
+  const char* verb = source.kind == Kind::kWrites  ? "wrote"
+                     : source.kind == Kind::kReads ? "read"
+                                                   : "read or wrote";
+  plan.presentation.no_rows =
+      fmt::format("nothing {} {}{}{} ({})", verb, location->text, SpanText(*span), filters,
+                  !info.complete      ? "in what was recorded"
+                  : options.full_scan ? "every block was read"
+                                      : "proved from the index");
+  plan.explain_nothing = [&process, kind = source.kind, begin = location->ranges[0].begin,
+                          t = std::min(span->end, info.end)]() -> std::string {
+    if (kind == Kind::kReads) {
+      absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);
+      if (!maps.ok()) return "";
+      for (const Mapping& map : *maps) {
+        if (map.range.Contains(begin)) return "";
+      }
+      return process.DescribeUnmapped(begin, t);
+    }
+    return WhereBytesComeFrom(process, begin, t);
+  };
+
+  const auto refine = [base](const SourceRequest& request) {
+    AccessQuery refined = base;
+    refined.span = Intersect(base.span, request.span);
+    if (request.thread && !refined.thread) refined.thread = request.thread;
+    refined.direction = request.direction;
+    refined.want_values = request.want_values;
+    return refined;
+  };
+  plan.open = [refine, &process, with_kind = source.kind == Kind::kAccesses](
+                  const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    AccessQuery refined = refine(request);
+    if (refined.span.empty()) return NoRows(request);
+    ScanControl* control = request.options->control;
+    auto open = [refined = std::move(refined), &process, control] {
+      return process.Accesses(refined, control);
+    };
+    auto fill = [with_kind](Access&& access, Row* row) {
+      row->push_back(access.time);
+      row->push_back(OfThread(access.thread));
+      row->push_back(access.pc);
+      row->push_back(access.address);
+      row->push_back(int64_t{access.size});
+      row->push_back(ValueOfBytes(access.value));
+      row->push_back(access.is_write ? ValueOfBytes(access.previous) : Value(Null{}));
+      row->push_back(ActorName(access));
+      if (with_kind) row->push_back(access.is_write ? "write" : "read");
+    };
+    return OperatorPtr(
+        std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome));
+  };
+  plan.explain = [refine, &process, verb = std::string(verb), text = location->text,
+                  filters](const SourceRequest& request) -> absl::StatusOr<std::string> {
+    const AccessQuery refined = refine(request);
+    if (refined.span.empty()) return std::string("no time to look at: no rows");
+    absl::StatusOr<ScanPlan> scan = process.ExplainAccesses(refined);
+    if (!scan.ok()) return scan.status();
+    return ScanText(
+        fmt::format("what {} {}{}{}, {}{}", verb, text, SpanText(refined.span), filters,
+                    refined.direction == Direction::kForward ? "first to last" : "last to first",
+                    refined.want_values ? "" : ", without values"),
+        *scan);
+  };
+  return plan;
+}
+
+}  // namespace ttq

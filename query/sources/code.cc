@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "query/disassembler.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+// Of code that no function is known for.
+constexpr uint64_t kDisassembleBytes = 64;
+constexpr uint64_t kDisassembleMost = 16 << 20;
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  const Process& process = context.process();
+  absl::StatusOr<ResolvedCode> code = context.ResolvePlace(source.place);
+  if (!code.ok()) return code.status();
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  std::vector<AddressRange> entries;
+  for (const Address entry : code->entries) {
+    if (entry.v != ~uint64_t{0}) entries.push_back({entry, entry + 1});
+  }
+  SourcePlan plan;
+  AddMoment(&plan);
+  plan.columns.push_back({{"instruction", Type::kString}, 0, Derived::kInstruction});
+  plan.presentation.table_columns = {"time", "thread", "pc", "instruction", "function"};
+  plan.presentation.no_rows =
+      fmt::format("{} was not executed{}{} ({})", code->text, SpanText(*span),
+                  *thread ? absl::StrCat(" in thread ", (*thread)->v) : "",
+                  process.info().complete ? "proved from the index" : "in what was recorded");
+  plan.reversible = true;
+  if (!code->note.empty()) plan.notes.push_back(code->note);
+  NotePastEnd(*span, process.info(), &plan);
+  plan.open = [&process, entries, base = *span,
+               base_thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    const TimeSpan refined = Intersect(base, request.span);
+    if (refined.empty() || entries.empty()) return NoRows(request);
+    ScanControl* control = request.options->control;
+    auto open = [&process, entries, refined, direction = request.direction,
+                 thread = base_thread ? base_thread : request.thread, control] {
+      return process.Executions(entries, refined, direction, thread, control);
+    };
+    auto fill = [](Execution&& execution, Row* row) {
+      row->push_back(execution.time);
+      row->push_back(OfThread(execution.thread));
+      row->push_back(execution.pc);
+    };
+    return OperatorPtr(
+        std::make_unique<CursorSource<Execution>>(open, fill, control, request.outcome));
+  };
+  plan.explain = [&process, entries, base = *span,
+                  text = code->text](const SourceRequest& request) -> absl::StatusOr<std::string> {
+    const TimeSpan refined = Intersect(base, request.span);
+    if (refined.empty()) return std::string("no time to look at: no rows");
+    absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(entries, refined);
+    if (!scan.ok()) return scan.status();
+    return ScanText(
+        fmt::format("executions of {}{}, {}", text, SpanText(refined),
+                    request.direction == Direction::kForward ? "first to last" : "last to first"),
+        *scan);
+  };
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  const Process& process = context.process();
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*at);
+  if (!symbols.ok()) return symbols.status();
+  std::vector<AddressRange> ranges;
+  SourcePlan plan;
+  const auto own_code = [&ranges](const FunctionInfo& function) {
+    for (const CodeRange& piece : function.ranges) {
+      if (piece.kind != CodeRange::Kind::kInlined) ranges.push_back(piece.range);
+    }
+  };
+  if (const auto* number = std::get_if<ast::Number>(&source.place.what)) {
+    const Address address(number->value);
+    if (const std::optional<FunctionInfo> function = (*symbols)->FunctionAt(address)) {
+      own_code(*function);
+    }
+    if (ranges.empty()) {
+      ranges.push_back(
+          {address,
+           Address(std::max(address.v + kDisassembleBytes,
+                            address.v + kDisassembleBytes < address.v ? ~uint64_t{0} : 0))});
+      plan.notes.push_back(fmt::format("no function is known at {:#x}; {} bytes are shown",
+                                       address.v, kDisassembleBytes));
+    }
+  } else {
+    absl::StatusOr<ResolvedCode> code = context.ResolvePlace(source.place);
+    if (!code.ok()) return code.status();
+    ranges = code->ranges;
+    if (std::holds_alternative<ast::FunctionPattern>(source.place.what)) {
+      // Copies of it inside other functions are those functions' code, unless there is no other.
+      std::vector<AddressRange> copies = std::exchange(ranges, {});
+      for (const Address entry : code->entries) {
+        const std::optional<FunctionInfo> function = (*symbols)->FunctionAt(entry);
+        if (function && function->entry == entry) own_code(*function);
+      }
+      if (ranges.empty()) ranges = std::move(copies);
+    }
+    if (!code->note.empty()) plan.notes.push_back(code->note);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
+  uint64_t total = 0;
+  for (const AddressRange& range : ranges) total += range.size();
+  if (total > kDisassembleMost) {
+    return ErrorAt(source.place.range, "this is more than 16 MiB of code",
+                   "name a single function");
+  }
+  // Columns are derived as of `time`, which is no column of these rows.
+  plan.time_slot = plan.width++;
+  plan.pc_slot = plan.width;
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "bytes", Type::kBytes);
+  Add(&plan, "instruction", Type::kString);
+  AddPlace(&plan);
+  plan.presentation.table_columns = {"address", "bytes", "instruction", "function"};
+  SetCompute(
+      &plan,
+      [&process, ranges, t = *at, symbols = *symbols]() -> absl::StatusOr<std::vector<Row>> {
+        const Disassembler disassembler([symbols](Address a) { return symbols->NameOf(a); });
+        std::vector<Row> rows;
+        for (const AddressRange& range : ranges) {
+          absl::StatusOr<MemoryImage> image = process.Memory(range.begin, range.size(), t);
+          if (!image.ok()) return image.status();
+          for (size_t i = 0; i < image->bytes.size();) {
+            if (!image->present[i]) {
+              ++i;
+              continue;
+            }
+            size_t end = i;
+            while (end < image->bytes.size() && image->present[end]) ++end;
+            const auto bytes = absl::MakeConstSpan(
+                reinterpret_cast<const uint8_t*>(image->bytes.data()) + i, end - i);
+            for (DisassembledInstruction& instruction :
+                 disassembler.Disassemble(bytes, range.begin + i)) {
+              rows.push_back(
+                  {t, instruction.address,
+                   Bytes{std::string(instruction.bytes.begin(), instruction.bytes.end())},
+                   std::move(instruction.text)});
+            }
+            i = end;
+          }
+        }
+        return rows;
+      },
+      fmt::format("{} bytes of code as memory at time {}", total, at->v));
+  plan.presentation.no_rows =
+      ranges.empty() ? "no code" : process.DescribeUnmapped(ranges[0].begin, *at);
+  return plan;
+}
+
+}  // namespace ttq
