@@ -163,7 +163,7 @@ int RunRecord(int argc, char** argv) {
 
   auto started = std::chrono::steady_clock::now();
   bool stopped = false;
-  std::vector<std::shared_ptr<Ring>> rings;
+  std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
   auto result = Launch(
       options,
       [&](std::shared_ptr<Ring> ring) {
@@ -175,7 +175,9 @@ int RunRecord(int argc, char** argv) {
         // More than once: a process may just be starting another.
         if (on_full == "stop" && absl::IsResourceExhausted((*writer)->error())) {
           stopped = true;
-          for (const auto& ring : rings) ring->Kill();
+          for (const auto& ring : rings) {
+            if (auto alive = ring.lock()) alive->Kill();
+          }
         }
         return (*writer)->Idle();
       });
@@ -214,10 +216,7 @@ int RunRecord(int argc, char** argv) {
     return absl::IsResourceExhausted(finished) && !stopped ? result->status : kOwnFailure;
   }
   // The tool says goodbye when a program ends. Where it did not, it may have said why.
-  bool lost = std::any_of(rings.begin(), rings.end(), [](const auto& ring) {
-    return !ring->finished() && !ring->superseded();
-  });
-  if (lost || result->tool_log.find("is not recorded") != std::string::npos) {
+  if (totals.lost || result->tool_log.find("is not recorded") != std::string::npos) {
     fmt::print(stderr, "{}", result->tool_log);
   }
   return result->status;
