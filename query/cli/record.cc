@@ -125,7 +125,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
 
   auto started = std::chrono::steady_clock::now();
   bool stopped = false;
-  std::vector<std::shared_ptr<Ring>> rings;
+  std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
   auto result = Launch(
       options.launch,
       [&](std::shared_ptr<Ring> ring) {
@@ -137,7 +137,9 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         // More than once: a process may just be starting another.
         if (options.stop_when_full && absl::IsResourceExhausted((*writer)->error())) {
           stopped = true;
-          for (const auto& ring : rings) ring->Kill();
+          for (const auto& ring : rings) {
+            if (auto alive = ring.lock()) alive->Kill();
+          }
         }
         return (*writer)->Idle();
       });
@@ -179,10 +181,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
     return run;
   }
   // The tool says goodbye when a program ends. Where it did not, it may have said why.
-  bool lost = std::any_of(rings.begin(), rings.end(), [](const auto& ring) {
-    return !ring->finished() && !ring->superseded();
-  });
-  if (lost || result->tool_log.find("is not recorded") != std::string::npos) {
+  if (totals.lost || result->tool_log.find("is not recorded") != std::string::npos) {
     fmt::print(stderr, "{}", result->tool_log);
   }
   run.status = result->status;
