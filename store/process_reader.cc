@@ -254,7 +254,9 @@ absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::Ma
     Time t) const {
   {
     std::lock_guard lock(mutex_);
-    if (last_mappings_ && last_mappings_time_ == t) return last_mappings_;
+    for (const auto& [time, table] : last_mappings_) {
+      if (time == t) return table;
+    }
   }
   auto changes = MapChanges();
   if (!changes.ok()) return changes.status();
@@ -264,8 +266,9 @@ absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::Ma
     ApplyChange(table.get(), c);
   }
   std::lock_guard lock(mutex_);
-  last_mappings_time_ = t;
-  last_mappings_ = table;
+  constexpr size_t kKept = 16;
+  if (last_mappings_.size() == kKept) last_mappings_.erase(last_mappings_.begin());
+  last_mappings_.emplace_back(t, table);
   return table;
 }
 
