@@ -61,6 +61,8 @@ struct ResultState {
   Row row;
   bool has_row = false;
   uint64_t rows = 0;
+  uint64_t limit = 0;  // 0: none
+  bool truncated = false;
   std::optional<Ending> ended;                    // and how
   std::vector<std::optional<std::string>> texts;  // of the row, made when asked for
 

@@ -182,6 +182,7 @@ ttq_status ttq_run(ttq_query* query, const ttq_run_options* options, ttq_result*
     auto state = std::make_shared<ttq::capi::ResultState>();
     state->process = query->process;
     state->text = query->text;
+    state->limit = known->limit;
     state->control = ttq::capi::StartRun(query);
     absl::StatusOr<ttq::ast::Query> parsed = ttq::ParseQuery(query->text, query->values);
     if (!parsed.ok()) return parsed.status();

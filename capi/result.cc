@@ -18,6 +18,11 @@ Ending ResultState::Next() {
   has_row = false;
   std::fill(texts.begin(), texts.end(), std::nullopt);
   if (ended) return *ended;
+  if (limit != 0 && rows >= limit) {
+    truncated = true;
+    monitor.reset();
+    return *(ended = Ending());
+  }
   absl::StatusOr<bool> next = stream->Next(&row);
   if (next.ok() && *next) {
     ++rows;
@@ -210,6 +215,7 @@ ttq_status ttq_result_summary(ttq_result* result, ttq_summary* summary) {
     out.interrupted = state.stream->interrupted();
     out.note = state.stream->note().c_str();
     out.no_rows = state.stream->presentation().no_rows.c_str();
+    out.truncated = state.truncated;
     out.layout = static_cast<ttq_layout>(state.stream->presentation().layout);
     return CopyOut(out, summary) ? Ending() : BadSize();
   });

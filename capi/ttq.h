@@ -227,8 +227,9 @@ typedef struct ttq_run_options {
   void* progress_context;
   uint32_t progress_interval_ms; /* 0: 100 */
   int full_scan;                 /* read every block and no index; the rows are the same */
+  uint64_t limit;                /* rows to give at most; 0: all */
 } ttq_run_options;
-#define TTQ_RUN_OPTIONS_INIT {sizeof(ttq_run_options), 0, 0, 0, 0}
+#define TTQ_RUN_OPTIONS_INIT {sizeof(ttq_run_options), 0, 0, 0, 0, 0}
 
 /* Runs the query; `options` may be NULL. It may be run again, also while earlier results are being
  * read: a result keeps the values it was run with. TTQ_ERROR_QUERY: a value is missing or of the
@@ -314,6 +315,7 @@ typedef struct ttq_summary {
   const char* note;    /* facts beside the rows; "" when there are none */
   const char* no_rows; /* what an answer without rows says: "nothing wrote 0x10 …"; or "" */
   ttq_layout layout;
+  int truncated; /* the limit was reached; there may be more rows */
 } ttq_summary;
 
 /* The texts are valid until the next call on this result. */

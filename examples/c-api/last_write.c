@@ -40,7 +40,7 @@ static int Ask(ttq_process* process, uint64_t address) {
   ttq_query_free(query);
   if (status == TTQ_OK) status = ttq_result_next(result);
   if (status == TTQ_OK) {
-    ttq_summary summary = {sizeof summary, 0, 0, 0, NULL, NULL, 0};
+    ttq_summary summary = {sizeof summary, 0, 0, 0, NULL, NULL, 0, 0};
     ttq_result_summary(result, &summary);
     printf("%s\n", summary.no_rows);
   } else if (status == TTQ_ROW) {

@@ -222,6 +222,21 @@ static void TestRows(void) {
   ttq_result_free(result);
 }
 
+static void TestLimit(void) {
+  ttq_query* query = Prepare("writes to 0x10000..0x10200");
+  ttq_run_options options = TTQ_RUN_OPTIONS_INIT;
+  options.limit = 2;
+  ttq_result* result;
+  REQUIRE(ttq_run(query, &options, &result) == TTQ_OK);
+  EXPECT(ttq_result_next(result) == TTQ_ROW && ttq_result_next(result) == TTQ_ROW);
+  ttq_summary summary = {sizeof summary};
+  EXPECT(ttq_result_summary(result, &summary) == TTQ_OK && !summary.truncated);
+  EXPECT(ttq_result_next(result) == TTQ_OK);
+  EXPECT(ttq_result_summary(result, &summary) == TTQ_OK && summary.truncated && summary.rows == 2);
+  ttq_result_free(result);
+  ttq_query_free(query);
+}
+
 static void TestBadQueries(void) {
   ttq_query* query = (ttq_query*)&failures;
   EXPECT(ttq_prepare(process, "last write too x", TTQ_NOWHERE, &query) == TTQ_ERROR_QUERY);
@@ -540,6 +555,7 @@ int main(int argc, char** argv) {
   TestOlderStructures();
   TestState();
   TestRows();
+  TestLimit();
   TestBadQueries();
   TestErrorsAreOfTheirThread();
   TestParameters();
