@@ -126,6 +126,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
   } catch (const std::exception& e) {
     return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));
   }
+  // There is no other way to tell; a store of ours that lost a family is damaged in its MANIFEST.
+  if (s.IsInvalidArgument() && s.ToString().find("olumn famil") != std::string::npos) {
+    return absl::FailedPreconditionError(directory + ": a RocksDB store, but not a recording");
+  }
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
   return out;
