@@ -52,7 +52,8 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   return o;
 }
 
-std::vector<rocksdb::ColumnFamilyDescriptor> Families(std::shared_ptr<rocksdb::Cache> cache) {
+std::vector<rocksdb::ColumnFamilyDescriptor> Families(
+    const std::shared_ptr<rocksdb::Cache>& cache) {
   std::vector<rocksdb::ColumnFamilyDescriptor> out;
   for (int i = 0; i < static_cast<int>(Family::kCount); ++i) {
     auto family = static_cast<Family>(i);
