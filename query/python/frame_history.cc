@@ -491,6 +491,11 @@ int FrameHistory::LineOf(uint32_t id, int64_t offset) const {
   return LineAt(layout_of(id), code(id), offset);
 }
 
+int FrameHistory::LineOf(const Transition& transition) const {
+  if (transition.kind == TransitionKind::kCall) return code(transition.code).first_line;
+  return LineOf(transition.code, transition.offset);
+}
+
 std::vector<uint32_t> FrameHistory::FindCodes(
     const std::function<bool(std::string_view)>& matches) const {
   std::vector<uint32_t> found;
@@ -502,10 +507,10 @@ std::vector<uint32_t> FrameHistory::FindCodes(
 }
 
 std::pair<size_t, size_t> FrameHistory::ChunksOf(TimeSpan span) const {
-  const auto first = std::partition_point(
-      chunks_.begin(), chunks_.end(), [&](const ChunkData& c) { return c.end < span.begin; });
-  const auto last = std::partition_point(
-      first, chunks_.end(), [&](const ChunkData& c) { return c.begin < span.end; });
+  const auto first = std::partition_point(chunks_.begin(), chunks_.end(),
+                                          [&](const ChunkData& c) { return c.end < span.begin; });
+  const auto last = std::partition_point(first, chunks_.end(),
+                                         [&](const ChunkData& c) { return c.begin < span.end; });
   return {static_cast<size_t>(first - chunks_.begin()),
           static_cast<size_t>(last - chunks_.begin())};
 }
@@ -528,7 +533,9 @@ absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chu
     }
   }
   const ChunkData& chunk = chunks_[number];
-  const auto damaged = [] { return absl::DataLossError("the history of Python frames is damaged"); };
+  const auto damaged = [] {
+    return absl::DataLossError("the history of Python frames is damaged");
+  };
   const uint64_t size = ZSTD_getFrameContentSize(chunk.encoded.data(), chunk.encoded.size());
   if (size > kMostChunkBytes) return damaged();
   std::string data(size, '\0');
@@ -629,7 +636,8 @@ absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
   std::vector<Stack> stacks = chunks_[number].stacks;
   size_t best = stacks.size();
   for (size_t i = 0; i < stacks.size(); ++i) {
-    if (stacks[i].thread == thread && (best == stacks.size() || !stacks[i].frames.empty())) best = i;
+    if (stacks[i].thread == thread && (best == stacks.size() || !stacks[i].frames.empty()))
+      best = i;
   }
   for (const Transition& transition : **transitions) {
     if (transition.time >= t) break;
@@ -692,9 +700,8 @@ absl::StatusOr<std::vector<FrameHistory::Run>> FrameHistory::RunsOf(
     for (const Transition& t : **transitions) {
       // The write that enters a frame is still made by the frame below.
       close(t.thread_state, t.time + 1);
-      auto stack = std::find_if(stacks.rbegin(), stacks.rend(), [&](const Stack& s) {
-        return s.thread_state == t.thread_state;
-      });
+      auto stack = std::find_if(stacks.rbegin(), stacks.rend(),
+                                [&](const Stack& s) { return s.thread_state == t.thread_state; });
       if (stack == stacks.rend()) continue;
       stack->frames.resize(std::min<size_t>(stack->frames.size(), t.depth));
       if (Enters(t.kind)) stack->frames.push_back({t.frame, t.pushed, t.code});

@@ -40,8 +40,8 @@ struct Transition {
   uint64_t frame = 0;
   Time pushed;
   uint32_t code = kNoCode;
-  int64_t offset = 0;     // of its instruction in its code, bytes; before the first: see LineAt
-  uint32_t depth = 0;     // frames below it
+  int64_t offset = 0;  // of its instruction in its code, bytes; before the first: see LineAt
+  uint32_t depth = 0;  // frames below it
   // The frame below; none: caller_code is kNoCode. caller_offset only where it is entered.
   uint64_t caller_frame = 0;
   uint32_t caller_code = kNoCode;
@@ -65,7 +65,10 @@ class FrameHistory {
   size_t codes() const { return codes_.size(); }
   const Code& code(uint32_t id) const { return codes_.at(id).code; }
   const Layout& layout_of(uint32_t code) const { return layouts_[codes_.at(code).runtime]; }
+  // 0: none is known.
   int LineOf(uint32_t code, int64_t offset) const;
+  // Where its frame is: of a call the function's first line.
+  int LineOf(const Transition& transition) const;
   // The codes whose name, qualified name or last part of it satisfies `matches`.
   std::vector<uint32_t> FindCodes(const std::function<bool(std::string_view)>& matches) const;
 

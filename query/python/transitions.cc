@@ -12,7 +12,9 @@ constexpr size_t kMostFrames = 100000;
 constexpr size_t kMostShims = 64;
 constexpr uint32_t kGeneratorLike = kCodeGenerator | kCodeCoroutine | kCodeAsyncGenerator;
 
-bool HasCFrames(const Layout& layout) { return layout.thread_cframe != kAbsent && layout.minor > 10; }
+bool HasCFrames(const Layout& layout) {
+  return layout.thread_cframe != kAbsent && layout.minor > 10;
+}
 
 }  // namespace
 
@@ -190,8 +192,7 @@ void TransitionVisitor::WatchStack(uint32_t index) {
       AddWatch(stack.cframes.back().address + layout.cframe_current, Watched::kCurrent, index);
     }
   } else {
-    const Offset word =
-        layout.minor <= 10 ? layout.thread_frame : layout.thread_current_frame;
+    const Offset word = layout.minor <= 10 ? layout.thread_frame : layout.thread_current_frame;
     AddWatch(stack.thread_state + word, Watched::kFrame, index);
   }
   for (const StackEntry& frame : stack.frames) {
@@ -278,8 +279,8 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
     if (!stack->cframes.empty()) {
       frame = memory_.Pointer(stack->cframes.back().address + layout.cframe_current);
       if (stack->cframes.size() > 1) {
-        const uint64_t outer = memory_.Pointer(
-            stack->cframes[stack->cframes.size() - 2].address + layout.cframe_current);
+        const uint64_t outer = memory_.Pointer(stack->cframes[stack->cframes.size() - 2].address +
+                                               layout.cframe_current);
         if (frame == outer || !ChainReaches(layout, frame, outer)) {
           stack->cframes.back().set = false;
           frame = outer;
@@ -287,8 +288,9 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
       }
     }
   } else {
-    frame = memory_.Pointer(stack->thread_state + (layout.minor <= 10 ? layout.thread_frame
-                                                                      : layout.thread_current_frame));
+    frame =
+        memory_.Pointer(stack->thread_state +
+                        (layout.minor <= 10 ? layout.thread_frame : layout.thread_current_frame));
   }
   while (stack->frames.size() < kMostFrames) {
     frame = SkipShims(layout, stack->runtime, frame);
@@ -380,8 +382,7 @@ void TransitionVisitor::Handle(const Watch& watch, uint64_t address, uint64_t va
           continue;
         }
         frame.state = StackEntry::kShown;
-        const int64_t caller =
-            i == 0 ? 0 : OffsetOf(layout, stack.frames[i - 1]);
+        const int64_t caller = i == 0 ? 0 : OffsetOf(layout, stack.frames[i - 1]);
         Emit(TransitionKind::kResume, watch.stack, frame, frame.pushed, write.thread,
              OffsetOf(layout, frame), caller);
         break;
@@ -433,8 +434,7 @@ void TransitionVisitor::Push(uint32_t index, uint64_t frame, const WatchedWrite&
     offset = OffsetOf(layout, entry);
     if (entry.generator) {
       const bool raised = memory_.Pointer(stack.thread_state + layout.thread_exception) != 0;
-      const int64_t first =
-          layout.minor <= 10 ? 0 : codes_.at(entry.code).code.first_traceable;
+      const int64_t first = layout.minor <= 10 ? 0 : codes_.at(entry.code).code.first_traceable;
       if (raised) {
         kind = TransitionKind::kThrow;
       } else if (offset >= first) {

@@ -57,8 +57,8 @@ class CodeTable {
  public:
   struct Entry {
     Code code;
-    uint32_t runtime = 0;      // index of the runtime it belongs to
-    bool is_cleanup = false;   // the interpreter's own, around a specialised __init__
+    uint32_t runtime = 0;     // index of the runtime it belongs to
+    bool is_cleanup = false;  // the interpreter's own, around a specialised __init__
   };
   // What tells a code object from another at the same address.
   struct Key {
@@ -93,9 +93,9 @@ struct StackEntry {
   uint64_t frame = 0;
   uint32_t code = kNoCode;
   enum State : uint8_t {
-    kShown = 0,     // stored: do not renumber
-    kHidden = 1,    // no function runs in it
-    kPending = 2,   // a suspended generator's that has not yet executed anything
+    kShown = 0,    // stored: do not renumber
+    kHidden = 1,   // no function runs in it
+    kPending = 2,  // a suspended generator's that has not yet executed anything
   } state = kShown;
   bool generator = false;
   // Only within one block: where it was on the stack at the block's start, or, -1, when it was
@@ -196,8 +196,8 @@ class TransitionVisitor : public BlockVisitor {
   void SetFrame(uint32_t stack, uint64_t frame, const WatchedWrite& write);
   void Push(uint32_t stack, uint64_t frame, const WatchedWrite& write);
   void Pop(uint32_t stack, const WatchedWrite& write);
-  void Emit(TransitionKind kind, uint32_t stack, const StackEntry& frame, Time time, ThreadNo thread,
-            int64_t offset, int64_t caller_offset);
+  void Emit(TransitionKind kind, uint32_t stack, const StackEntry& frame, Time time,
+            ThreadNo thread, int64_t offset, int64_t caller_offset);
 
   bool IsShim(const Layout& layout, uint32_t runtime, uint64_t frame);
   uint64_t SkipShims(const Layout& layout, uint32_t runtime, uint64_t frame);
