@@ -21,6 +21,7 @@
 #include "store/format.h"
 #include "store/reader.h"
 #include "store/recipe.h"
+#include "store/records.h"
 #include "store/walk.h"
 
 namespace ttq {
@@ -38,22 +39,6 @@ class StoredRecipes : public RecipeTable {
  private:
   const Database& database_;
   ProcessNo process_;
-};
-
-// A block's log, ready to walk.
-struct LoadedBlock {
-  BlockNo number;
-  Time start;
-  uint32_t current_tid = 0, next_thread = 0;
-  struct Snapshot {
-    uint32_t tid;
-    ThreadNo thread;
-    uint64_t last_pc;
-    ThreadState state;
-  };
-  std::vector<Snapshot> threads;
-  std::string log;
-  uint64_t log_hash = 0;
 };
 
 class ProcessReader : public Process {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// The variables of one activation of a function: its arguments, as DWARF describes them, at any
+// moment of it, at its entry, and what it returned. What the expression evaluator needs to know of
+// a frame, and what stacks and calls show of one.
+//
+// Arguments are the function's formal parameters in order. One without a value says why (`text`)
+// and has a null `value`; a function without DWARF has none, and the caller falls back to the ABI's
+// registers and says so.
+
+#ifndef TTQ_QUERY_TYPES_FRAME_H_
+#define TTQ_QUERY_TYPES_FRAME_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/context.h"
+#include "query/value.h"
+#include "store/reader.h"
+#include "store/types.h"
+
+namespace ttq {
+
+// One frame of a stack. The moment it is used with stands at the time the stack is of.
+struct FrameView {
+  ThreadNo thread;
+  // The instruction the frame is at: the one to be executed in frame 0, the call in its callers
+  // (the return address minus one will do).
+  Address pc;
+  // Of the functions inlined into one another at pc, which: 0 is the innermost.
+  size_t inlined = 0;
+  // As the frame sees them: a caller's callee-saved registers restored, rsp as after the return.
+  Registers registers;
+  // Bit i: registers.gpr[i] is known.
+  uint32_t known = 0xffff;
+  // Absent: computed from the registers by the call-frame information at pc.
+  std::optional<Address> cfa;
+  // The time of the function's first instruction in this activation; absent: looked for when it is
+  // needed.
+  std::optional<Time> entered;
+};
+
+struct Argument {
+  std::string name;  // "" when the declaration gives none
+  std::string type;  // as C writes it
+  // A number, an Address for a pointer, an Object for a struct or union (by member name), a List
+  // for an array, text for an enumerator or a floating-point number; null: no value.
+  Value value;
+  std::string text;  // as `print` shows it; for no value, why
+};
+
+// The arguments as they are in the frame now. Empty when there is no DWARF for the function. Errors
+// are the store's only.
+absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const FrameView& frame,
+                                                  Moment* moment);
+
+// The arguments of a call: `frame.pc` is the function's first instruction (or that of an inlined
+// copy), not executed yet. Where DWARF describes a place that only the prologue fills, the calling
+// convention says where the argument still is.
+absl::StatusOr<std::vector<Argument>> ArgumentsAtEntry(const Context& context,
+                                                       const FrameView& frame, Moment* moment);
+
+// What the function with its entry at `function` returned, by the calling convention and its
+// declared type; `frame` is the caller just after the return. Null type text (""): nothing known of
+// the function, so `value` is rax. A void function gives nullopt.
+absl::StatusOr<std::optional<Argument>> ResultAtReturn(const Context& context, Address function,
+                                                       const FrameView& frame, Moment* moment);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TYPES_FRAME_H_
