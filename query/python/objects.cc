@@ -235,6 +235,85 @@ std::string ObjectReader::FullTypeName(const TypeInfo& type) {
   return *module + "." + *qualname;
 }
 
+bool ObjectReader::IsCalled(const TypeInfo& type, std::string_view wanted) {
+  if (type.name == wanted || type.short_name() == wanted) return true;
+  if (type.heap() && FullTypeName(type) == wanted) return true;
+  if (!wanted.starts_with("Py") || type.heap()) return false;
+  // C's names of the built-in types.
+  std::string_view bare = wanted.substr(2);
+  for (const std::string_view ending : {"_Type", "Object"}) {
+    if (bare.ends_with(ending) && bare.size() > ending.size()) bare.remove_suffix(ending.size());
+  }
+  struct Named {
+    std::string_view c, python;
+  };
+  static constexpr Named kNamed[] = {
+      {"Function", "function"},
+      {"Long", "int"},
+      {"Unicode", "str"},
+      {"Dict", "dict"},
+      {"List", "list"},
+      {"Tuple", "tuple"},
+      {"Set", "set"},
+      {"FrozenSet", "frozenset"},
+      {"Float", "float"},
+      {"Complex", "complex"},
+      {"Bool", "bool"},
+      {"Bytes", "bytes"},
+      {"ByteArray", "bytearray"},
+      {"Code", "code"},
+      {"Frame", "frame"},
+      {"Gen", "generator"},
+      {"Coro", "coroutine"},
+      {"AsyncGen", "async_generator"},
+      {"Cell", "cell"},
+      {"Method", "method"},
+      {"Module", "module"},
+      {"Type", "type"},
+      {"HeapType", "type"},
+      {"CFunction", "builtin_function_or_method"},
+      {"Slice", "slice"},
+      {"Range", "range"},
+      {"Property", "property"},
+      {"TraceBack", "traceback"},
+      {"Traceback", "traceback"},
+      {"MemoryView", "memoryview"},
+      {"WeakReference", "weakref"},
+  };
+  for (const Named& named : kNamed) {
+    if (named.c == bare) {
+      return type.name == named.python ||
+             (named.python == "weakref" && type.name == "weakref.ReferenceType");
+    }
+  }
+  return type.short_name() == bare;
+}
+
+bool ObjectReader::MayBeObject(uint64_t object) {
+  const TypeInfo* type = TypeOf(object);
+  if (!type) return false;
+  if (type->Is(kUnicodeSubclass)) return Str(object, 16).has_value();
+  if (type->Is(kLongSubclass)) {
+    const auto size = memory_.Get<int64_t>(object + layout_.long_size);
+    return size && std::abs(*size) < int64_t{1} << 32;
+  }
+  if (type->Is(kListSubclass) || type->Is(kTupleSubclass)) {
+    const auto items = Items(object, 4);
+    if (!items) return false;
+    for (const uint64_t item : *items) {
+      if (item != 0 && !TypeOf(item)) return false;
+    }
+    return true;
+  }
+  if (type->Is(kDictSubclass)) return DictItems(object, 4).has_value();
+  if (type->Is(kTypeSubclass)) return Type(object) != nullptr;
+  if (type->name == "function") {
+    const TypeInfo* code = TypeOf(memory_.Pointer(object + layout_.function_code));
+    return code && code->name == "code";
+  }
+  return true;
+}
+
 std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
   Refcount result;
   if (layout_.free_threaded) {

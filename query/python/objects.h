@@ -80,9 +80,17 @@ class ObjectReader {
   // `type` or one it inherits from (by tp_base) has this tp_name.
   bool Inherits(const TypeInfo& type, std::string_view name);
 
+  // `wanted` is how a user would call this type: "dict", "Point", "module.Point", or what C calls
+  // it: "PyDict", "PyDictObject", "PyDict_Type".
+  bool IsCalled(const TypeInfo& type, std::string_view wanted);
+
   std::optional<Refcount> RefcountOf(uint64_t object);
   // Tracked by the cycle collector, where a header says so.
   bool IsGarbageCollected(const TypeInfo& type) const { return type.Is(kHaveGc); }
+
+  // What is at `object` also looks like one beyond its type: the sizes and pointers of the built-in
+  // types are sound. For words found by searching memory.
+  bool MayBeObject(uint64_t object);
 
   // Why there is no object at `object`; "" when there is one.
   std::string WhyNoObject(uint64_t object);
