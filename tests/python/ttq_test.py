@@ -42,8 +42,8 @@ blocks 40
 fault 11 0xdead0000: 0x401008 store 0xdead0000 4 = 1
 fatal 11
 """
-# Enough blocks that a full scan takes a moment.
-LONG = "map 0x10000 0x11000 rw\nthread 1\n0x401000 store 0x10000 4 = 7\nblocks 20000\nexit 0\n"
+# Blocks enough that a scan can be stopped between two.
+LONG = "map 0x10000 0x11000 rw\nthread 1\n0x401000 store 0x10000 4 = 7\nblocks 300\nexit 0\n"
 
 scratch = tempfile.TemporaryDirectory(prefix="ttq-python-")
 
