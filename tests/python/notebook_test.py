@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 try:
+    import PIL.Image
     import matplotlib.image
     import nbformat
     from nbclient import NotebookClient
@@ -103,7 +104,9 @@ def browse(page, scratch):
     if keep:
         pixels = matplotlib.image.imread(shot)
         last = (pixels[..., :3].min(axis=(1, 2)) < 0.95).nonzero()[0][-1]
-        matplotlib.image.imsave(keep, pixels[: last + 30])
+        buffer = io.BytesIO()
+        matplotlib.image.imsave(buffer, pixels[: last + 30])
+        PIL.Image.open(buffer).convert("RGB").quantize(64).save(keep, optimize=True)
 
 
 def main():
