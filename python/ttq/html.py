@@ -22,9 +22,9 @@ _TEXT = 120
 
 _STYLE = """<style>
 .ttq table{border-collapse:collapse;font-family:var(--jp-code-font-family,monospace);font-size:12px}
-.ttq table th{text-align:left;border-bottom:1px solid #888;padding:2px 10px 2px 0}
-.ttq table td{text-align:left;padding:1px 10px 1px 0;vertical-align:top;white-space:pre}
-.ttq table td.n{text-align:right}
+.ttq table th{text-align:left!important;border-bottom:1px solid #888;padding:2px 10px 2px 0}
+.ttq table td{text-align:left!important;padding:1px 10px 1px 0;vertical-align:top;white-space:pre}
+.ttq table td.n{text-align:right!important}
 .ttq a{color:#1f6fb2;text-decoration:none;border-bottom:1px dotted #1f6fb2;cursor:pointer}
 .ttq .fn{color:#1b7f3b;font-weight:bold}.ttq .dim{color:#777}.ttq .now{background:#fff3b0}
 .ttq .note{color:#8a5a00;font-size:12px;margin-top:3px}

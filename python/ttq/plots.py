@@ -102,7 +102,8 @@ def refcounts(trace: "Trace", address: int, ax: Any = None, limit: int = 200_000
 
 
 def failures(trace: "Trace", failure_query: str, event_query: str, window: int = 100_000,
-             by: Optional[str] = None, ax: Any = None, limit: int = 200_000) -> Any:
+             by: Optional[str] = None, title: str = "events around failures", ax: Any = None,
+             limit: int = 200_000) -> Any:
     """Events around failures: one mark per event that lies within `window` instructions of a failure, at its
     distance from that failure (before: negative) and its number among all events of the recording.
 
@@ -113,7 +114,7 @@ def failures(trace: "Trace", failure_query: str, event_query: str, window: int =
     answer = trace.query(event_query, limit=limit)
     rows = answer.rows()
     ax = _axes(ax, 4)
-    ax.set_title(f"{event_query}  around  {failure_query}", loc="left", fontsize=9)
+    ax.set_title(title, loc="left", fontsize=10)
     ax.set_xlabel("instructions before and after the failure")
     ax.set_ylabel("number of the event")
     if not fails or not rows:

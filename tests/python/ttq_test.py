@@ -42,8 +42,8 @@ blocks 40
 fault 11 0xdead0000: 0x401008 store 0xdead0000 4 = 1
 fatal 11
 """
-# Enough blocks that a full scan takes a moment.
-LONG = "map 0x10000 0x11000 rw\nthread 1\n0x401000 store 0x10000 4 = 7\nblocks 20000\nexit 0\n"
+# Blocks enough that a scan can be stopped between two.
+LONG = "map 0x10000 0x11000 rw\nthread 1\n0x401000 store 0x10000 4 = 7\nblocks 300\nexit 0\n"
 
 scratch = tempfile.TemporaryDirectory(prefix="ttq-python-")
 
@@ -297,12 +297,13 @@ class InterruptTest(unittest.TestCase):
         from ttq import _library
 
         # A call that only ends when it is interrupted, as a long scan would.
-        interrupted = threading.Event()
-        timer = threading.Timer(0.2, _thread.interrupt_main)
-        timer.start()
-        with self.assertRaises(KeyboardInterrupt):
-            _library.interruptibly(lambda: interrupted.wait(30), interrupted.set)
-        self.assertTrue(interrupted.is_set())
+        for interrupt in (lambda: os.kill(os.getpid(), signal.SIGINT), _thread.interrupt_main):
+            interrupted = threading.Event()
+            ended = []
+            threading.Timer(0.2, interrupt).start()
+            with self.assertRaises(KeyboardInterrupt):
+                _library.interruptibly(lambda: ended.append(interrupted.wait(60)), interrupted.set)
+            self.assertEqual(ended, [True])
 
 
 class MomentTest(Base):
@@ -429,6 +430,12 @@ class PandasTest(Base):
         self.assertEqual(frame.value[2], 0x8000000000000001)
         self.assertEqual(set(frame.actor), {"instruction"})
         self.assertEqual(frame.attrs["ttq.query"], "writes to 0x10000..0x10300")
+
+    def test_hexadecimal(self):
+        frame = self.trace.query("writes to 0x10020").df(hex=True)
+        self.assertEqual(repr(frame.address[0]), "0x10020")
+        self.assertIsNone(frame.value[0])
+        self.assertIn("0x10020", str(frame[["address"]]))
 
     def test_the_same_as_rows(self):
         answer = self.trace.query("writes to 0x10000..0x10020")
