@@ -477,6 +477,14 @@ const FileImage& SymbolFile::alt_image() const {
   return impl_->alt_file ? impl_->alt_file->elf.image() : kNone;
 }
 
+const ElfFile& SymbolFile::elf() const { return impl_->elf; }
+
+const ElfFile* SymbolFile::debug_elf() const {
+  std::lock_guard lock(impl_->mutex);
+  impl_->FindDebug();
+  return impl_->debug_file ? &impl_->debug_file->elf : nullptr;
+}
+
 CodeLocation SymbolFile::Symbolize(uint64_t vaddr) const { return impl_->Symbolize(vaddr); }
 
 // --- SymbolFileCache ---

@@ -32,6 +32,8 @@
 
 namespace ttq {
 
+class ElfFile;
+
 // Where a name comes from, best first. kPlt: a linkage stub, named after the function it jumps to.
 enum class NameSource : uint8_t { kNone, kDwarf, kSymtab, kDynsym, kPlt };
 
@@ -174,6 +176,9 @@ class SymbolFile {
   const std::string& dwarf_path() const;
   // The .gnu_debugaltlink file (dwz), empty when there is none.
   const FileImage& alt_image() const;
+  // The module's own file, and its separate debug file or null.
+  const ElfFile& elf() const;
+  const ElfFile* debug_elf() const;
 
   // As CodeLocation, `module` left empty.
   CodeLocation Symbolize(uint64_t vaddr) const;

@@ -24,11 +24,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print&, const ast::Query& query, cons
   return NotYet(query, "`memory LOCATION` or `registers`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`registers` (its row names function and line)");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`registers | select function, file, line`");

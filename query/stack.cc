@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/stack.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+
+namespace ttq {
+namespace {
+
+// DWARF's order of the general registers.
+constexpr Gpr kByDwarf[] = {kRax, kRdx, kRcx, kRbx, kRsi, kRdi, kRbp, kRsp,
+                            kR8,  kR9,  kR10, kR11, kR12, kR13, kR14, kR15};
+// What a call leaves as it was.
+constexpr uint32_t kPreserved =
+    1u << kRbx | 1u << kRbp | 1u << kR12 | 1u << kR13 | 1u << kR14 | 1u << kR15;
+
+// Words of the stack that are looked at for a return address, and how many of those that could be
+// one the store is asked about.
+constexpr uint64_t kSearchBytes = 64 << 10;
+constexpr int kSearchQuestions = 64;
+// Returns to one address that are looked at to know whether a call is over.
+constexpr int kReturnsLookedAt = 4096;
+
+}  // namespace
+
+Gpr GprOfDwarf(int dwarf_register) { return kByDwarf[dwarf_register & 15]; }
+
+int DwarfOfGpr(Gpr reg) {
+  return static_cast<int>(std::find(std::begin(kByDwarf), std::end(kByDwarf), reg) - kByDwarf);
+}
+
+Gpr ArgumentRegister(int i) {
+  static constexpr Gpr kOrder[] = {kRdi, kRsi, kRdx, kRcx, kR8, kR9};
+  return kOrder[i];
+}
+
+const char* FrameKindName(Frame::Kind kind) {
+  switch (kind) {
+    case Frame::Kind::kNormal:
+      return "normal";
+    case Frame::Kind::kInlined:
+      return "inlined";
+    case Frame::Kind::kSignal:
+      return "signal";
+    case Frame::Kind::kJit:
+      return "jit";
+  }
+  return "";
+}
+
+const char* FrameMethodName(Frame::Method method) {
+  switch (method) {
+    case Frame::Method::kNone:
+      return "";
+    case Frame::Method::kCallFrameInfo:
+      return "cfi";
+    case Frame::Method::kCallHistory:
+      return "call history";
+    case Frame::Method::kFramePointer:
+      return "frame pointer";
+  }
+  return "";
+}
+
+Unwinder::Unwinder(const Context& context) : context_(context) {}
+Unwinder::~Unwinder() = default;
+
+UnwindTable* Unwinder::TableOf(const Module& module) {
+  const SymbolFile* file = module.file();
+  if (file == nullptr) return nullptr;
+  std::unique_ptr<UnwindTable>& table = tables_[file];
+  if (!table) table = std::make_unique<UnwindTable>(file->elf(), file->debug_elf());
+  return table.get();
+}
+
+absl::StatusOr<bool> Unwinder::UpByRow(Moment& moment, const UnwindRow& row, uint64_t bias,
+                                       Frame* frame, Frame* caller, std::string* why_not) {
+  const FrameRegisters& now = frame->registers;
+  absl::Status failed;
+  ExpressionInput input;
+  input.bias = bias;
+  input.register_value = [&](int reg) -> std::optional<uint64_t> {
+    return reg < kDwarfReturnAddress ? now.Get(GprOfDwarf(reg)) : frame->pc.v;
+  };
+  input.memory = [&](uint64_t address, uint32_t size) -> std::optional<uint64_t> {
+    absl::StatusOr<std::optional<uint64_t>> value = moment.ReadNumber(Address(address), size);
+    if (value.ok()) return *value;
+    failed = value.status();
+    return std::nullopt;
+  };
+  std::optional<uint64_t> cfa;
+  if (!row.cfa_expression.empty()) {
+    cfa = EvaluateFrameExpression(row.cfa_expression, std::nullopt, input);
+  } else if (row.cfa_register < kDwarfReturnAddress) {
+    cfa = now.Get(GprOfDwarf(static_cast<int>(row.cfa_register)));
+    if (cfa) *cfa += static_cast<uint64_t>(row.cfa_offset);
+  }
+  if (!failed.ok()) return failed;
+  if (!cfa) {
+    *why_not = "the unwind information refers to registers that are not known";
+    return false;
+  }
+  frame->cfa = Address(*cfa);
+  frame->method = Frame::Method::kCallFrameInfo;
+  std::optional<uint64_t> pc;
+  for (int i = 0; i < kDwarfRegisters; ++i) {
+    const UnwindRule& rule = row.rules[i];
+    const bool is_pc = i == kDwarfReturnAddress;
+    const Gpr reg = is_pc ? kRax : GprOfDwarf(i);
+    std::optional<uint64_t> value;
+    uint64_t at = 0;
+    using Kind = UnwindRule::Kind;
+    switch (rule.kind) {
+      case Kind::kUnspecified:
+        if (!is_pc && reg == kRsp) {
+          value = *cfa;
+        } else if (!is_pc && kPreserved >> reg & 1) {
+          value = now.Get(reg);
+          at = now.saved_at[reg];
+        }
+        break;
+      case Kind::kUndefined:
+        break;
+      case Kind::kSameValue:
+        value = is_pc ? std::optional<uint64_t>(frame->pc.v) : now.Get(reg);
+        if (!is_pc) at = now.saved_at[reg];
+        break;
+      case Kind::kAtOffset:
+        at = *cfa + static_cast<uint64_t>(rule.offset);
+        value = input.memory(at, 8);
+        break;
+      case Kind::kOffset:
+        value = *cfa + static_cast<uint64_t>(rule.offset);
+        break;
+      case Kind::kRegister:
+        if (rule.offset >= 0 && rule.offset <= kDwarfReturnAddress) {
+          value = input.register_value(static_cast<int>(rule.offset));
+        }
+        break;
+      case Kind::kAtExpression:
+        if (const auto address = EvaluateFrameExpression(rule.expression, cfa, input)) {
+          at = *address;
+          value = input.memory(at, 8);
+        }
+        break;
+      case Kind::kExpression:
+        value = EvaluateFrameExpression(rule.expression, cfa, input);
+        break;
+    }
+    if (!failed.ok()) return failed;
+    if (is_pc) {
+      pc = value;
+    } else if (value) {
+      caller->registers.Set(reg, *value);
+      caller->registers.saved_at[reg] = at;
+    }
+  }
+  if (row.rules[kDwarfReturnAddress].kind == UnwindRule::Kind::kUndefined) return false;
+  if (!pc) {
+    *why_not = fmt::format("the stack is not readable at {:#x}", *cfa - 8);
+    return false;
+  }
+  caller->pc = Address(*pc);
+  return true;
+}
+
+// Whether a call instruction ends at `address`, in memory that is executable.
+absl::StatusOr<bool> Unwinder::IsReturnAddress(Moment& moment, Address address) {
+  if (mappings_time_ != moment.time()) {
+    absl::StatusOr<std::vector<Mapping>> mappings = context_.process().MappingsAt(moment.time());
+    if (!mappings.ok()) return mappings.status();
+    executable_.clear();
+    for (const Mapping& m : *mappings) {
+      if (m.protection & 4) executable_.push_back(m.range);
+    }
+    std::sort(executable_.begin(), executable_.end(),
+              [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
+    mappings_time_ = moment.time();
+  }
+  const auto it = std::upper_bound(executable_.begin(), executable_.end(), address,
+                                   [](Address a, const AddressRange& r) { return a < r.begin; });
+  if (it == executable_.begin() || !std::prev(it)->Contains(address - 1)) return false;
+  uint8_t code[7] = {};
+  const uint64_t before = std::min<uint64_t>(7, address.v - std::prev(it)->begin.v);
+  absl::StatusOr<uint64_t> read = moment.Read(address - before, before, code + (7 - before));
+  if (!read.ok()) return read.status();
+  if (*read < before) return false;
+  if (before >= 5 && code[2] == 0xe8) return true;
+  // call *…: FF /2, with its length by ModRM and SIB.
+  for (int length = 2; length <= 7; ++length) {
+    if (static_cast<uint64_t>(length) > before) break;
+    const uint8_t* at = code + 7 - length;
+    if (at[0] != 0xff || (at[1] >> 3 & 7) != 2) continue;
+    const int mode = at[1] >> 6, base = at[1] & 7;
+    int needs = 2;
+    if (mode != 3) {
+      if (base == 4) {
+        ++needs;
+        if (mode == 0 && length > 2 && (at[2] & 7) == 5) needs += 4;
+      }
+      if (mode == 0 && base == 5) needs += 4;
+      if (mode == 1) needs += 1;
+      if (mode == 2) needs += 4;
+    }
+    if (needs == length) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> Unwinder::UpByHistory(Moment& moment, ThreadNo thread, Frame* frame,
+                                           Frame* caller) {
+  const std::optional<uint64_t> rsp = frame->registers.Get(kRsp);
+  if (!rsp) return false;
+  const Process& process = context_.process();
+  std::vector<uint64_t> words(kSearchBytes / 8);
+  absl::StatusOr<uint64_t> read = moment.Read(Address(*rsp), kSearchBytes, words.data());
+  if (!read.ok()) return read.status();
+  words.resize(*read / 8);
+  int questions = 0;
+  for (size_t i = 0; i < words.size() && questions < kSearchQuestions; ++i) {
+    const Address slot(*rsp + 8 * i), back(words[i]);
+    absl::StatusOr<bool> possible = IsReturnAddress(moment, back);
+    if (!possible.ok()) return possible.status();
+    if (!*possible) continue;
+    ++questions;
+    AccessQuery query;
+    query.ranges = {{slot, slot + 8}};
+    query.span.end = moment.time();
+    query.direction = Direction::kBackward;
+    query.want_values = false;
+    auto writes = process.Accesses(query, nullptr);
+    if (!writes.ok()) return writes.status();
+    absl::StatusOr<std::optional<Access>> last = (*writes)->Next();
+    if (!last.ok()) return last.status();
+    if (!*last) continue;
+    const Access& call = **last;
+    if (call.actor != Actor::kInstruction || call.thread != thread || call.address != slot ||
+        call.size != 8 || call.pc >= back || back.v - call.pc.v > 8) {
+      continue;
+    }
+    // Has it returned? Then the return address was executed with the word just popped.
+    auto returns = process.Executions({{back, back + 1}}, {call.time + 1, moment.time()},
+                                      Direction::kForward, thread, nullptr);
+    if (!returns.ok()) return returns.status();
+    bool over = false;
+    for (int n = 0; n < kReturnsLookedAt && !over; ++n) {
+      absl::StatusOr<std::optional<Execution>> next = (*returns)->Next();
+      if (!next.ok()) return next.status();
+      if (!*next) break;
+      absl::StatusOr<Registers> then = process.RegistersAt((*next)->time, thread);
+      if (!then.ok()) return then.status();
+      over = then->gpr[kRsp] > slot.v;
+    }
+    if (over) continue;
+    absl::StatusOr<Registers> at_call = process.RegistersAt(call.time, thread);
+    if (!at_call.ok()) return at_call.status();
+    frame->cfa = slot + 8;
+    frame->method = Frame::Method::kCallHistory;
+    for (int r = 0; r < kGprCount; ++r) {
+      if (kPreserved >> r & 1) caller->registers.Set(static_cast<Gpr>(r), at_call->gpr[r]);
+    }
+    caller->registers.Set(kRsp, slot.v + 8);
+    caller->pc = back;
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> Unwinder::UpByFramePointer(Moment& moment, Frame* frame, Frame* caller) {
+  const std::optional<uint64_t> rsp = frame->registers.Get(kRsp), rbp = frame->registers.Get(kRbp);
+  if (!rsp || !rbp || *rbp < *rsp || *rbp % 8 != 0) return false;
+  uint64_t saved[2];
+  absl::StatusOr<uint64_t> read = moment.Read(Address(*rbp), sizeof(saved), saved);
+  if (!read.ok()) return read.status();
+  if (*read < sizeof(saved)) return false;
+  absl::StatusOr<bool> possible = IsReturnAddress(moment, Address(saved[1]));
+  if (!possible.ok() || !*possible) return possible;
+  frame->cfa = Address(*rbp + 16);
+  frame->method = Frame::Method::kFramePointer;
+  caller->registers.Set(kRsp, *rbp + 16);
+  caller->registers.Set(kRbp, saved[0]);
+  caller->registers.saved_at[kRbp] = *rbp;
+  caller->pc = Address(saved[1]);
+  return true;
+}
+
+// Finds the frame's CFA and its caller. False, perhaps with a reason, when there is no caller.
+absl::StatusOr<bool> Unwinder::Up(Moment& moment, ThreadNo thread, const Symbolizer& symbols,
+                                  Frame* frame, Frame* caller, std::string* why_not) {
+  const Module* module = symbols.ModuleAt(frame->lookup_pc);
+  if (module != nullptr) {
+    if (UnwindTable* table = TableOf(*module)) {
+      const uint64_t bias = module->load_bias();
+      if (const UnwindRow* row = table->Find(frame->lookup_pc.v - bias)) {
+        if (row->signal_frame) frame->kind = Frame::Kind::kSignal;
+        return UpByRow(moment, *row, bias, frame, caller, why_not);
+      }
+    }
+  }
+  // Nothing called the first instruction of a program.
+  if (symbols.Symbolize(frame->lookup_pc)->function == "_start") return false;
+  absl::StatusOr<bool> found = UpByHistory(moment, thread, frame, caller);
+  if (found.ok() && !*found) found = UpByFramePointer(moment, frame, caller);
+  if (found.ok() && !*found) {
+    *why_not = fmt::format(
+        "there is no unwind information for {:#x}, and no call that led there "
+        "was found on the stack",
+        frame->pc.v);
+  }
+  return found;
+}
+
+absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> thread,
+                                        const StackOptions& options) {
+  Stack stack;
+  stack.time = moment.time();
+  if (thread) {
+    stack.thread = *thread;
+  } else {
+    absl::StatusOr<ThreadNo> running = moment.RunningThread();
+    if (!running.ok()) return running.status();
+    stack.thread = *running;
+  }
+  absl::StatusOr<Registers> registers = moment.RegistersOf(stack.thread);
+  if (!registers.ok()) return registers.status();
+  absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(moment.time());
+  if (!symbols.ok()) return symbols.status();
+
+  Frame frame;
+  frame.pc = frame.lookup_pc = registers->pc;
+  for (int r = 0; r < kGprCount; ++r) frame.registers.Set(static_cast<Gpr>(r), registers->gpr[r]);
+  for (bool innermost = true;; innermost = false) {
+    Frame caller;
+    std::string why_not;
+    absl::StatusOr<bool> up = Up(moment, stack.thread, **symbols, &frame, &caller, &why_not);
+    if (!up.ok()) return up.status();
+    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(frame.lookup_pc);
+    frame.module = location->module;
+    frame.number = static_cast<uint32_t>(stack.frames.size());
+    frame.at_entry = innermost && location->offset_in_function == 0 && !location->frames.empty() &&
+                     !location->inlined;
+    if (frame.kind != Frame::Kind::kSignal && (*symbols)->ModuleAt(frame.lookup_pc) == nullptr) {
+      frame.kind = Frame::Kind::kJit;
+    }
+    bool is_main = false;
+    if (frame.kind == Frame::Kind::kSignal) {
+      frame.function = "<signal handler called>";
+      stack.frames.push_back(frame);
+    } else if (location->frames.empty()) {
+      frame.file = location->file;
+      frame.line = location->line;
+      stack.frames.push_back(frame);
+    } else {
+      is_main = location->frames.back().symbol == "main" && location->source != NameSource::kPlt;
+      for (size_t i = 0; i < location->frames.size(); ++i) {
+        const InlineFrame& inlined = location->frames[i];
+        const bool last = i + 1 == location->frames.size();
+        frame.number = static_cast<uint32_t>(stack.frames.size());
+        frame.kind = last ? frame.kind : Frame::Kind::kInlined;
+        frame.function = inlined.function;
+        frame.symbol = inlined.symbol;
+        frame.file = inlined.file;
+        frame.line = inlined.line;
+        if (last) frame.kind = Frame::Kind::kNormal;
+        stack.frames.push_back(frame);
+      }
+    }
+    if (!*up) {
+      stack.note = std::move(why_not);
+      break;
+    }
+    if (is_main && !options.past_main) break;
+    if (caller.pc.v == 0) break;  // how thread starts mark the end
+    const std::optional<uint64_t> rsp = frame.registers.Get(kRsp),
+                                  next = caller.registers.Get(kRsp);
+    if (frame.kind != Frame::Kind::kSignal && rsp && next && *next <= *rsp) {
+      stack.note = fmt::format(
+          "the stack is damaged: the caller's frame at {:#x} is not above {:#x}", *next, *rsp);
+      break;
+    }
+    if (stack.frames.size() >= options.max_frames) {
+      stack.truncated = true;
+      stack.note = fmt::format("only the innermost {} frames are given", stack.frames.size());
+      break;
+    }
+    // After a call the next instruction may belong to another function, or be in another line.
+    caller.lookup_pc = frame.kind == Frame::Kind::kSignal ? caller.pc : caller.pc - 1;
+    frame = std::move(caller);
+  }
+  return stack;
+}
+
+Value ArgumentsByAbi(const uint64_t* gpr) {
+  Object args;
+  for (int i = 0; i < 6; ++i) {
+    args.fields.emplace_back(absl::StrCat("arg", i), Word{gpr[ArgumentRegister(i)]});
+  }
+  return Value(std::move(args));
+}
+
+absl::StatusOr<Value> ArgumentsOf(const Context&, Moment&, const Frame& frame) {
+  if (!frame.at_entry || frame.kind != Frame::Kind::kNormal) return Value(Null{});
+  return ArgumentsByAbi(frame.registers.gpr.data());
+}
+
+absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, const Frame& frame) {
+  absl::StatusOr<Value> args = ArgumentsOf(context, moment, frame);
+  if (!args.ok()) return args.status();
+  const auto text = [](const std::string& s) { return s.empty() ? Value(Null{}) : Value(s); };
+  Object object;
+  object.fields = {{"frame", int64_t{frame.number}},
+                   {"pc", frame.pc},
+                   {"function", text(frame.function)},
+                   {"module", text(frame.module)},
+                   {"file", text(frame.file)},
+                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
+                   {"args", *std::move(args)},
+                   {"kind", FrameKindName(frame.kind)}};
+  return Value(std::move(object));
+}
+
+}  // namespace ttq

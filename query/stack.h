@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//
+// The call stack of a thread at a moment: which calls are active, where each goes on when it
+// returns, and the registers each had, as far as they can be known.
+//
+// Frames are found by call-frame information (query/unwind.h). Where code has none (a JIT
+// compiler's, hand-written assembler's), the recording itself is asked: a word of the stack that a
+// call instruction pushed, and to which no return has been made since, is the return address; the
+// registers at that call are the caller's. Frames found so are exact too, but cost a few blocks
+// each.
+//
+// Memory and debug information are untrusted: stacks are bounded, and each frame lies above the one
+// before it, except where a signal or a context switch changed stacks.
+
+#ifndef TTQ_QUERY_STACK_H_
+#define TTQ_QUERY_STACK_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "query/context.h"
+#include "query/symbols.h"
+#include "query/unwind.h"
+#include "query/value.h"
+#include "store/reader.h"
+
+namespace ttq {
+
+// The general registers of a frame. A register that calls do not preserve is not known in the
+// callers' frames.
+struct FrameRegisters {
+  std::array<uint64_t, kGprCount> gpr{};
+  std::array<uint64_t, kGprCount> saved_at{};  // where it is saved in memory; 0: nowhere
+  uint32_t known = 0;                          // a bit for each Gpr
+  std::optional<uint64_t> Get(Gpr reg) const {
+    return known >> reg & 1 ? std::optional<uint64_t>(gpr[reg]) : std::nullopt;
+  }
+  void Set(Gpr reg, uint64_t value) {
+    gpr[reg] = value;
+    known |= 1u << reg;
+  }
+  void Forget(Gpr reg) {
+    known &= ~(1u << reg);
+    saved_at[reg] = 0;
+  }
+};
+
+// The general register with a DWARF number below 16, and the way back.
+Gpr GprOfDwarf(int dwarf_register);
+int DwarfOfGpr(Gpr reg);
+
+struct Frame {
+  enum class Kind : uint8_t {
+    kNormal,
+    kInlined,  // a copy inlined into the next frame; shares its registers and CFA
+    kSignal,   // where the kernel entered to deliver a signal
+    kJit,      // code in no module
+  };
+  // How the next frame out was found.
+  enum class Method : uint8_t { kNone, kCallFrameInfo, kCallHistory, kFramePointer };
+
+  uint32_t number = 0;  // 0: innermost
+  Kind kind = Kind::kNormal;
+  Method method = Method::kNone;
+  // The instruction to be executed next in this frame: a caller's is its return address.
+  Address pc;
+  // An address inside the instruction being executed, for looking things up: pc itself in the
+  // innermost frame and where a signal interrupted, else inside the call.
+  Address lookup_pc;
+  // The value of rsp before the call that made this frame; nullopt: not known.
+  std::optional<Address> cfa;
+  FrameRegisters registers;
+  // Nothing of the function has been executed yet: its arguments are where the ABI puts them.
+  bool at_entry = false;
+  std::string function;  // empty: no name
+  std::string symbol;    // as the linker knows it
+  std::string module;    // base name
+  std::string file;
+  int line = 0;  // 0: unknown
+};
+const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit"
+const char* FrameMethodName(Frame::Method kind);  // "cfi", "call history", "frame pointer", ""
+
+struct Stack {
+  Time time;
+  ThreadNo thread;
+  std::vector<Frame> frames;  // innermost first
+  bool truncated = false;     // there are more frames than were asked for
+  // Why it ends where it does, when that is not a program's usual start; empty otherwise.
+  std::string note;
+};
+
+struct StackOptions {
+  size_t max_frames = 10000;
+  // Go on to what called `main`. Debuggers do not.
+  bool past_main = false;
+};
+
+// Makes stacks. Keeps what it learns about code, so that one object for many stacks is cheaper.
+// Belongs to one thread and must not outlive its context.
+class Unwinder {
+ public:
+  explicit Unwinder(const Context& context);
+  ~Unwinder();
+
+  // The stack of `thread` (default: the running one) at the moment's time. NotFound when the thread
+  // does not live then.
+  absl::StatusOr<Stack> StackOf(Moment& moment, std::optional<ThreadNo> thread,
+                                const StackOptions& options = {});
+
+ private:
+  UnwindTable* TableOf(const Module& module);
+  absl::StatusOr<bool> Up(Moment& moment, ThreadNo thread, const Symbolizer& symbols, Frame* frame,
+                          Frame* caller, std::string* why_not);
+  absl::StatusOr<bool> UpByRow(Moment& moment, const UnwindRow& row, uint64_t bias, Frame* frame,
+                               Frame* caller, std::string* why_not);
+  absl::StatusOr<bool> UpByHistory(Moment& moment, ThreadNo thread, Frame* frame, Frame* caller);
+  absl::StatusOr<bool> UpByFramePointer(Moment& moment, Frame* frame, Frame* caller);
+  absl::StatusOr<bool> IsReturnAddress(Moment& moment, Address address);
+
+  const Context& context_;
+  absl::flat_hash_map<const SymbolFile*, std::unique_ptr<UnwindTable>> tables_;
+  // Executable memory, for guesses.
+  Time mappings_time_ = kTimeMax;
+  std::vector<AddressRange> executable_;
+};
+
+// The arguments of a frame's function: an object, name → value; null when they are not known. By
+// the ABI only for now: arg0…arg5, in the innermost frame at its function's first instruction.
+absl::StatusOr<Value> ArgumentsOf(const Context& context, Moment& moment, const Frame& frame);
+
+// arg0…arg5 as the ABI passes integers and pointers.
+Value ArgumentsByAbi(const uint64_t* gpr);
+// The register that passes integer argument `i` < 6.
+Gpr ArgumentRegister(int i);
+
+// What `| backtrace` gives for a frame: an object with the columns of `backtrace`.
+absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, const Frame& frame);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_STACK_H_
