@@ -62,22 +62,22 @@ clause
   | Before time                 # beforeClause
   | After time                  # afterClause
   | Between time And time       # betweenClause
-  | In Thread Number            # threadClause
+  | In Thread number            # threadClause
   | In? All Threads             # allThreadsClause
-  | In Frame Number             # frameClause
+  | In Frame number             # frameClause
   | By Python (fileLine | function)  # byPythonClause
   | By function                 # byClause
   | In function                 # inClause
   | Mixed                       # mixedClause
-  | Depth Number                # depthClause
+  | Depth number                # depthClause
   ;
 
 stage
   : Pipe Where expr                                   # whereStage
   | Pipe Select expr (Comma expr)*                    # selectStage
   | Pipe Sort By sortKey (Comma sortKey)*             # sortStage
-  | Pipe First Number                                 # firstStage
-  | Pipe Last Number                                  # lastStage
+  | Pipe First number                                 # firstStage
+  | Pipe Last number                                  # lastStage
   | Pipe Count (By expr (Comma expr)*)?               # countStage
   | Pipe Distinct (expr (Comma expr)*)?               # distinctStage
   | Pipe Backtrace Mixed?                             # backtraceStage
@@ -86,12 +86,12 @@ stage
 
 sortKey : expr (Asc | Desc)?;
 
-location : arith (DotDot arith | Len Number)?;
+location : arith (DotDot arith | Len number)?;
 
-time : timeStart ((Plus | Minus) Number)*;
+time : timeStart ((Plus | Minus) number)*;
 
 timeStart
-  : Number
+  : number
   | Start
   | End
   | Crash
@@ -99,32 +99,39 @@ timeStart
   | OpenParen query CloseParen
   ;
 
+// A parameter is a function here; bound to a number it is an address.
 place : fileLine | function | Number;
 
 function : (module Bang)? functionName;
 
-module : Text | QuotedName | Regex | fileAtom (fileJoint+ fileAtom)*;
+module : parameter | Text | QuotedName | Regex | fileAtom (fileJoint+ fileAtom)*;
 
 functionName
-  : Text
+  : parameter
+  | Text
   | Regex
   | functionWord templateArguments?
     (ColonColon Tilde? word templateArguments? | Dot (word | Number | Float))*
   ;
 
-fileLine : file Colon Number;
+fileLine : file Colon number;
 
-file : Text | QuotedName | Regex? (Dot | DotDot | Slash)* fileAtom (fileJoint+ fileAtom)*;
+file : parameter | Text | QuotedName | Regex? (Dot | DotDot | Slash)* fileAtom (fileJoint+ fileAtom)*;
 
 fileAtom : word | Number | Float | BadNumber;
 
 fileJoint : Dot | Slash | Minus | Plus;
 
-eventKind : Identifier | QuotedName | Text | softWord;
+eventKind : parameter | Identifier | QuotedName | Text | softWord;
 
 objectAddress : arith | typeRef arith;
 
-typeRef : Text | nameWord (Dot word)*;
+typeRef : parameter | Text | nameWord (Dot word)*;
+
+// What a program binds to a value: `?`, or `:name` without a space.
+parameter : Question | Colon word;
+
+number : Number | parameter;
 
 // Conditions and C expressions below C's shift operators. `not` binds looser than a comparison,
 // `!` as in C.
@@ -133,7 +140,7 @@ expr
   | expr (Less | LessEqual | Greater | GreaterEqual) expr                # compareExpr
   | expr Not? In OpenParen expr (Comma expr)* CloseParen                 # inExpr
   | expr Not? Between arith And arith                                    # betweenExpr
-  | expr Not? Matches (Regex | Text)                                     # matchesExpr
+  | expr Not? Matches (Regex | Text | parameter)                         # matchesExpr
   | expr Is Not? Null                                                    # isNullExpr
   | expr (Equal | NotEqual) expr                                         # equalExpr
   | expr Ampersand expr                                                  # bitAndExpr
@@ -170,6 +177,7 @@ postfixOperator
 
 primary
   : Number                                                               # numberPrimary
+  | parameter                                                            # parameterPrimary
   | Float                                                                # floatPrimary
   | CharText                                                             # charPrimary
   | Text                                                                 # textPrimary

@@ -269,6 +269,17 @@ std::optional<Format> FormatFromName(std::string_view name) {
   return std::nullopt;
 }
 
+std::string Utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = Utf8Length(text, i);
+    out += length ? text.substr(i, length) : std::string_view("\xef\xbf\xbd");
+    i += std::max<size_t>(length, 1);
+  }
+  return out;
+}
+
 void AppendJsonString(std::string_view text, std::string* out) {
   *out += '"';
   for (size_t i = 0; i < text.size();) {

@@ -70,6 +70,8 @@ using Sink = std::function<void(std::string_view)>;
 absl::Status WriteAnswer(ResultStream& stream, const AnswerContext& context,
                          const FormatOptions& options, const Sink& sink, AnswerSummary* summary);
 
+// `text` with U+FFFD for each byte that is not UTF-8.
+std::string Utf8(std::string_view text);
 // A value of a column of type `type` as JSON.
 void AppendJson(const Value& value, Type type, std::string* out);
 // `text` as a JSON string with its quotes.

@@ -7,10 +7,13 @@
 
 #include "query/parser.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +34,9 @@ using grammar::TtqParser;
 using internal::Statement;
 using Tree = antlr4::ParserRuleContext;
 
+constexpr size_t kMaxParameters = 1000;
+// Beyond it no words are proposed: trying each costs a parse.
+constexpr size_t kMaxProbedTokens = 100;
 constexpr size_t kMaxRegexBytes = 4096;
 constexpr int64_t kMaxRegexMemory = 1 << 20;
 
@@ -172,9 +178,38 @@ unsigned AllowedClauses(const ast::Source& source) {
   return std::visit(Visitor{}, source);
 }
 
+// Where the values of parameters come from.
+enum class Binding {
+  kValues,  // from the caller, one per parameter
+  kNone,    // nowhere: a parameter is an error
+  kLater,   // not known yet: a parameter stands for whatever could stand there
+};
+
 class Builder {
  public:
-  explicit Builder(std::string_view text) : text_(text) {}
+  // `values` is only read for kValues, and must outlive the builder.
+  Builder(std::string_view text, Binding binding, const std::vector<ParameterValue>& values)
+      : text_(text), binding_(binding), values_(values) {}
+
+  // Numbers the parameters below `tree`. REQUIRES: called before Build.
+  void FindParameters(antlr4::tree::ParseTree* tree) {
+    auto* parameter = As<TtqParser::ParameterContext>(tree);
+    if (parameter == nullptr) {
+      for (antlr4::tree::ParseTree* child : tree->children) FindParameters(child);
+      return;
+    }
+    const ast::Range range = RangeOf(parameter);
+    Parameter found{parameter->word() == nullptr ? "" : WordText(parameter->word()), range};
+    if (range.begin + 1 != range.end && RangeOf(parameter->word()).begin != range.begin + 1) {
+      Fail(range, "a parameter is written without a space after the colon");
+    }
+    size_t number = parameters_.size();
+    if (!found.name.empty()) number = number_of_name_.try_emplace(found.name, number).first->second;
+    if (number == parameters_.size()) parameters_.push_back(std::move(found));
+    if (parameters_.size() > kMaxParameters) Fail(range, "too many parameters: more than 1000");
+    number_of_parameter_at_[range.begin] = number;
+  }
+  std::vector<Parameter> TakeParameters() { return std::move(parameters_); }
 
   // The first thing that the grammar let pass and the language does not.
   std::optional<Diagnostic> TakeError() { return std::exchange(error_, std::nullopt); }
@@ -224,6 +259,103 @@ class Builder {
     error_ = Diagnostic{std::move(message), range.begin, range.end, std::move(hint)};
   }
 
+  // ---- Parameters ----
+
+  // Null when there is no value (and then the error is noted, unless it comes later).
+  const ParameterValue* ValueOf(TtqParser::ParameterContext* context) {
+    if (binding_ == Binding::kLater) return nullptr;
+    const ast::Range range = RangeOf(context);
+    if (binding_ == Binding::kNone) {
+      Fail(range, Cat("'", Text(range), "' stands for a value, which only a program can give"));
+      return nullptr;
+    }
+    const size_t number = number_of_parameter_at_.at(range.begin);
+    if (number < values_.size() && !std::holds_alternative<std::monostate>(values_[number])) {
+      return &values_[number];
+    }
+    Fail(range, Cat("no value is bound to '", Text(range), "'"));
+    return nullptr;
+  }
+
+  void WrongKind(TtqParser::ParameterContext* context, const char* wanted,
+                 const ParameterValue& value) {
+    constexpr const char* kKinds[] = {"nothing",    "a number", "a number",
+                                      "a fraction", "text",     "a name"};
+    Fail(RangeOf(context), Cat("'", Text(context), "' must be ", wanted, " here, and ",
+                               kKinds[value.index()], " is bound to it"));
+  }
+
+  ast::Number NumberOf(TtqParser::ParameterContext* context) {
+    const ParameterValue* value = ValueOf(context);
+    if (value == nullptr) return {1};
+    if (const auto* number = std::get_if<uint64_t>(value)) return {*number};
+    const auto* number = std::get_if<int64_t>(value);
+    if (number == nullptr) {
+      WrongKind(context, "a number", *value);
+    } else if (*number < 0) {
+      Fail(RangeOf(context),
+           Cat("'", Text(context), "' cannot be negative here, but ", *number, " is bound to it"));
+    } else {
+      return {static_cast<uint64_t>(*number)};
+    }
+    return {1};
+  }
+
+  // A text, or a name without what it would be quoted in.
+  std::string TextOf(TtqParser::ParameterContext* context) {
+    const ParameterValue* value = ValueOf(context);
+    if (value == nullptr) return "x";
+    if (const auto* text = std::get_if<std::string>(value)) return *text;
+    if (const auto* name = std::get_if<ast::Name>(value)) return name->name;
+    WrongKind(context, "text or a name", *value);
+    return "x";
+  }
+
+  // Text may be a glob, a name is not.
+  ast::Pattern PatternOf(TtqParser::ParameterContext* context, bool always_glob) {
+    const bool is_name = BoundTo<ast::Name>(context);
+    std::string text = TextOf(context);
+    if (is_name) return NamePattern(context, std::move(text));
+    return TextPattern(RangeOf(context), std::move(text), always_glob);
+  }
+
+  // Whether a value of this kind is bound, without complaint when none is.
+  template <class Kind>
+  bool BoundTo(TtqParser::ParameterContext* context) const {
+    if (binding_ != Binding::kValues) return false;
+    const size_t number = number_of_parameter_at_.at(RangeOf(context).begin);
+    return number < values_.size() && std::holds_alternative<Kind>(values_[number]);
+  }
+
+  ast::ExprPtr ExprOf(TtqParser::ParameterContext* context) {
+    const ast::Range range = RangeOf(context);
+    const ParameterValue* value = ValueOf(context);
+    // Of a name nothing is known yet.
+    if (value == nullptr) return Make(range, ast::Name{"x"});
+    const auto negate = [&](ast::ExprPtr operand) {
+      return Make(range, ast::Unary{ast::UnaryOp::kMinus, std::move(operand)});
+    };
+    if (const auto* number = std::get_if<uint64_t>(value)) return Make(range, ast::Number{*number});
+    if (const auto* number = std::get_if<int64_t>(value)) {
+      if (*number >= 0) return Make(range, ast::Number{static_cast<uint64_t>(*number)});
+      return negate(Make(range, ast::Number{-static_cast<uint64_t>(*number)}));
+    }
+    if (const auto* number = std::get_if<double>(value)) {
+      if (!std::isfinite(*number)) Fail(range, Cat("'", Text(range), "' must be finite"));
+      if (!std::signbit(*number)) return Make(range, ast::Float{*number});
+      return negate(Make(range, ast::Float{-*number}));
+    }
+    if (const auto* text = std::get_if<std::string>(value)) return Make(range, ast::String{*text});
+    return Make(range, std::get<ast::Name>(*value));
+  }
+
+  // ---- Numbers and text ----
+
+  ast::Number BuildNumber(TtqParser::NumberContext* context) {
+    if (context->parameter() != nullptr) return NumberOf(context->parameter());
+    return BuildNumber(context->Number());
+  }
+
   ast::Number BuildNumber(antlr4::tree::TerminalNode* node) {
     std::string_view text = Text(node);
     ast::Number number;
@@ -242,7 +374,8 @@ class Builder {
     return number;
   }
 
-  uint64_t PositiveNumber(antlr4::tree::TerminalNode* node, const char* message) {
+  template <class Node>
+  uint64_t PositiveNumber(Node* node, const char* message) {
     const uint64_t value = BuildNumber(node).value;
     if (value == 0) Fail(RangeOf(node), message);
     return value;
@@ -363,9 +496,13 @@ class Builder {
   }
 
   ast::Pattern TextPattern(antlr4::tree::TerminalNode* node, bool always_glob) {
+    return TextPattern(RangeOf(node), Unescape(Text(node)), always_glob);
+  }
+
+  ast::Pattern TextPattern(ast::Range range, std::string text, bool always_glob) {
     ast::Pattern pattern;
-    pattern.range = RangeOf(node);
-    pattern.text = Unescape(Text(node));
+    pattern.range = range;
+    pattern.text = std::move(text);
     const bool wild = pattern.text.find_first_of("*?[") != std::string::npos;
     pattern.kind = wild || always_glob ? ast::Pattern::Kind::kGlob : ast::Pattern::Kind::kName;
     if (pattern.text.empty()) Fail(pattern.range, "the pattern is empty");
@@ -386,7 +523,9 @@ class Builder {
     ast::FunctionPattern result;
     result.range = RangeOf(context);
     if (auto* module = context->module()) {
-      if (module->Text() != nullptr) {
+      if (module->parameter() != nullptr) {
+        result.module = PatternOf(module->parameter(), false);
+      } else if (module->Text() != nullptr) {
         result.module = TextPattern(module->Text(), false);
       } else if (module->Regex() != nullptr) {
         result.module = RegexPattern(module->Regex());
@@ -400,7 +539,9 @@ class Builder {
       }
     }
     auto* name = context->functionName();
-    if (name->Text() != nullptr) {
+    if (name->parameter() != nullptr) {
+      result.function = PatternOf(name->parameter(), false);
+    } else if (name->Text() != nullptr) {
       result.function = TextPattern(name->Text(), false);
     } else if (name->Regex() != nullptr) {
       result.function = RegexPattern(name->Regex());
@@ -413,7 +554,9 @@ class Builder {
   ast::FileLine BuildFileLine(TtqParser::FileLineContext* context) {
     ast::FileLine result;
     result.range = RangeOf(context);
-    if (context->file()->Text() != nullptr) {
+    if (context->file()->parameter() != nullptr) {
+      result.file = TextOf(context->file()->parameter());
+    } else if (context->file()->Text() != nullptr) {
       result.file = Unescape(Text(context->file()));
     } else if (context->file()->QuotedName() != nullptr) {
       result.file = WordText(context->file());
@@ -421,7 +564,7 @@ class Builder {
       result.file = TightText(context->file(), "a file's name");
     }
     if (result.file.empty()) Fail(RangeOf(context->file()), "the file's name is empty");
-    result.line = PositiveNumber(context->Number(), "lines are numbered from 1");
+    result.line = PositiveNumber(context->number(), "lines are numbered from 1");
     return result;
   }
 
@@ -430,8 +573,15 @@ class Builder {
     place.range = RangeOf(context);
     if (context->fileLine() != nullptr) {
       place.what = BuildFileLine(context->fileLine());
-    } else if (context->function() != nullptr) {
-      place.what = BuildFunction(context->function());
+    } else if (auto* function = context->function()) {
+      auto* parameter = function->functionName()->parameter();
+      const bool number = parameter != nullptr && function->module() == nullptr &&
+                          (BoundTo<uint64_t>(parameter) || BoundTo<int64_t>(parameter));
+      if (number) {
+        place.what = NumberOf(parameter);
+      } else {
+        place.what = BuildFunction(function);
+      }
     } else {
       place.what = BuildNumber(context->Number());
     }
@@ -453,7 +603,7 @@ class Builder {
       }
     }
     if (context->Len() != nullptr) {
-      location.length = PositiveNumber(context->Number(), "a length of 0 names no memory");
+      location.length = PositiveNumber(context->number(), "a length of 0 names no memory");
       if (start != nullptr && *location.length - 1 > ~uint64_t{0} - start->value) {
         Fail(location.range, "the range goes beyond the end of the address space");
       }
@@ -466,7 +616,7 @@ class Builder {
     time.range = RangeOf(context);
     for (size_t i = 1; i + 1 < context->children.size(); i += 2) {
       auto* sign = As<antlr4::tree::TerminalNode>(context->children[i]);
-      auto* node = As<antlr4::tree::TerminalNode>(context->children[i + 1]);
+      auto* node = As<TtqParser::NumberContext>(context->children[i + 1]);
       const uint64_t amount = BuildNumber(node).value;
       const bool minus = sign->getSymbol()->getType() == TtqParser::Minus;
       int64_t signed_amount = static_cast<int64_t>(amount);
@@ -482,8 +632,11 @@ class Builder {
   ast::Time BuildTimeStart(TtqParser::TimeStartContext* context) {
     if (context->time() != nullptr) return BuildTime(context->time());
     ast::Time time;
-    if (context->Number() != nullptr) {
-      time.number = BuildNumber(context->Number()).value;
+    if (auto* number = context->number()) {
+      // A time that is not known yet must not make a span look empty.
+      const bool later = number->parameter() != nullptr && binding_ == Binding::kLater;
+      if (later) time.kind = ast::Time::Kind::kEnd;
+      time.number = BuildNumber(number).value;
     } else if (context->Start() != nullptr) {
       time.kind = ast::Time::Kind::kStart;
     } else if (context->End() != nullptr) {
@@ -538,13 +691,13 @@ class Builder {
     } else if (auto* thread = As<TtqParser::ThreadClauseContext>(context)) {
       claim(kThread, clauses->thread.has_value(), "in thread");
       clauses->thread = ast::ThreadFilter{
-          range, false, PositiveNumber(thread->Number(), "threads are numbered from 1")};
+          range, false, PositiveNumber(thread->number(), "threads are numbered from 1")};
     } else if (As<TtqParser::AllThreadsClauseContext>(context)) {
       claim(kAllThreads, clauses->thread.has_value(), "all threads");
       clauses->thread = ast::ThreadFilter{range, true, 0};
     } else if (auto* frame = As<TtqParser::FrameClauseContext>(context)) {
       claim(kFrame, clauses->frame.has_value(), "in frame");
-      clauses->frame = ast::Numeral{range, BuildNumber(frame->Number()).value};
+      clauses->frame = ast::Numeral{range, BuildNumber(frame->number()).value};
     } else if (auto* python = As<TtqParser::ByPythonClauseContext>(context)) {
       claim(kBy, clauses->by.has_value(), "by");
       clauses->by = ast::By{range, true, BuildFunctionOrLine(python)};
@@ -565,7 +718,7 @@ class Builder {
     } else if (auto* depth = As<TtqParser::DepthClauseContext>(context)) {
       claim(kDepth, clauses->depth.has_value(), "depth");
       clauses->depth =
-          ast::Numeral{range, PositiveNumber(depth->Number(), "a depth of 0 shows nothing")};
+          ast::Numeral{range, PositiveNumber(depth->number(), "a depth of 0 shows nothing")};
     }
   }
 
@@ -589,7 +742,9 @@ class Builder {
   }
 
   std::string TypeText(TtqParser::TypeRefContext* context) {
-    std::string text = context->Text() != nullptr ? Unescape(Text(context)) : JoinedText(context);
+    std::string text = context->parameter() != nullptr ? TextOf(context->parameter())
+                       : context->Text() != nullptr    ? Unescape(Text(context))
+                                                       : JoinedText(context);
     if (text.empty()) Fail(RangeOf(context), "the type's name is empty");
     return text;
   }
@@ -683,7 +838,9 @@ class Builder {
     ast::Events events;
     if (kind == nullptr) return events;
     events.kind_range = RangeOf(kind);
-    events.kind = Lower(kind->Text() != nullptr ? Unescape(Text(kind)) : WordText(kind));
+    events.kind = Lower(kind->parameter() != nullptr ? TextOf(kind->parameter())
+                        : kind->Text() != nullptr    ? Unescape(Text(kind))
+                                                     : WordText(kind));
     if (events.kind->empty()) Fail(events.kind_range, "the kind of event is empty");
     return events;
   }
@@ -724,9 +881,9 @@ class Builder {
       }
       stage.what = std::move(sort);
     } else if (auto* c = As<P::FirstStageContext>(context)) {
-      stage.what = ast::First{BuildNumber(c->Number()).value};
+      stage.what = ast::First{BuildNumber(c->number()).value};
     } else if (auto* c = As<P::LastStageContext>(context)) {
-      stage.what = ast::Last{BuildNumber(c->Number()).value};
+      stage.what = ast::Last{BuildNumber(c->number()).value};
     } else if (auto* c = As<P::CountStageContext>(context)) {
       stage.what = ast::Count{BuildExprs(c->expr())};
     } else if (auto* c = As<P::DistinctStageContext>(context)) {
@@ -820,8 +977,9 @@ class Builder {
     }
     if (auto* c = As<P::MatchesExprContext>(context)) {
       return Make(range, ast::Matches{BuildExpr(c->expr()),
-                                      c->Regex() != nullptr ? RegexPattern(c->Regex())
-                                                            : TextPattern(c->Text(), true),
+                                      c->parameter() != nullptr ? PatternOf(c->parameter(), true)
+                                      : c->Regex() != nullptr   ? RegexPattern(c->Regex())
+                                                                : TextPattern(c->Text(), true),
                                       c->Not() != nullptr});
     }
     if (auto* c = As<P::IsNullExprContext>(context)) {
@@ -918,6 +1076,7 @@ class Builder {
     if (auto* c = As<P::NumberPrimaryContext>(context)) {
       return Make(range, BuildNumber(c->Number()));
     }
+    if (auto* c = As<P::ParameterPrimaryContext>(context)) return ExprOf(c->parameter());
     if (As<P::FloatPrimaryContext>(context)) {
       ast::Float number;
       const std::string_view text = Text(context);
@@ -950,10 +1109,18 @@ class Builder {
   }
 
   std::string_view text_;
+  const Binding binding_;
+  const std::vector<ParameterValue>& values_;
+  std::vector<Parameter> parameters_;  // in the order of the text
+  std::map<uint32_t, size_t> number_of_parameter_at_;
+  std::map<std::string, size_t> number_of_name_;
   std::optional<Diagnostic> error_;
 };
 
-absl::StatusOr<ast::Query> ParseStatement(std::string_view text, const Statement& statement) {
+absl::StatusOr<ast::Query> ParseStatement(std::string_view text, const Statement& statement,
+                                          Binding binding,
+                                          const std::vector<ParameterValue>& values,
+                                          std::vector<Parameter>* parameters) {
   try {
     Parse parse(statement);
     TtqParser::StatementContext* tree = parse.Run();
@@ -961,9 +1128,11 @@ absl::StatusOr<ast::Query> ParseStatement(std::string_view text, const Statement
       return DiagnosticError(
           internal::ExplainSyntaxError(text, statement, parse.bad_token(), FirstBadToken));
     }
-    Builder builder(text);
+    Builder builder(text, binding, values);
+    builder.FindParameters(tree);
     ast::Query query = builder.Build(tree->query());
     if (auto error = builder.TakeError()) return DiagnosticError(*std::move(error));
+    if (parameters != nullptr) *parameters = builder.TakeParameters();
     return query;
   } catch (const std::exception& e) {
     // ANTLR's own exceptions end inside Parse; this is what it does not foresee.
@@ -979,14 +1148,18 @@ absl::StatusOr<std::vector<ast::Query>> ParseScript(std::string_view text) {
   if (statements->empty()) return DiagnosticError({.message = "the query is empty"});
   std::vector<ast::Query> queries;
   for (const Statement& statement : *statements) {
-    absl::StatusOr<ast::Query> query = ParseStatement(text, statement);
+    absl::StatusOr<ast::Query> query = ParseStatement(text, statement, Binding::kNone, {}, nullptr);
     if (!query.ok()) return query.status();
     queries.push_back(*std::move(query));
   }
   return queries;
 }
 
-absl::StatusOr<ast::Query> ParseQuery(std::string_view text) {
+namespace {
+
+absl::StatusOr<ast::Query> ParseOne(std::string_view text, Binding binding,
+                                    const std::vector<ParameterValue>& values,
+                                    std::vector<Parameter>* parameters) {
   absl::StatusOr<std::vector<Statement>> statements = internal::Tokenize(text);
   if (!statements.ok()) return statements.status();
   if (statements->empty()) return DiagnosticError({.message = "the query is empty"});
@@ -996,7 +1169,49 @@ absl::StatusOr<ast::Query> ParseQuery(std::string_view text) {
                             .begin = second.begin,
                             .end = second.end});
   }
-  return ParseStatement(text, statements->front());
+  return ParseStatement(text, statements->front(), binding, values, parameters);
+}
+
+}  // namespace
+
+absl::StatusOr<ast::Query> ParseQuery(std::string_view text) {
+  return ParseOne(text, Binding::kNone, {}, nullptr);
+}
+
+absl::StatusOr<std::vector<Parameter>> ParseParameters(std::string_view text) {
+  std::vector<Parameter> parameters;
+  absl::StatusOr<ast::Query> query = ParseOne(text, Binding::kLater, {}, &parameters);
+  if (!query.ok()) return query.status();
+  return parameters;
+}
+
+std::vector<std::string> NextWords(std::string_view text) {
+  absl::StatusOr<std::vector<Statement>> statements = internal::Tokenize(text);
+  if (!statements.ok()) return {};
+  Statement statement = statements->empty() ? Statement() : std::move(statements->back());
+  if (statement.size() > kMaxProbedTokens) return {};
+  std::string begun;
+  if (!statement.empty() && statement.back().end == text.size() && IsWordByte(text.back())) {
+    begun = Lower(text.substr(statement.back().begin));
+    statement.pop_back();
+  }
+  std::vector<std::string> words;
+  const size_t good = statement.size();
+  statement.push_back({});
+  for (size_t type = 1; type <= internal::MaxTokenType(); ++type) {
+    const std::string_view word = internal::FixedText(type);
+    if (!internal::IsKeyword(type) || word.substr(0, begun.size()) != begun) continue;
+    statement.back().type = type;
+    const std::optional<size_t> bad = FirstBadToken(statement);
+    if (!bad || *bad > good) words.emplace_back(word);
+  }
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+absl::StatusOr<ast::Query> ParseQuery(std::string_view text,
+                                      const std::vector<ParameterValue>& values) {
+  return ParseOne(text, Binding::kValues, values, nullptr);
 }
 
 }  // namespace ttq

@@ -237,6 +237,9 @@ class Explainer {
     std::vector<std::string> choices;
     for (size_t type = 1; type < expected_.size(); ++type) {
       if (!expected_[type]) continue;
+      // Where there can be a value there can be a parameter; people at a terminal do not bind any.
+      if ((type == TtqLexer::Question || type == TtqLexer::Colon) && can(TtqLexer::Number))
+        continue;
       const std::string_view fixed = FixedText(type);
       if (fixed.empty() && type != TtqLexer::Number) return "";
       choices.push_back(type == TtqLexer::Number ? "a number" : Cat("'", fixed, "'"));

@@ -307,7 +307,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
   int child_fd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
 
   LaunchResult result;
-  std::map<uint32_t, std::shared_ptr<Ring>> by_pid;
+  std::map<uint32_t, std::weak_ptr<Ring>> by_pid;  // the newest of each
   std::set<std::string> seen;
   bool exited = false;
   auto take_rings = [&] {
@@ -329,7 +329,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
               [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
     for (std::shared_ptr<Ring>& ring : found) {
       auto& slot = by_pid[ring->pid()];
-      if (slot) slot->Supersede();
+      if (auto before = slot.lock()) before->Supersede();
       slot = ring;
       on_ring(ring);
     }

@@ -92,6 +92,9 @@ absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
 const TtqBlock* Ring::Next() {
   for (;;) {
     uint32_t produced = Load(&header_->produced);
+    // The program could write here at any time; without this it could keep us busy for ever.
+    if (produced - taken_ > block_count_) damaged_ = true;
+    if (damaged_) return nullptr;
     if (produced != taken_) break;
     // The order matters: what was produced before the end is seen after it.
     bool ended = Load(&header_->state) == kTtqFinished || superseded_ || ProcessIsGone();
@@ -105,6 +108,11 @@ const TtqBlock* Ring::Next() {
       static_cast<size_t>(taken_ % count) * block_bytes_);
   ++taken_;
   return block;
+}
+
+absl::Status Ring::status() const {
+  if (!damaged_) return absl::OkStatus();
+  return absl::DataLossError("the ring says that it has more blocks than it holds");
 }
 
 void Ring::Release() {

@@ -35,10 +35,12 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // The next block, or null when there will be none. Waits. The block stays valid until it is
-  // released; blocks are released in the order they were taken. The program waits while all of the
-  // ring's blocks are taken or full.
+  // The next block, or null when there will be none, or when the ring is damaged. Waits. The block
+  // stays valid until it is released; blocks are released in the order they were taken. The program
+  // waits while all of the ring's blocks are taken or full.
   const TtqBlock* Next();
+  // DataLoss when the ring's counters cannot be true.
+  absl::Status status() const;
   void Release();
   // DataLoss when the block's parts do not fit it.
   absl::Status Take(const TtqBlock* block, BlockView* out) const;
@@ -82,7 +84,7 @@ class Ring {
   int pidfd_ = -1;
   uint32_t block_bytes_ = 0, block_count_ = 0;  // as checked when it was opened
   uint32_t taken_ = 0, released_ = 0;
-  std::atomic<bool> superseded_{false};
+  std::atomic<bool> superseded_{false}, damaged_{false};
 };
 
 }  // namespace ttq

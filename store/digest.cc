@@ -230,7 +230,7 @@ class DigestSink {
     out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
                             kind == kTtqRemap || kind == kTtqProtect;
     step.has_control = true;
-    step.control = {kind, walker_.time().v,    current_, LastPcOf(ConcernedThread(kind, payload)),
+    step.control = {kind, walker_.time().v,    current_, LastPcOf(ControlThread(kind, payload)),
                     0,    std::string(payload)};
     if (kind == kTtqThreadExit) {
       // The number may be another thread's soon.
@@ -314,22 +314,6 @@ class DigestSink {
     e.resize(n);
   }
 
-  static uint32_t ConcernedThread(uint32_t kind, std::string_view payload) {
-    switch (kind) {
-      case kTtqSyscallEnter:
-      case kTtqSyscallExit:
-      case kTtqThreadStart:
-      case kTtqThreadExit:
-      case kTtqSignal:
-      case kTtqFault:
-      case kTtqOutput:
-      case kTtqExecve:
-        return LoadPod<uint32_t>(payload);
-      default:
-        return 0;
-    }
-  }
-
   uint64_t LastPcOf(uint32_t tid) const {
     auto it = last_pc_.find(tid == 0 ? current_ : tid);
     return it == last_pc_.end() ? 0 : it->second;
@@ -344,7 +328,10 @@ class DigestSink {
     if (last_word_ == 0) return;
     uint32_t id = last_word_ >> kTtqExitBits, exit = last_word_ & ((1 << kTtqExitBits) - 1);
     const Recipe* recipe = recipes_.Find(SuperblockId(id));
+    // The log is still in the program's reach: it may have changed under us.
+    if (recipe == nullptr || (exit != kTtqExitOpen && exit >= recipe->exit_count())) return;
     uint32_t n = exit == kTtqExitOpen ? last_instructions_ : recipe->InstructionsAtExit(exit);
+    n = std::min<uint32_t>(n, static_cast<uint32_t>(recipe->instructions().size()));
     last_pc_[current_] = recipe->instructions()[n > 0 ? n - 1 : 0].address.v;
   }
 

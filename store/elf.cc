@@ -35,11 +35,12 @@ std::vector<Elf64_Phdr> ProgramHeaders(std::string_view file) {
 }  // namespace
 
 std::string ElfBuildId(std::string_view file) {
+  int left = 1000;  // a real file has a handful of notes
   for (const Elf64_Phdr& p : ProgramHeaders(file)) {
     if (p.p_type != PT_NOTE) continue;
     uint64_t at = p.p_offset, end = p.p_offset + p.p_filesz;
     Elf64_Nhdr note;
-    while (at + sizeof(note) <= end && ReadAt(file, at, &note)) {
+    while (left-- > 0 && at + sizeof(note) <= end && ReadAt(file, at, &note)) {
       uint64_t name = at + sizeof(note), data = name + ((note.n_namesz + 3ull) & ~3ull);
       if (data > file.size() || file.size() - data < note.n_descsz) break;
       if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&

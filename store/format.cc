@@ -193,7 +193,7 @@ std::string MapChange::Encode() const {
   out.push_back(static_cast<char>(area));
   out.push_back(static_cast<char>((shared ? 1 : 0) | (content_unknown ? 2 : 0)));
   for (uint64_t v : {time.v, uint64_t{thread.v}, pc.v, range.begin.v, range.end.v, to.v,
-                     static_cast<uint64_t>(syscall + 1), file_offset, file_id}) {
+                     static_cast<uint64_t>(int64_t{syscall} + 1), file_offset, file_id}) {
     AppendVarint(&out, v);
   }
   out += path;
@@ -214,7 +214,7 @@ absl::StatusOr<MapChange> MapChange::Parse(std::string_view value) {
   for (uint64_t& x : v) {
     if (!ReadVarint(&value, &x)) return damaged();
   }
-  if (c.kind < kMap || c.kind > kRemap || v[3] > v[4]) return damaged();
+  if (c.kind < kMap || c.kind > kRemap || v[3] > v[4] || v[6] > INT32_MAX) return damaged();
   if (c.kind == kRemap && v[5] + (v[4] - v[3]) < v[5]) return damaged();
   c.time = Time(v[0]);
   c.thread = ThreadNo(static_cast<uint32_t>(v[1]));

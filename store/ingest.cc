@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -41,6 +42,7 @@ constexpr auto kGroupAge = std::chrono::milliseconds(2000);
 constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
 constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
 constexpr size_t kMaxFileBytes = size_t{2} << 30;
+constexpr size_t kMaxForks = 1000;  // whose child has not come yet
 
 // ---- Digest workers -----------------------------------------------------------------------------
 
@@ -92,6 +94,13 @@ class WorkerPool {
 
 absl::Status DiskFull(const std::string& directory) {
   return absl::ResourceExhaustedError("the disk is full: " + directory);
+}
+
+// Out of the packed record, where they are not aligned.
+std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
+  std::array<uint64_t, 6> out;
+  memcpy(out.data(), &s.args, sizeof(out));
+  return out;
 }
 
 // What a forked child needs of its parent at that moment.
@@ -203,11 +212,12 @@ struct RecordingWriter::Impl {
       if (it != files.end()) return it->second;
     }
     if (m.file_bytes > kMaxFileBytes) return std::nullopt;
-    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // It may be a pipe by now, for which nobody should wait.
+    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return std::nullopt;
     struct stat st;
-    bool same = fstat(fd, &st) == 0 && st.st_dev == m.dev && st.st_ino == m.ino &&
-                static_cast<uint64_t>(st.st_size) == m.file_bytes &&
+    bool same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == m.dev &&
+                st.st_ino == m.ino && static_cast<uint64_t>(st.st_size) == m.file_bytes &&
                 st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns;
     auto bytes = std::make_shared<std::string>();
     if (same) {
@@ -253,9 +263,13 @@ struct RecordingWriter::Impl {
 
 class ProcessIngest {
  public:
+  // `parent_known`: the ring it was forked from, if any, was started before this one.
   ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<Ring> ring, ProcessNo number,
-                ProcessNo exec_of)
-      : recording_(recording), ring_(std::move(ring)), number_(number) {
+                ProcessNo exec_of, bool parent_known)
+      : recording_(recording),
+        ring_(std::move(ring)),
+        number_(number),
+        parent_known_(parent_known) {
     info_.number = number;
     info_.pid = ring_->pid();
     info_.parent = exec_of;
@@ -282,6 +296,7 @@ class ProcessIngest {
       Incomplete(ring_->became_other() ? "it became a program that cannot be recorded"
                                        : "the process was killed; its last block is lost");
     }
+    if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
     (void)StoreGroup();
     if (recording_.StorageHasFailed()) info_ = stored_info_;
     // Another process's trouble is this one's too: it went on unrecorded.
@@ -329,6 +344,8 @@ class ProcessIngest {
               return DigestBlock(*recipes_, log, &recording_.deltas, true);
             });
           }
+        } else {
+          s = ring_->status();
         }
         std::unique_lock lock(mutex);
         if (block == nullptr || !s.ok()) {
@@ -398,6 +415,9 @@ class ProcessIngest {
     if (parent.empty()) {
       recipes_ = std::make_shared<RecipeTable>();
       return absl::OkStatus();
+    }
+    if (!parent_known_) {  // to wait for it might be for ever
+      return absl::DataLossError("the process that forked this one was not recorded");
     }
     std::unique_lock lock(recording_.mutex);
     auto key = std::make_pair(parent, ring_->fork_number());
@@ -515,6 +535,7 @@ class ProcessIngest {
       last_mapped_ = {Address(begin), Address(area->end)};
       return;
     }
+    if (address + kPageBytes == 0) return;  // a range cannot hold it
     auto above = image_.areas().upper_bound(address);
     LiveImage::Area area;
     area.end = address + kPageBytes;
@@ -634,7 +655,11 @@ class ProcessIngest {
       case kTtqRemap: {
         auto r = LoadPod<TtqRemap>(payload);
         MapChange c = ChangeOf(item, r.from, r.bytes);
-        if (r.to + c.range.size() < r.to) return absl::DataLossError("a move beyond all addresses");
+        if ((r.from | r.to) % kPageBytes != 0)
+          return absl::DataLossError("a move of parts of pages");
+        if (r.to + c.range.size() < r.to || c.range.size() < r.bytes) {
+          return absl::DataLossError("a move beyond all addresses");
+        }
         c.kind = MapChange::kRemap;
         c.to = Address(r.to);
         AddMapChange(c);
@@ -650,7 +675,7 @@ class ProcessIngest {
         open_syscalls_[s.tid] = s.number;
         // Those that never return are told now.
         if (s.number == 60 || s.number == 231) {
-          AddEvent(EventKind::kSyscall, t.number, t.last_pc, s.number, 0, s.args, "", "",
+          AddEvent(EventKind::kSyscall, t.number, t.last_pc, s.number, 0, ArgumentsOf(s), "", "",
                    s.wall_ns);
         }
         break;
@@ -660,7 +685,8 @@ class ProcessIngest {
         auto [thread, pc] = concerned(s.tid);
         open_syscalls_.erase(s.tid);
         if (s.number == 60 || s.number == 231) break;  // told when it was entered
-        AddEvent(EventKind::kSyscall, thread, pc, s.number, s.result, s.args, "", "", s.wall_ns);
+        AddEvent(EventKind::kSyscall, thread, pc, s.number, s.result, ArgumentsOf(s), "", "",
+                 s.wall_ns);
         if (s.number == 57 || s.number == 58 || (s.number == 56 && (s.args[0] & 0x100) == 0)) {
           if (s.result > 0) {
             AddEvent(EventKind::kFork, thread, pc, s.result, s.result, {}, "", "", s.wall_ns);
@@ -674,7 +700,7 @@ class ProcessIngest {
         LiveThread& thread = ThreadOf(t.tid);
         Record(thread.number).os_tid = t.os_tid;
         uint64_t parent = t.parent != 0 && live_.contains(t.parent) ? live_[t.parent].number.v : 0;
-        AddEvent(EventKind::kThread, thread.number, 0, t.os_tid, 1, {{parent}}, "", "", 0);
+        AddEvent(EventKind::kThread, thread.number, 0, t.os_tid, 1, {parent}, "", "", 0);
         break;
       }
       case kTtqThreadExit: {
@@ -716,13 +742,17 @@ class ProcessIngest {
         auto o = LoadPod<TtqOutput>(payload);
         auto [thread, pc] = concerned(o.tid);
         AddEvent(EventKind::kOutput, thread, pc, o.fd,
-                 static_cast<int64_t>(payload.size()) - static_cast<int64_t>(sizeof(o)), {{o.fd}},
-                 "", payload.substr(sizeof(o)), 0);
+                 static_cast<int64_t>(payload.size()) - static_cast<int64_t>(sizeof(o)), {o.fd}, "",
+                 payload.substr(sizeof(o)), 0);
         break;
       }
       case kTtqFork: {
         uint32_t number = LoadPod<uint32_t>(payload);
         std::lock_guard lock(recording_.mutex);
+        // Each costs memory until its child takes it.
+        if (recording_.forks.size() >= kMaxForks) {
+          return absl::DataLossError("too many forks whose child never came");
+        }
         recording_.forks[{ring_->name(), number}] = {std::make_shared<LiveImage>(image_.Fork()),
                                                      recipes_, number_, now_};
         recording_.fork_known.notify_all();
@@ -755,10 +785,15 @@ class ProcessIngest {
       c.thread = t.number;
       c.pc = Address(t.last_pc);
       auto it = open_syscalls_.find(item.tid);
-      if (it != open_syscalls_.end()) c.syscall = static_cast<int32_t>(it->second);
+      if (it != open_syscalls_.end() && it->second >= 0 && it->second < INT32_MAX) {
+        c.syscall = static_cast<int32_t>(it->second);
+      }
     }
-    uint64_t end = begin + bytes < begin ? ~uint64_t{0} : begin + bytes;
-    c.range = {Address(begin & ~(kPageBytes - 1)),
+    // The last page of all is not mapped: its end has no address.
+    constexpr uint64_t kTop = ~(kPageBytes - 1);
+    uint64_t end = begin + bytes < begin ? kTop : std::min(begin + bytes, kTop);
+    begin &= ~(kPageBytes - 1);
+    c.range = {Address(begin),
                Address(std::max(begin, (end + kPageBytes - 1) & ~(kPageBytes - 1)))};
     return c;
   }
@@ -1112,6 +1147,7 @@ class ProcessIngest {
   RecordingWriter::Impl& recording_;
   std::shared_ptr<Ring> ring_;
   ProcessNo number_;
+  bool parent_known_;
   ProcessInfo info_, stored_info_;  // as of now, and as of the last group stored
   Time fork_time_{0};
   bool closed_ = false;
@@ -1182,17 +1218,25 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
     if (it != impl.process_of_pid.end()) exec_of = it->second;
   }
   impl.process_of_pid[ring->pid()] = number;
+  const std::string parent = ring->parent_ring();
+  const bool parent_known = impl.ended_rings.contains(parent) ||
+                            std::any_of(impl.rings.begin(), impl.rings.end(),
+                                        [&](const auto& other) { return other->name() == parent; });
   impl.rings.push_back(ring);
   if (!impl.error.ok()) ring->Detach();
   ++impl.running;
   ++impl.totals.processes;
-  impl.threads.emplace_back([&impl, ring, number, exec_of] {
-    ProcessIngest(impl, ring, number, exec_of).Run();
-    std::lock_guard lock(impl.mutex);
-    impl.ended_rings.insert(ring->name());
-    impl.fork_known.notify_all();
-    --impl.running;
-  });
+  impl.threads.emplace_back(
+      [&impl, ring = std::move(ring), number, exec_of, parent_known]() mutable {
+        ProcessIngest(impl, ring, number, exec_of, parent_known).Run();
+        std::lock_guard lock(impl.mutex);
+        impl.ended_rings.insert(ring->name());
+        // A ring is memory: a program may start thousands of others, one after the other.
+        std::erase(impl.rings, ring);
+        ring.reset();
+        impl.fork_known.notify_all();
+        --impl.running;
+      });
 }
 
 bool RecordingWriter::Idle() const {

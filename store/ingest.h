@@ -39,6 +39,7 @@ class RecipeTable;
 
 // Totals of what is stored, for the summary line.
 struct IngestTotals {
+  std::atomic<bool> lost{false};  // a process ended without having said so
   std::atomic<uint64_t> instructions{0}, writes{0}, processes{0};
 };
 

@@ -37,9 +37,14 @@ class StoredMoment : public Moment {
   absl::StatusOr<Registers> RegistersOf(std::optional<ThreadNo> thread) override;
   absl::StatusOr<ThreadNo> RunningThread() override;
 
+  // Walks a whole block, up to `until`, and tells `visitor`; see store/watch.h.
+  absl::Status Watch(uint32_t block, Time until, BlockVisitor* visitor);
+
  private:
   class Sink;
   friend class Sink;
+  class WatchSink;
+  friend class WatchSink;
 
   // A page as far as this block has written it; `base` once the rest is filled in too.
   struct Page {

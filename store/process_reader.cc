@@ -2,8 +2,6 @@
 
 #include "store/process_reader.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <future>
@@ -11,8 +9,6 @@
 
 #include "fmt/format.h"
 #include "store/elf.h"
-#include "store/message.h"
-#include "store/trace.capnp.h"
 #include "store/track.h"
 
 namespace ttq {
@@ -23,7 +19,6 @@ constexpr size_t kCachedBytes = 96 << 20;  // of logs, but always one block
 constexpr uint64_t kMaxMemory = uint64_t{1} << 30;
 // A superblock's instructions reach no further than this from its start, one extent.
 constexpr uint64_t kMaxExtent = 4096;
-constexpr uint32_t kMaxLogBytes = 256 << 20;
 
 }  // namespace
 
@@ -50,27 +45,20 @@ absl::Status ProcessReader::Load() {
   prefix.resize(prefix.size() - 4);
   Time start{0};
   for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix; it->Next()) {
-    absl::Status bad;
-    absl::Status s = ReadMessage<schema::Group>(it->value(), "group", [&](auto g) {
-      Group group;
-      group.first = g.getFirstBlock();
-      if (group.first != blocks_.size()) {
-        bad = absl::DataLossError(fmt::format("process {}: the record of block {} is missing",
-                                              info_.number.v, blocks_.size()));
-        return;
-      }
-      for (auto b : g.getBlocks()) {
-        Time end(b.getEndTime());
-        if (end < start) bad = absl::DataLossError("a block ends before it starts");
-        blocks_.push_back({start, end, b.getWallStartNs(), b.getWallEndNs(),
-                           static_cast<uint32_t>(groups_.size()), (b.getFlags() & 1) != 0});
-        start = end;
-      }
-      group.end = static_cast<uint32_t>(blocks_.size());
-      groups_.push_back(group);
-    });
-    if (!s.ok()) return s;
-    if (!bad.ok()) return bad;
+    auto stored = ParseGroup(it->value());
+    if (!stored.ok()) return stored.status();
+    if (stored->first_block != blocks_.size()) {
+      return absl::DataLossError(fmt::format("process {}: the record of block {} is missing",
+                                             info_.number.v, blocks_.size()));
+    }
+    for (const StoredGroup::Block& b : stored->blocks) {
+      if (b.end < start) return absl::DataLossError("a block ends before it starts");
+      blocks_.push_back({start, b.end, b.wall_start_ns, b.wall_end_ns,
+                         static_cast<uint32_t>(groups_.size()),
+                         (b.flags & kBlockChangesMappings) != 0});
+      start = b.end;
+    }
+    groups_.push_back({stored->first_block, static_cast<uint32_t>(blocks_.size())});
   }
   if (!it->status().ok()) return it->status();
   // A crash between a group and the process's own record: the group counts.
@@ -108,44 +96,13 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
   }
   auto value = database_.Get(Family::kBlock, BlockKey(info_.number, BlockNo(number)));
   if (!value.ok()) return value.status();
-  std::string_view rest = *value;
-  auto damaged = [&](const char* what) {
-    return absl::DataLossError(
-        fmt::format("process {} block {}: {}", info_.number.v, number, what));
-  };
-  uint64_t header_bytes;
-  if (!ReadVarint(&rest, &header_bytes) || header_bytes > rest.size()) {
-    return damaged("its header is cut off");
+  auto parsed = ParseBlock(*value);
+  if (!parsed.ok()) {
+    return absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number,
+                                           std::string(parsed.status().message())));
   }
-  auto block = std::make_shared<LoadedBlock>();
+  auto block = std::make_shared<LoadedBlock>(*std::move(parsed));
   block->number = BlockNo(number);
-  uint32_t log_bytes = 0;
-  absl::Status s =
-      ReadMessage<schema::BlockHeader>(rest.substr(0, header_bytes), "block header", [&](auto h) {
-        block->start = Time(h.getStartTime());
-        block->current_tid = h.getCurrentTid();
-        block->next_thread = h.getNextThread();
-        block->log_hash = h.getLogHash();
-        log_bytes = h.getLogBytes();
-        for (auto t : h.getThreads()) {
-          LoadedBlock::Snapshot snapshot{t.getTid(), ThreadNo(t.getNumber()), t.getLastPc(), {}};
-          auto regs = t.getRegisters();
-          for (unsigned r = 0; r < kTtqRegCount && r < regs.size(); ++r) {
-            snapshot.state.reg[r] = regs[r];
-          }
-          snapshot.state.pc = t.getPc();
-          block->threads.push_back(snapshot);
-        }
-      });
-  if (!s.ok()) return s;
-  rest.remove_prefix(header_bytes);
-  if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
-  if (ZSTD_getFrameContentSize(rest.data(), rest.size()) != log_bytes) {
-    return damaged("its log is of another size than its header says");
-  }
-  block->log.resize(log_bytes);
-  size_t n = ZSTD_decompress(block->log.data(), log_bytes, rest.data(), rest.size());
-  if (ZSTD_isError(n) || n != log_bytes) return damaged("its log does not decompress");
   std::lock_guard lock(mutex_);
   cache_.push_front(block);
   size_t bytes = 0, kept = 0;
@@ -297,7 +254,9 @@ absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::Ma
     Time t) const {
   {
     std::lock_guard lock(mutex_);
-    if (last_mappings_ && last_mappings_time_ == t) return last_mappings_;
+    for (const auto& [time, table] : last_mappings_) {
+      if (time == t) return table;
+    }
   }
   auto changes = MapChanges();
   if (!changes.ok()) return changes.status();
@@ -307,8 +266,9 @@ absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::Ma
     ApplyChange(table.get(), c);
   }
   std::lock_guard lock(mutex_);
-  last_mappings_time_ = t;
-  last_mappings_ = table;
+  constexpr size_t kKept = 16;
+  if (last_mappings_.size() == kKept) last_mappings_.erase(last_mappings_.begin());
+  last_mappings_.emplace_back(t, table);
   return table;
 }
 
@@ -386,8 +346,9 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
       m.loaded = c.time;
       auto record = database_.Get(Family::kMeta, FileKey(c.file_id));
       if (record.ok()) {
-        (void)ReadMessage<schema::File>(*record, "file",
-                                        [&](auto f) { m.build_id = f.getBuildId().cStr(); });
+        // What is damaged has no build id; reading the file will say so.
+        auto file = ParseFile(*record);
+        if (file.ok()) m.build_id = file->build_id;
       }
       out.push_back(std::move(m));
     } else if (c.kind == MapChange::kUnmap) {
@@ -743,56 +704,6 @@ absl::StatusOr<std::vector<uint32_t>> ProcessReader::BlocksExecuting(
 
 namespace {
 
-std::string DetailOf(const Event& e, std::string_view text) {
-  switch (e.kind) {
-    case EventKind::kSyscall: {
-      std::string out = SyscallName(e.number) + "(";
-      for (size_t i = 0; i < e.args.size(); ++i) {
-        // Small numbers as such, everything else as an address or flags.
-        if (i > 0) out += ", ";
-        out += e.args[i] < 4096 ? fmt::format("{}", e.args[i]) : fmt::format("{:#x}", e.args[i]);
-      }
-      out += ")";
-      if (e.number == 60 || e.number == 231) return out;
-      if (e.result < 0 && e.result > -4096) {
-        const char* name = strerrorname_np(static_cast<int>(-e.result));
-        return out + fmt::format(" = -1 {}", name != nullptr ? name : "?");
-      }
-      uint64_t r = static_cast<uint64_t>(e.result);
-      return out + (r < 4096 ? fmt::format(" = {}", r) : fmt::format(" = {:#x}", r));
-    }
-    case EventKind::kSignal: {
-      bool from_kernel = e.args[1] != 0;
-      std::string out = SignalName(e.number);
-      if (from_kernel && e.number != 17) out += fmt::format(" at {:#x}", e.args[0]);
-      return out;
-    }
-    case EventKind::kThread:
-      return fmt::format("{} {}", e.result != 0 ? "start" : "exit", e.number);
-    case EventKind::kOutput: {
-      std::string out = fmt::format("{} bytes to {}: ", e.bytes.size(), e.number);
-      for (char c : e.bytes.substr(0, 60)) {
-        auto u = static_cast<unsigned char>(c);
-        if (c == '\n')
-          out += "\\n";
-        else if (c == '\t')
-          out += "\\t";
-        else if (u < 0x20 || u == 0x7f)
-          out += fmt::format("\\x{:02x}", u);
-        else
-          out += c;
-      }
-      return out + (e.bytes.size() > 60 ? "…" : "");
-    }
-    case EventKind::kFork:
-      return fmt::format("child {}", e.number);
-    case EventKind::kExit:
-      return fmt::format("status {}", e.number);
-    default:
-      return std::string(text);
-  }
-}
-
 Event EventOfChange(const MapChange& c) {
   Event e;
   e.time = c.time;
@@ -855,28 +766,15 @@ class EventCursor : public Cursor<Event> {
     for (; it_->Valid(); Step()) {
       std::string_view key = it_->key();
       if (key.size() != 16 || ReadBig32(key) != process_.v) break;
-      Event e;
-      e.time = Time(ReadBig64(key.substr(4)));
+      const Time time(ReadBig64(key.substr(4)));
+      if (!query_.span.Contains(time)) break;
+      auto parsed = ParseEvent(it_->value());
+      if (!parsed.ok()) return parsed.status();
+      Event e = *std::move(parsed);
+      e.time = time;
       e.sequence = ReadBig32(key.substr(12));
-      if (!query_.span.Contains(e.time)) break;
-      std::string text;
-      absl::Status s = ReadMessage<schema::Event>(it_->value(), "event", [&](auto r) {
-        e.kind = static_cast<EventKind>(r.getKind());
-        e.thread = ThreadNo(r.getThread());
-        e.pc = Address(r.getPc());
-        e.number = r.getNumber();
-        e.result = r.getResult();
-        auto args = r.getArgs();
-        for (unsigned i = 0; i < args.size() && i < e.args.size(); ++i) e.args[i] = args[i];
-        text = r.getText().cStr();
-        auto bytes = r.getBytes();
-        e.bytes.assign(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
-        e.wall_ns = r.getWallNs();
-      });
-      if (!s.ok()) return s;
       if (query_.kind && e.kind != *query_.kind) continue;
       if (query_.thread && e.thread != *query_.thread) continue;
-      e.detail = DetailOf(e, text);
       Step();
       return std::optional<Event>(std::move(e));
     }

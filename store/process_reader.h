@@ -21,6 +21,7 @@
 #include "store/format.h"
 #include "store/reader.h"
 #include "store/recipe.h"
+#include "store/records.h"
 #include "store/walk.h"
 
 namespace ttq {
@@ -38,22 +39,6 @@ class StoredRecipes : public RecipeTable {
  private:
   const Database& database_;
   ProcessNo process_;
-};
-
-// A block's log, ready to walk.
-struct LoadedBlock {
-  BlockNo number;
-  Time start;
-  uint32_t current_tid = 0, next_thread = 0;
-  struct Snapshot {
-    uint32_t tid;
-    ThreadNo thread;
-    uint64_t last_pc;
-    ThreadState state;
-  };
-  std::vector<Snapshot> threads;
-  std::string log;
-  uint64_t log_hash = 0;
 };
 
 class ProcessReader : public Process {
@@ -77,6 +62,10 @@ class ProcessReader : public Process {
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
+  absl::Status WatchBlocks(TimeSpan span,
+                           const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
+                           const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
+                           ScanControl* control) const override;
   absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override;
@@ -153,8 +142,8 @@ class ProcessReader : public Process {
   mutable std::mutex mutex_;
   mutable std::list<std::shared_ptr<const LoadedBlock>> cache_;  // most recently used first
   mutable std::shared_ptr<const std::vector<MapChange>> changes_;
-  mutable Time last_mappings_time_ = kTimeMax;
-  mutable std::shared_ptr<const Mappings> last_mappings_;
+  // Tables last asked for, most recent last: a few, since several threads ask at once.
+  mutable std::vector<std::pair<Time, std::shared_ptr<const Mappings>>> last_mappings_;
 };
 
 }  // namespace ttq

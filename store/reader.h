@@ -15,6 +15,7 @@
 #ifndef TTQ_STORE_READER_H_
 #define TTQ_STORE_READER_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -24,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -221,6 +223,82 @@ class Moment {
   absl::StatusOr<std::optional<uint64_t>> ReadNumber(Address at, uint32_t size);
 };
 
+// ---- Watching words while time passes -----------------------------------------------------------
+
+// Aligned 8-byte words of memory, each named by any address in it. Made to be asked for every store
+// of a program: almost all are turned away by one look at a small table.
+class WordSet {
+ public:
+  void Add(Address a);
+  void Remove(Address a);
+  void Clear();
+  bool Contains(Address a) const { return words_.contains(a.v / 8); }
+  size_t size() const { return words_.size(); }
+  // Whether a word of [address, address + size) may be in the set.
+  bool MayContain(uint64_t address, uint64_t size) const {
+    const uint64_t first = address / 8, last = (address + size - 1) / 8;
+    if (last - first <= 1) return filter_[Slot(first)] != 0 || filter_[Slot(last)] != 0;
+    return MayContainMany(first, last);
+  }
+  // Calls f(Address) for each word in [address, address + size), in ascending order.
+  template <class F>
+  void ForEachIn(uint64_t address, uint64_t size, F f) const {
+    const uint64_t first = address / 8, last = (address + size - 1) / 8;
+    if (last - first > words_.size()) {
+      std::vector<uint64_t> found;
+      for (const uint64_t w : words_) {
+        if (w >= first && w <= last) found.push_back(w);
+      }
+      std::sort(found.begin(), found.end());
+      for (const uint64_t w : found) f(Address(w * 8));
+      return;
+    }
+    for (uint64_t w = first; w <= last; ++w) {
+      if (words_.contains(w)) f(Address(w * 8));
+    }
+  }
+
+ private:
+  static constexpr size_t kSlots = 4096;
+  static size_t Slot(uint64_t word) { return (word ^ word >> 12) % kSlots; }
+  bool MayContainMany(uint64_t first, uint64_t last) const;
+
+  absl::flat_hash_set<uint64_t> words_;
+  // How many of the words share a slot; stays at 255 once it got there.
+  std::array<uint8_t, kSlots> filter_{};
+};
+
+// A write that has a byte in common with a watched word. What it writes over is still in memory.
+struct WatchedWrite {
+  Time time;
+  ThreadNo thread;
+  Address pc;  // of a kernel's write: 0
+  Address address;
+  uint64_t size = 0;
+  const uint8_t* bytes = nullptr;  // `size` of them, valid during the call
+  Actor actor = Actor::kInstruction;
+
+  // The 8 bytes of `word`, which this writes in part or in full, after the write. `before`: as they
+  // are in memory.
+  uint64_t After(Address word, uint64_t before) const;
+};
+
+// Watches one block. It may read memory at the moment during each call: the state before the write
+// it is told of. The moment must not be moved, and knows no registers meanwhile. What is not Ok
+// ends the walk.
+class BlockVisitor {
+ public:
+  virtual ~BlockVisitor() = default;
+  // The block's start. `words` may be changed now and during the calls that follow; both stay valid
+  // until End has returned.
+  virtual absl::Status Begin(uint32_t block, Moment* moment, WordSet* words) = 0;
+  virtual absl::Status Write(const WatchedWrite& write) = 0;
+  // From `time` on `thread` runs. Told for the block's first thread too.
+  virtual absl::Status SwitchTo(Time time, ThreadNo thread) = 0;
+  // The block's end, or that of the span.
+  virtual absl::Status End(Time time) = 0;
+};
+
 class Process {
  public:
   virtual ~Process() = default;
@@ -248,6 +326,14 @@ class Process {
   virtual absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const = 0;
   // The thread that executes instruction t (at the end: the one that ran last).
   virtual absl::StatusOr<ThreadNo> ThreadAt(Time t) const = 0;
+
+  // Walks the blocks of a span, several at once, each with a visitor of its own: `make(block)` is
+  // called by any thread, `take` by the calling one, in order of time. A visitor sees its whole
+  // block, also where the span begins inside it; it ends with the span.
+  virtual absl::Status WatchBlocks(
+      TimeSpan span, const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
+      const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
+      ScanControl* control) const = 0;
 
   // For many questions about one time, or about times that follow each other.
   virtual absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const = 0;

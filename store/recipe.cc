@@ -520,9 +520,16 @@ const std::shared_ptr<NativeCode>& RecipeTable::native() const {
 
 void RecipeTable::Miss(SuperblockId) const {}
 
-absl::Status RecipeTable::Add(std::string_view encoded) { return AddConst(encoded); }
+absl::Status RecipeTable::Add(std::string_view encoded) {
+  bool added = true;
+  if (absl::Status s = AddConst(encoded, &added); !s.ok() || added) return s;
+  // Some records would be of one, some of the other.
+  TtqRecipe head;
+  memcpy(&head, encoded.data(), sizeof(head));
+  return Bad(head.id, "it comes twice");
+}
 
-absl::Status RecipeTable::AddConst(std::string_view encoded) const {
+absl::Status RecipeTable::AddConst(std::string_view encoded, bool* added) const {
   auto recipe = Recipe::Parse(encoded);
   if (!recipe.ok()) return recipe.status();
   uint32_t id = (*recipe)->id().v;
@@ -538,6 +545,7 @@ absl::Status RecipeTable::AddConst(std::string_view encoded) const {
     chunk_slot.store(chunk, std::memory_order_release);
   }
   auto& slot = chunk->entries[id & ((1 << kChunkBits) - 1)];
+  if (added != nullptr) *added = slot.load() == nullptr;
   if (slot.load() == nullptr) slot.store(entry.release(), std::memory_order_release);
   return absl::OkStatus();
 }

@@ -141,6 +141,7 @@ class RecipeTable {
       : parent_(std::move(parent)) {}
   virtual ~RecipeTable();
 
+  // DataLoss when it cannot be parsed, or when its id is taken.
   absl::Status Add(std::string_view encoded);
   // Null when there is none.
   const Recipe* Find(SuperblockId id) const;
@@ -157,7 +158,8 @@ class RecipeTable {
  protected:
   // Called for an id the table does not have; may Add it. Default: nothing.
   virtual void Miss(SuperblockId id) const;
-  absl::Status AddConst(std::string_view encoded) const;
+  // The first of an id stays.
+  absl::Status AddConst(std::string_view encoded, bool* added = nullptr) const;
 
  private:
   struct Entry {

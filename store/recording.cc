@@ -18,53 +18,14 @@
 #include "fmt/format.h"
 #include "store/database.h"
 #include "store/format.h"
-#include "store/message.h"
 #include "store/process_reader.h"
 #include "store/reader.h"
-#include "store/trace.capnp.h"
+#include "store/records.h"
 
 namespace ttq {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct StoredProcess {
-  ProcessInfo info;
-  std::vector<Thread> threads;
-  Time fork_time{0};
-  bool closed = false;
-};
-
-absl::Status ReadProcess(std::string_view bytes, StoredProcess* out) {
-  return ReadMessage<schema::Process>(bytes, "process", [&](auto p) {
-    ProcessInfo& i = out->info;
-    i.number = ProcessNo(p.getNumber());
-    i.parent = ProcessNo(p.getParent());
-    i.by_exec = p.getByExec();
-    i.pid = p.getPid();
-    i.program = p.getProgram().cStr();
-    for (auto a : p.getArguments()) i.arguments.emplace_back(a.cStr());
-    i.working_directory = p.getWorkingDirectory().cStr();
-    i.end = Time(p.getEnd());
-    if (p.getCrash() >= 0) i.crash = Time(static_cast<uint64_t>(p.getCrash()));
-    i.fatal_signal = static_cast<int>(p.getFatalSignal());
-    if (p.getExitStatus() >= 0) i.exit_status = p.getExitStatus();
-    i.start_wall_ns = p.getStartWallNs();
-    i.end_wall_ns = p.getEndWallNs();
-    i.blocks = p.getBlocks();
-    i.writes = p.getWrites();
-    i.reads = p.getReads();
-    i.log_bytes = p.getLogBytes();
-    i.complete = p.getComplete();
-    i.incomplete_reason = p.getIncompleteReason().cStr();
-    for (auto t : p.getThreads()) {
-      out->threads.push_back({ThreadNo(t.getNumber()), t.getOsTid(), Time(t.getStart()),
-                              Time(t.getEnd()), t.getInstructions()});
-    }
-    out->fork_time = Time(p.getForkTime());
-    out->closed = p.getClosed();
-  });
-}
 
 // Whether somebody holds RocksDB's lock on the store: a recorder at work.
 bool IsBeingWritten(const std::string& store) {
@@ -119,16 +80,9 @@ class RecordingReader : public Recording {
       }
       return record.status();
     }
-    absl::Status s = ReadMessage<schema::Recording>(*record, "recording", [&](auto r) {
-      info_.store_version = r.getStoreVersion();
-      for (auto a : r.getCommand()) info_.command.emplace_back(a.cStr());
-      info_.working_directory = r.getWorkingDirectory().cStr();
-      info_.host = r.getHost().cStr();
-      info_.recorder_version = r.getRecorderVersion().cStr();
-      info_.start_wall_ns = r.getStartWallNs();
-      info_.finished = r.getFinished();
-    });
-    if (!s.ok()) return s;
+    auto parsed = ParseRecording(*record);
+    if (!parsed.ok()) return parsed.status();
+    info_ = *std::move(parsed);
     if (info_.store_version != kStoreVersion) {
       return absl::FailedPreconditionError(fmt::format(
           "{}: store version {}, this ttq reads version {}{}", directory, info_.store_version,
@@ -140,8 +94,9 @@ class RecordingReader : public Recording {
     std::string prefix = "process/";
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix;
          it->Next()) {
-      StoredProcess p;
-      if (s = ReadProcess(it->value(), &p); !s.ok()) return s;
+      auto process = ParseProcess(it->value());
+      if (!process.ok()) return process.status();
+      StoredProcess p = *std::move(process);
       if (!p.closed) {
         p.info.complete = false;
         if (p.info.incomplete_reason.empty()) {
@@ -184,9 +139,9 @@ class RecordingReader : public Recording {
     uint64_t size = 0;
     auto record = database_->Get(Family::kMeta, FileKey(id));
     if (record.ok()) {
-      absl::Status s =
-          ReadMessage<schema::File>(*record, "file", [&](auto f) { size = f.getSize(); });
-      if (!s.ok()) return s;
+      auto file = ParseFile(*record);
+      if (!file.ok()) return file.status();
+      size = file->size;
     } else {
       return absl::IsNotFound(record.status())
                  ? absl::NotFoundError(fmt::format("the recording keeps no file {:016x}", id))

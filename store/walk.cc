@@ -45,6 +45,24 @@ size_t ControlHeadBytes(uint32_t kind) {
   }
 }
 
+uint32_t ControlThread(uint32_t kind, std::string_view payload) {
+  switch (kind) {
+    case kTtqRegisters:
+    case kTtqThread:
+    case kTtqSyscallEnter:
+    case kTtqSyscallExit:
+    case kTtqThreadStart:
+    case kTtqThreadExit:
+    case kTtqSignal:
+    case kTtqFault:
+    case kTtqOutput:
+    case kTtqExecve:
+      return LoadPod<uint32_t>(payload);
+    default:
+      return 0;
+  }
+}
+
 uint32_t Walker::FaultInstruction(const Recipe& recipe, uint64_t pc, std::string_view next) const {
   TtqRegisters actual{};
   uint32_t word = 0;

@@ -53,6 +53,8 @@ T LoadPod(std::string_view payload) {
 
 // The fixed part of each control record's payload; a shorter one is damaged.
 size_t ControlHeadBytes(uint32_t kind);
+// The thread a control record names, 0 when its kind names none. REQUIRES: all of the fixed part.
+uint32_t ControlThread(uint32_t kind, std::string_view payload);
 
 class Walker {
  public:
@@ -229,6 +231,7 @@ absl::Status Walker::RunOpen(uint32_t id, std::string_view rest, size_t* used, b
   }
   std::string_view payload = rest.substr(at + 8, payload_bytes);
   auto fault = LoadPod<TtqSignal>(payload);
+  if (fault.tid > kTtqMaxThreads) return LogDamage(0, "a thread number that is too large");
   uint32_t instruction = FaultInstruction(*recipe, fault.pc, rest.substr(at + 8 + payload_bytes));
   Program program = recipe->CompileOpen(instruction);
   if (!sink.Superblock(program, id, record_)) {
@@ -315,6 +318,10 @@ absl::Status Walker::Walk(std::string_view log, Sink& sink) {
       return LogDamage(at - begin, "a control record is cut off");
     }
     std::string_view payload = rest.substr(8, payload_bytes);
+    // Each thread costs memory, for registers here and in every block's header.
+    if (ControlThread(low, payload) > kTtqMaxThreads) {
+      return LogDamage(at - begin, "a thread number that is too large");
+    }
     if (!sink.Control(low, payload)) return absl::OkStatus();
     if (low == kTtqThread) {
       SwitchTo(LoadPod<uint32_t>(payload));

@@ -5,7 +5,6 @@
 #include "query/cli/common.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,16 +21,6 @@
 namespace ttq {
 namespace {
 
-bool IsDirectory(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-std::string Environment(const char* name) {
-  const char* value = getenv(name);
-  return value ? value : "";
-}
-
 std::atomic<ScanControl*> interruptible{nullptr};
 
 void OnInterrupt(int) {
@@ -39,46 +28,6 @@ void OnInterrupt(int) {
 }
 
 }  // namespace
-
-std::string HomeDirectory() {
-  if (std::string home = Environment("TTQ_HOME"); !home.empty()) return home;
-  if (const std::string data = Environment("XDG_DATA_HOME"); !data.empty()) return data + "/ttq";
-  if (const std::string home = Environment("HOME"); !home.empty()) {
-    return home + "/.local/share/ttq";
-  }
-  return "";
-}
-
-absl::StatusOr<std::string> FindTrace(const std::string& name) {
-  std::string wanted = name.empty() ? Environment("TTQ_TRACE") : name;
-  const std::string home = HomeDirectory();
-  if (wanted.empty()) {
-    const std::string latest = home + "/latest";
-    // By its own name, so that an answer says which recording it is about.
-    if (char* real = realpath(latest.c_str(), nullptr)) {
-      std::string directory = real;
-      free(real);
-      if (IsDirectory(directory)) return directory;
-    }
-    return absl::NotFoundError(
-        fmt::format("there is no recording in {}; make one with `ttq record PROGRAM`",
-                    home.empty() ? "TTQ_HOME" : Printable(home)));
-  }
-  if (IsDirectory(wanted)) return wanted;
-  struct stat st;
-  if (stat(wanted.c_str(), &st) == 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is not a recording: it is not a directory", Printable(wanted)));
-  }
-  if (wanted.find('/') == std::string::npos && !home.empty()) {
-    for (const char* suffix : {"", ".ttq"}) {
-      if (IsDirectory(home + "/" + wanted + suffix)) return home + "/" + wanted + suffix;
-    }
-    return absl::NotFoundError(fmt::format("there is no recording {} here or in {}; see `ttq ls`",
-                                           Printable(wanted), Printable(home)));
-  }
-  return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
-}
 
 int Complain(std::string_view message, int exit_status) {
   fmt::print(stderr, "ttq: {}\n", Printable(message));

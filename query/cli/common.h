@@ -19,18 +19,10 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/status/statusor.h"
+#include "query/find_trace.h"
 #include "store/reader.h"
 
 namespace ttq {
-
-// Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty
-// when none of these is set.
-std::string HomeDirectory();
-
-// The directory of the recording that `name` (of -t; empty: not given), then $TTQ_TRACE, then
-// `latest` means: a path, or a name under HomeDirectory() with or without ".ttq". NotFound, with
-// what to do about it, when there is none.
-absl::StatusOr<std::string> FindTrace(const std::string& name);
 
 // Prints "ttq: MESSAGE" and gives `exit_status`.
 int Complain(const absl::Status& status, int exit_status);

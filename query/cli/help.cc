@@ -22,6 +22,7 @@ constexpr char kOverview[] =
   ttq info [TRACE]                            what a recording holds
   ttq ls                                      recordings, newest first
   ttq check TRACE                             verify a recording
+  ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
   ttq help [COMMAND | language | TOPIC]       topics: language, locations, times, conditions,
                                               columns, formats, environment, exit-codes
 
@@ -63,6 +64,19 @@ Program, exit, instructions, writes, threads, modules, Python and sizes of a rec
     {"check", R"(ttq check [TRACE]
 
 Reads every block and index of a recording and compares them. Exits with 3 when something is wrong.
+)"},
+    {"batch",
+     R"(ttq batch [-f table|jsonl|junit] [-o FILE] [-j N] [--resume FILE] QUESTIONS... TRACE...
+
+Asks the questions of files (.yaml, .yml, .ttql) of each recording. In a .ttql file comments right
+above a query name it and say what is expected:
+
+  # name: nobody writes to the table
+  # expect: none            or: some, count <= N, same as TRACE, rows equal FILE
+  writes to table
+
+Exits with 0 when all is as expected, 1 when not, 3 when a recording cannot be read.
+`ttq record --repeat N --until crash --keep failing` makes recordings of a flaky failure.
 )"},
     {"help", "ttq help [COMMAND | TOPIC]\n"},
     {"language", R"(A query is a source, clauses, and stages after `|`:

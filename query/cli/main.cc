@@ -25,7 +25,8 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"record", ttq::RunRecord}, {"query", ttq::RunQuery}, {"info", ttq::RunInfo},
-    {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"help", ttq::RunHelp},
+    {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"batch", ttq::RunBatchCommand},
+    {"help", ttq::RunHelp},
 };
 
 int Run(int argc, char** argv) {

@@ -100,23 +100,131 @@ uint64_t BytesUnder(const std::string& directory) {
   return total;
 }
 
+struct RecordOptions {
+  LaunchOptions launch;
+  bool stop_when_full = true, quiet = false;
+};
+
+struct RecordedRun {
+  int status = 0;            // to exit with
+  bool crashed = false;      // the program died by a signal
+  bool own_failure = false;  // ttq's, not the program's: another try would end the same way
+  std::string directory;
+};
+
+// Records one run, in `output` or in a place of its own.
+RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) {
+  RecordedRun run;
+  const auto fail = [&run](int status, std::string_view message) {
+    run.own_failure = true;
+    run.status = Fail(status, message);
+    return run;
+  };
+  auto writer = NewRecording(output, options.launch.command, &run.directory);
+  if (!writer.ok()) return fail(kOwnFailure, std::string(writer.status().message()));
+
+  auto started = std::chrono::steady_clock::now();
+  bool stopped = false;
+  std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
+  auto result = Launch(
+      options.launch,
+      [&](std::shared_ptr<Ring> ring) {
+        if (rings.empty()) PointLatestAt(run.directory);
+        rings.push_back(ring);
+        (*writer)->Start(std::move(ring));
+      },
+      [&] {
+        // More than once: a process may just be starting another.
+        if (options.stop_when_full && absl::IsResourceExhausted((*writer)->error())) {
+          stopped = true;
+          for (const auto& ring : rings) {
+            if (auto alive = ring.lock()) alive->Kill();
+          }
+        }
+        return (*writer)->Idle();
+      });
+  absl::Status finished = (*writer)->Finish();
+  if (!result.ok() || rings.empty()) {
+    writer->reset();
+    std::error_code ec;
+    fs::remove_all(run.directory, ec);
+    if (!result.ok()) return fail(kOwnFailure, std::string(result.status().message()));
+    if (result->signal != 0) {
+      return fail(result->status,
+                  fmt::format("{}: killed by {} before anything was recorded",
+                              options.launch.command[0], SignalName(result->signal)));
+    }
+    std::string why = OneLine(result->tool_log);
+    // Either Valgrind would not start the program, or the tool could not record it.
+    bool unrecorded = why.find("is not recorded") != std::string::npos;
+    return fail(unrecorded ? kOwnFailure : kCannotRun,
+                fmt::format("{}: {}", options.launch.command[0],
+                            why.empty() ? "it could not be started" : why));
+  }
+  const IngestTotals& totals = (*writer)->totals();
+  if (!options.quiet) {
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    fmt::print(stderr,
+               "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
+               Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
+               totals.processes == 1 ? "process" : "processes", seconds,
+               static_cast<double>(BytesUnder(run.directory)) / 1e6, run.directory);
+  }
+  if (!finished.ok()) {
+    fmt::print(stderr, "ttq: {}; {}\n", std::string(finished.message()),
+               stopped ? "the program was ended, what was recorded before stays"
+                       : "the program went on unrecorded, what was recorded before stays");
+    // To run on was what the user wanted.
+    if (!absl::IsResourceExhausted(finished) || stopped) run.own_failure = true;
+    run.status = run.own_failure ? int{kOwnFailure} : result->status;
+    return run;
+  }
+  // The tool says goodbye when a program ends. Where it did not, it may have said why.
+  if (totals.lost || result->tool_log.find("is not recorded") != std::string::npos) {
+    fmt::print(stderr, "{}", result->tool_log);
+  }
+  run.status = result->status;
+  run.crashed = result->signal != 0;
+  return run;
+}
+
+// Which runs of several end the repetition, or are kept.
+enum class Outcome { kAny, kCrash, kFailing };
+
+bool Is(Outcome outcome, const RecordedRun& run) {
+  switch (outcome) {
+    case Outcome::kAny:
+      return true;
+    case Outcome::kCrash:
+      return run.crashed;
+    case Outcome::kFailing:
+      return run.status != 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 int RunRecord(int argc, char** argv) {
   CLI::App app("Record a program's whole history", "ttq record");
-  std::string output, on_full = "stop";
-  LaunchOptions options;
-  uint64_t block_mib = options.block_bytes >> 20;
-  bool quiet = false;
+  std::string output, on_full = "stop", until, keep = "all";
+  RecordOptions options;
+  uint64_t block_mib = options.launch.block_bytes >> 20, repeat = 1;
   app.add_option("-o,--output", output, "directory of the recording (must not exist)");
-  app.add_flag("--verify", options.verify,
+  app.add_flag("--verify", options.launch.verify,
                "compare all memory with the recording after every block");
   app.add_option("--on-full", on_full,
                  "when the disk is full: stop the program, or detach and let it run on")
       ->check(CLI::IsMember({"stop", "detach"}));
   app.add_option("--block-size", block_mib, "MiB of log per block")->check(CLI::Range(1, 256));
-  app.add_flag("-q,--quiet", quiet, "no summary line");
-  app.add_option("program", options.command, "program and its arguments")->required();
+  app.add_flag("-q,--quiet", options.quiet, "no summary line");
+  app.add_option("--repeat", repeat, "record this many runs")->check(CLI::PositiveNumber);
+  app.add_option("--until", until, "stop after a run that crashed, or that failed in any way")
+      ->check(CLI::IsMember({"crash", "failing"}));
+  app.add_option("--keep", keep, "of several runs keep all, or those that failed, or that crashed")
+      ->check(CLI::IsMember({"all", "failing", "crash"}));
+  app.add_option("program", options.launch.command, "program and its arguments")->required();
   app.prefix_command();
   app.positionals_at_end();
   // Everything from the program's name on is the program's.
@@ -130,8 +238,9 @@ int RunRecord(int argc, char** argv) {
     }
     if (word.empty() || word[0] != '-') break;
     own.emplace_back(word);
-    bool takes_value =
-        word == "-o" || word == "--output" || word == "--on-full" || word == "--block-size";
+    bool takes_value = word == "-o" || word == "--output" || word == "--on-full" ||
+                       word == "--block-size" || word == "--repeat" || word == "--until" ||
+                       word == "--keep";
     if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
   }
   app.remove_option(app.get_option("program"));
@@ -144,83 +253,44 @@ int RunRecord(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return Fail(kOwnFailure, e.what());
   }
-  options.command.assign(argv + at, argv + argc);
-  options.block_bytes = block_mib << 20;
-  if (options.command.empty()) return Fail(kOwnFailure, "record: no program given");
+  options.launch.command.assign(argv + at, argv + argc);
+  options.launch.block_bytes = block_mib << 20;
+  options.stop_when_full = on_full == "stop";
+  if (options.launch.command.empty()) return Fail(kOwnFailure, "record: no program given");
 
-  auto program = FindProgram(options.command[0]);
+  auto program = FindProgram(options.launch.command[0]);
   if (!program.ok()) {
     return Fail(absl::IsNotFound(program.status()) ? kNotFound : kCannotRun,
                 std::string(program.status().message()));
   }
   auto tool = FindToolDirectory();
   if (!tool.ok()) return Fail(kOwnFailure, std::string(tool.status().message()));
-  options.tool_directory = *tool;
+  options.launch.tool_directory = *tool;
 
-  std::string directory;
-  auto writer = NewRecording(output, options.command, &directory);
-  if (!writer.ok()) return Fail(kOwnFailure, std::string(writer.status().message()));
-
-  auto started = std::chrono::steady_clock::now();
-  bool stopped = false;
-  std::vector<std::shared_ptr<Ring>> rings;
-  auto result = Launch(
-      options,
-      [&](std::shared_ptr<Ring> ring) {
-        if (rings.empty()) PointLatestAt(directory);
-        rings.push_back(ring);
-        (*writer)->Start(std::move(ring));
-      },
-      [&] {
-        // More than once: a process may just be starting another.
-        if (on_full == "stop" && absl::IsResourceExhausted((*writer)->error())) {
-          stopped = true;
-          for (const auto& ring : rings) ring->Kill();
-        }
-        return (*writer)->Idle();
-      });
-  absl::Status finished = (*writer)->Finish();
-  if (!result.ok() || rings.empty()) {
-    writer->reset();
-    std::error_code ec;
-    fs::remove_all(directory, ec);
-    if (!result.ok()) return Fail(kOwnFailure, std::string(result.status().message()));
-    if (result->signal != 0) {
-      return Fail(result->status, fmt::format("{}: killed by {} before anything was recorded",
-                                              options.command[0], SignalName(result->signal)));
+  const auto outcome = [](const std::string& word) {
+    return word == "crash"     ? Outcome::kCrash
+           : word == "failing" ? Outcome::kFailing
+                               : Outcome::kAny;
+  };
+  // Without --repeat, --until goes on until it happens.
+  const uint64_t most = repeat == 1 && !until.empty() ? UINT64_MAX : repeat;
+  RecordedRun run;
+  for (uint64_t n = 1; n <= most; ++n) {
+    run =
+        RecordOnce(options, output.empty() || most == 1 ? output : fmt::format("{}-{}", output, n));
+    if (run.own_failure) break;
+    if (!Is(outcome(keep), run)) {
+      std::error_code ec;
+      fs::remove_all(run.directory, ec);
+      if (!options.quiet) {
+        fmt::print(stderr, "ttq: run {} ended with status {} and is not kept\n", n, run.status);
+      }
     }
-    std::string why = OneLine(result->tool_log);
-    // Either Valgrind would not start the program, or the tool could not record it.
-    bool unrecorded = why.find("is not recorded") != std::string::npos;
-    return Fail(
-        unrecorded ? kOwnFailure : kCannotRun,
-        fmt::format("{}: {}", options.command[0], why.empty() ? "it could not be started" : why));
+    // Ctrl-C reached the program, which was one of its ends; it was meant for all of them.
+    if (run.status == 128 + SIGINT && most > 1) break;
+    if (!until.empty() && Is(outcome(until), run)) break;
   }
-  const IngestTotals& totals = (*writer)->totals();
-  if (!quiet) {
-    double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    fmt::print(stderr,
-               "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
-               Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
-               totals.processes == 1 ? "process" : "processes", seconds,
-               static_cast<double>(BytesUnder(directory)) / 1e6, directory);
-  }
-  if (!finished.ok()) {
-    fmt::print(stderr, "ttq: {}; {}\n", std::string(finished.message()),
-               stopped ? "the program was ended, what was recorded before stays"
-                       : "the program went on unrecorded, what was recorded before stays");
-    // To run on was what the user wanted.
-    return absl::IsResourceExhausted(finished) && !stopped ? result->status : kOwnFailure;
-  }
-  // The tool says goodbye when a program ends. Where it did not, it may have said why.
-  bool lost = std::any_of(rings.begin(), rings.end(), [](const auto& ring) {
-    return !ring->finished() && !ring->superseded();
-  });
-  if (lost || result->tool_log.find("is not recorded") != std::string::npos) {
-    fmt::print(stderr, "{}", result->tool_log);
-  }
-  return result->status;
+  return run.status;
 }
 
 }  // namespace ttq

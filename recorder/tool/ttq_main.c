@@ -733,7 +733,98 @@ static void zero_range(Addr start, SizeT size) {
   }
 }
 
+// A child made with vfork shares its parent's memory until it execs or ends, and the parent waits
+// for that. Valgrind makes it a plain fork that nobody waits for. What programs rely on is done
+// here by a pipe: the parent waits for its end, and a child that ends without exec sends through it
+// what the parent would have found in its stack frames: posix_spawn reports errors that way.
+extern Int VG_(safe_fd)(Int fd);  // moves it out of the program's reach
+enum { kSharedStack = 4096 };
+static struct {
+  Int reader, writer;  // -1: none
+  ULong writer_inode;
+  Addr begin;  // from the parent's stack pointer on
+  UInt bytes;
+} g_vfork = {-1, -1};
+typedef struct {
+  Addr begin;
+  UInt bytes;
+  UChar content[kSharedStack];
+} VforkMessage;  // written and read as a whole: it is smaller than a pipe
+static VforkMessage g_vfork_message;
+
+static void close_vfork_pipe(void) {
+  if (g_vfork.reader >= 0) VG_(close)(g_vfork.reader);
+  if (g_vfork.writer >= 0) VG_(close)(g_vfork.writer);
+  g_vfork.reader = g_vfork.writer = -1;
+}
+
+static void open_vfork_pipe(ThreadId tid) {
+  const ThreadInfo* t = &g_thread[tid];
+  const UWord shared = VKI_CLONE_VM | VKI_CLONE_VFORK;
+  if (t->syscall != __NR_vfork && !(t->syscall == __NR_clone && (t->args[0] & shared) == shared))
+    return;
+  // A child of vfork that uses it too: its own parent has the pipe.
+  if (g_vfork.writer >= 0) return;
+  Int ends[2];
+  if (VG_(pipe)(ends) < 0) return;
+  // They are closed by exec, and out of the program's reach.
+  g_vfork.reader = VG_(safe_fd)(ends[0]);
+  g_vfork.writer = VG_(safe_fd)(ends[1]);
+  struct vg_stat st;
+  if (g_vfork.reader < 0 || g_vfork.writer < 0 || VG_(fstat)(g_vfork.writer, &st) != 0) {
+    close_vfork_pipe();
+    return;
+  }
+  g_vfork.writer_inode = st.ino;
+  g_vfork.begin = VG_(get_SP)(tid);
+  const NSegment* stack = VG_(am_find_nsegment)(g_vfork.begin);
+  g_vfork.bytes = 0;
+  if (!stack || !stack->hasW) return;
+  SizeT room = stack->end + 1 - g_vfork.begin;
+  g_vfork.bytes = room < kSharedStack ? room : kSharedStack;
+}
+
+// In the child, which is about to end.
+static void tell_parent_of_vfork(void) {
+  struct vg_stat st;
+  if (g_vfork.writer < 0) return;
+  // It may have been closed over our heads, and be something else by now.
+  if (VG_(fstat)(g_vfork.writer, &st) == 0 && st.ino == g_vfork.writer_inode) {
+    g_vfork_message.begin = g_vfork.begin;
+    g_vfork_message.bytes = g_vfork.bytes;
+    VG_(memcpy)(g_vfork_message.content, (void*)g_vfork.begin, g_vfork.bytes);
+    VG_(write)(g_vfork.writer, &g_vfork_message, sizeof(g_vfork_message));
+  }
+  g_vfork.writer = -1;  // closed when the process is gone
+}
+
+// In the parent. A child that waits for another thread of this process, which cannot run now, would
+// have it wait for ever.
+static void fork_parent(ThreadId tid) {
+  enum { kPatience = 5000 };  // milliseconds
+  if (g_vfork.reader < 0) return;
+  VG_(close)(g_vfork.writer);
+  g_vfork.writer = -1;
+  struct vki_pollfd wait = {.fd = g_vfork.reader, .events = VKI_POLLIN};
+  Bool told = False;
+  for (;;) {
+    SysRes r = VG_(poll)(&wait, 1, kPatience);
+    if (sr_isError(r) || sr_Res(r) == 0) break;
+    VforkMessage* m = &g_vfork_message;
+    if (VG_(read)(g_vfork.reader, m, sizeof(*m)) != sizeof(*m)) break;  // its end
+    told = m->begin == g_vfork.begin && m->bytes == g_vfork.bytes;
+  }
+  close_vfork_pipe();
+  for (UInt i = 0; told && i + 8 <= g_vfork.bytes; i += 8) {
+    Addr at = g_vfork.begin + i;
+    if (*(ULong*)at == *(ULong*)(g_vfork_message.content + i)) continue;
+    *(ULong*)at = *(ULong*)(g_vfork_message.content + i);
+    send_memory(kTtqBySyscall, tid, at, 8);
+  }
+}
+
 static void fork_pre(ThreadId tid) {
+  open_vfork_pipe(tid);
   g_forks++;
   append(kTtqFork, &g_forks, 4, NULL, 0);
   // The child's reader needs it, and this process may wait for the child before it fills a block.
@@ -741,6 +832,12 @@ static void fork_pre(ThreadId tid) {
 }
 
 static void fork_child(ThreadId tid) {
+  if (g_vfork.reader >= 0) {
+    VG_(close)(g_vfork.reader);
+    g_vfork.reader = -1;
+  } else {
+    close_vfork_pipe();  // of a parent that is a child of vfork itself
+  }
   HChar parent[32];
   UInt parent_pid = ttq_ring()->pid;
   VG_(strcpy)(parent, ttq_ring_name());
@@ -799,6 +896,7 @@ static void pre_syscall(ThreadId tid, UInt number, UWord* args, UInt count) {
     ttq_ring_next_block(False);
   } else if (number == __NR_exit_group || number == __NR_exit) {
     UInt status = args[0];
+    tell_parent_of_vfork();
     if (number == __NR_exit_group) append(kTtqExitProcess, &status, 4, NULL, 0);
   }
 }
@@ -1018,7 +1116,7 @@ static void post_clo_init(void) {
   for (Int i = 0; i < VG_(sizeXA)(VG_(args_for_client)); i++)
     add_argument(*(HChar**)VG_(indexXA)(VG_(args_for_client), i));
   ttq_ring_announce();
-  VG_(atfork)(fork_pre, NULL, fork_child);
+  VG_(atfork)(fork_pre, fork_parent, fork_child);
 }
 
 static void fini(Int exit_code) {

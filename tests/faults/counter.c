@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // counter FILE [N]: counts, in memory, until FILE is there or N is reached; says how far and exits
-// with 7. That `counter` grows by one at a time is what the tests of faults rely on.
+// with 7. That `counter` grows by one at a time is what the tests of faults rely on. It ends by itself
+// after five minutes: where the recorder was killed nobody else ends it when the test is killed too.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ static unsigned long table[4096];
 int main(int argc, char** argv) {
   unsigned long most = argc > 2 ? strtoul(argv[2], NULL, 0) : ~0ul;
   if (argc < 2) return 2;
+  alarm(300);
   while (counter < most) {
     counter = counter + 1;
     table[counter * 2654435761u % 4096] ^= counter;

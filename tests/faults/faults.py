@@ -2,10 +2,12 @@
 """What the tests of faults share: running ttq, and what must hold of any recording whatever
 happened while it was made."""
 
+import ctypes
 import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,11 +28,17 @@ class Ttq:
         self.scratch = tempfile.mkdtemp(prefix="ttq-faults.")
         self.environment = dict(os.environ, TTQ_HOME=os.path.join(self.scratch, "home"))
         self.environment.pop("TTQ_TRACE", None)
+        self.started = []
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        end_children()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def place(self, name):
@@ -38,8 +46,10 @@ class Ttq:
 
     def start(self, *arguments, **options):
         options.setdefault("env", self.environment)
-        return subprocess.Popen([self.path, *arguments], text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        process = subprocess.Popen([self.path, *arguments], text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        self.started.append(process)
+        return process
 
     def run(self, *arguments, timeout=60, **options):
         process = self.start(*arguments, **options)
@@ -88,6 +98,27 @@ class Ttq:
         leftovers = glob.glob(directory + "/db/new-*.sst")
         assert not info["finished"] or not leftovers, leftovers
         return info, value
+
+
+def adopt_orphans():
+    """Programs whose recorder is killed run on; from now on they become our children."""
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def children():
+    found = set()
+    for path in glob.glob("/proc/self/task/*/children"):
+        with open(path, encoding="ascii") as file:
+            found.update(int(pid) for pid in file.read().split())
+    return found
+
+
+def end_children():
+    """Ends what a test that failed half-way left running, and the children of that."""
+    while left := children():
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def ring_directories(pids):

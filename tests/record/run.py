@@ -63,7 +63,7 @@ def installed(name, command, given=b""):
 
 def cases():
     for name in ("instructions", "avx2", "signals", "memory", "syscalls", "confined", "code",
-                 "exceptions", "processes", "threads", "bare"):
+                 "exceptions", "processes", "spawn", "threads", "bare"):
         yield ours(name)
     # Every way to end. What the processor does for `hlt` (SIGSEGV) Valgrind does not do.
     for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",

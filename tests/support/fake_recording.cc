@@ -81,6 +81,44 @@ absl::StatusOr<std::unique_ptr<Moment>> FakeProcess::At(Time t) const {
   return std::unique_ptr<Moment>(std::move(moment));
 }
 
+absl::Status FakeProcess::WatchBlocks(
+    TimeSpan span, const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
+    const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
+    ScanControl* control) const {
+  if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
+  std::unique_ptr<BlockVisitor> visitor = make(0);
+  FakeMoment moment(*this);
+  if (absl::Status s = moment.MoveTo(Time(0)); !s.ok()) return s;
+  WordSet words;
+  if (absl::Status s = visitor->Begin(0, &moment, &words); !s.ok()) return s;
+  ThreadNo thread;
+  for (const Access& access : accesses_) {
+    if (access.time >= span.end) break;
+    if (absl::Status s = moment.MoveTo(access.time); !s.ok()) return s;
+    if (access.thread != thread) {
+      thread = access.thread;
+      if (absl::Status s = visitor->SwitchTo(access.time, thread); !s.ok()) return s;
+    }
+    bool watched = false;
+    if (access.is_write) {
+      words.ForEachIn(access.address.v, access.size, [&](Address) { watched = true; });
+    }
+    if (!watched) continue;
+    const WatchedWrite write{.time = access.time,
+                             .thread = access.thread,
+                             .pc = access.pc,
+                             .address = access.address,
+                             .size = access.value.size(),
+                             .bytes = reinterpret_cast<const uint8_t*>(access.value.data()),
+                             .actor = access.actor};
+    if (absl::Status s = visitor->Write(write); !s.ok()) return s;
+  }
+  const Time end = std::min(span.end, info_.end);
+  if (absl::Status s = moment.MoveTo(end); !s.ok()) return s;
+  if (absl::Status s = visitor->End(end); !s.ok()) return s;
+  return take(std::move(visitor));
+}
+
 FakeProcess::FakeProcess() {
   info_.number = ProcessNo(1);
   info_.pid = 100;

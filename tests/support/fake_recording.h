@@ -55,6 +55,11 @@ class FakeProcess : public Process {
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
+  // One block, from the start to info_.end.
+  absl::Status WatchBlocks(TimeSpan span,
+                           const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
+                           const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
+                           ScanControl* control) const override;
   absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override { return modules_; }

@@ -88,6 +88,16 @@ TEST(MapChangeTest, ReadsBackWhatWasWritten) {
   }
 }
 
+TEST(MapChangeTest, ASystemCallOfAnyNumber) {
+  MapChange c;
+  c.syscall = INT32_MAX;  // one more is no number
+  EXPECT_FALSE(MapChange::Parse(c.Encode()).ok());
+  c.syscall = INT32_MAX - 1;
+  auto back = MapChange::Parse(c.Encode());
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->syscall, INT32_MAX - 1);
+}
+
 TEST(VarintTest, ReadsBackAndStopsAtTheEnd) {
   for (uint64_t v : {uint64_t{0}, uint64_t{127}, uint64_t{128}, ~uint64_t{0}}) {
     std::string s;

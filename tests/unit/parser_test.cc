@@ -291,6 +291,121 @@ TEST(ParserTest, ReservedWordsAreNamesInBackticksOnly) {
   }
 }
 
+// ---- Parameters ---------------------------------------------------------------------------
+
+// The canonical text of a query with values, or the error as a user sees it.
+std::string Bound(std::string_view text, const std::vector<ParameterValue>& values) {
+  const auto query = ParseQuery(text, values);
+  if (query.ok()) return ToString(*query);
+  return RenderDiagnostic(text, *GetDiagnostic(query.status()));
+}
+
+std::string ParameterNames(std::string_view text) {
+  const auto parameters = ParseParameters(text);
+  if (!parameters.ok()) return RenderDiagnostic(text, *GetDiagnostic(parameters.status()));
+  std::string names;
+  for (const Parameter& p : *parameters) names += (p.name.empty() ? "?" : p.name) + " ";
+  return names;
+}
+
+TEST(ParameterTest, StandWhereValuesStand) {
+  const uint64_t n = 7;
+  const ast::Name counter{"counter"};
+  EXPECT_EQ(Bound("memory ? len ? at ?", {n, n, n}), "memory 7 len 7 at 7");
+  EXPECT_EQ(Bound("memory ?..? ", {n, uint64_t{9}}), "memory 7..9");
+  EXPECT_EQ(Bound("last write to :x before :t + :d", {counter, n, n}),
+            "last write to counter before 7 + 7");
+  EXPECT_EQ(Bound("registers at (last write to ?) in thread ?", {counter, n}),
+            "registers at (last write to counter) in thread 7");
+  EXPECT_EQ(Bound("print ? in frame ?", {counter, n}), "print counter in frame 7");
+  EXPECT_EQ(Bound("calls to ?!?", {ast::Name{"libc.so.6"}, std::string("mk*")}),
+            "calls to `libc.so.6`!\"mk*\"");
+  EXPECT_EQ(Bound("calls to ?", {ast::Name{"operator*"}}), "calls to `operator*`");
+  EXPECT_EQ(Bound("executions of ?", {n}), "executions of 7");
+  EXPECT_EQ(Bound("executions of ?:?", {std::string("a b.c"), n}), "executions of \"a b.c\":7");
+  EXPECT_EQ(Bound("executions of main.c:?", {n}), "executions of main.c:7");
+  EXPECT_EQ(Bound("when was ? ? created", {ast::Name{"Point"}, n}), "creation of Point 7");
+  EXPECT_EQ(Bound("objects of type ?", {std::string("dict")}), "objects of type dict");
+  EXPECT_EQ(Bound("events ?", {ast::Name{"signal"}}), "events signal");
+  EXPECT_EQ(Bound("py changes of ? in ?", {counter, ast::Name{"f"}}), "py changes of counter in f");
+  EXPECT_EQ(Bound("writes to x where string(arg0) matches ? | first ?", {std::string("a*"), n}),
+            "writes to x | where string(arg0) matches \"a*\" | first 7");
+  EXPECT_EQ(Bound("writes to x where value in (?, :y, :y)", {n, uint64_t{8}}),
+            "writes to x | where value in (7, 8, 8)");
+  EXPECT_EQ(Bound("print ? * 2", {int64_t{-3}}), "print -3 * 2");
+  EXPECT_EQ(Bound("print x == ?", {-0.5}), "print x == -0.5");
+}
+
+TEST(ParameterTest, AQuestionMarkIsStillTheTernaryOperator) {
+  EXPECT_EQ(ParameterNames("print a ? b : c"), "");
+  EXPECT_EQ(ParameterNames("print memory ? 1 : 2"), "");
+  EXPECT_EQ(ParameterNames("memory ? len 8"), "? ");
+  EXPECT_EQ(ParameterNames("print ? ? ? : ?"), "? ? ? ");
+  EXPECT_EQ(ParameterNames("print a ? :b : :c"), "b c ");
+  EXPECT_EQ(Bound("print :a ? :b : :a", {uint64_t{1}, uint64_t{2}}), "print 1 ? 2 : 1");
+}
+
+TEST(ParameterTest, ValuesAreNotText) {
+  // Whatever a value holds, it cannot become another part of the query.
+  const std::string nasty = "x\" | first 1 ; `'\n";
+  const auto query = ParseQuery("writes to x where string(arg0) == ?", {nasty});
+  ASSERT_TRUE(query.ok());
+  ASSERT_EQ(query->stages.size(), 1u);
+  const auto& condition = std::get<ast::Where>(query->stages[0].what).condition;
+  const auto& right = std::get<ast::Binary>(condition->node).right;
+  EXPECT_EQ(std::get<ast::String>(right->node).value, nasty);
+}
+
+TEST(ParameterTest, AreNumberedInTheOrderOfTheText) {
+  EXPECT_EQ(ParameterNames("memory :b len ? at :a + :b - ?"), "b ? a ? ");
+  EXPECT_EQ(ParameterNames("who created :type :address"), "type address ");
+}
+
+TEST(ParameterTest, Errors) {
+  const std::vector<ParameterValue> none;
+  EXPECT_EQ(Bound("memory ?", none),
+            "ttq: no value is bound to '?'\n"
+            "  memory ?\n"
+            "         ^\n");
+  EXPECT_EQ(Error("memory :a"),
+            "ttq: ':a' stands for a value, which only a program can give\n"
+            "  memory :a\n"
+            "         ^~\n");
+  EXPECT_EQ(Bound("threads at :t", {std::string("noon")}),
+            "ttq: ':t' must be a number here, and text is bound to it\n"
+            "  threads at :t\n"
+            "             ^~\n");
+  EXPECT_EQ(Bound("threads at :t", {int64_t{-1}}),
+            "ttq: ':t' cannot be negative here, but -1 is bound to it\n"
+            "  threads at :t\n"
+            "             ^~\n");
+  EXPECT_EQ(Bound("calls to ?", {uint64_t{1}}),
+            "ttq: '?' must be text or a name here, and a number is bound to it\n"
+            "  calls to ?\n"
+            "           ^\n");
+  EXPECT_EQ(Bound("writes to ?..?", {uint64_t{9}, uint64_t{8}}),
+            "ttq: the range is empty: its end is excluded and must be above its start\n"
+            "  writes to ?..?\n"
+            "            ^~~~\n");
+  EXPECT_EQ(ParameterNames("threads at : t"),
+            "ttq: a parameter is written without a space after the colon\n"
+            "  threads at : t\n"
+            "             ^~~\n");
+  // Values that come later prove nothing wrong.
+  EXPECT_EQ(ParameterNames("writes to 9..? between 5 and ?"), "? ? ");
+}
+
+TEST(NextWordsTest, AreWhatTheGrammarAllows) {
+  EXPECT_THAT(NextWords("last wr"), testing::ElementsAre("write", "writes"));
+  EXPECT_THAT(NextWords("last write "), testing::ElementsAre("of", "to"));
+  EXPECT_THAT(NextWords("threads |"),
+              testing::ElementsAre("backtrace", "count", "distinct", "first", "last", "py",
+                                   "select", "sort", "where"));
+  EXPECT_THAT(NextWords("threads; registers a"), testing::ElementsAre("after", "all", "at"));
+  EXPECT_THAT(NextWords("writes to \"unclosed"), testing::IsEmpty());
+  EXPECT_THAT(NextWords("no such thing "), testing::IsEmpty());
+}
+
 // ---- Errors -------------------------------------------------------------------------------
 
 TEST(ParserErrorTest, MisspeltWords) {

@@ -153,6 +153,15 @@ TEST(RecipeTest, RegistersBetweenItsInstructions) {
   }
 }
 
+TEST(RecipeTest, AnIdIsTakenOnce) {
+  Draft d;
+  d.Instruction(0x1000);
+  d.Exit(0);
+  RecipeTable table;
+  ASSERT_TRUE(table.Add(d.Encode()).ok());
+  EXPECT_EQ(table.Add(d.Encode()).message(), "recipe 1: it comes twice");
+}
+
 TEST(RecipeTest, DamageIsNamed) {
   Draft good;
   good.Instruction(0x1000);

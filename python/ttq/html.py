@@ -1,0 +1,2 @@
+def result(r): return "x"
+def plain(r): return "x"

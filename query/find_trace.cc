@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// See find_trace.h.
+
+#include "query/find_trace.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "fmt/format.h"
+#include "query/format.h"
+
+namespace ttq {
+namespace {
+
+bool IsDirectory(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+std::string Environment(const char* name) {
+  const char* value = getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::string HomeDirectory() {
+  if (std::string home = Environment("TTQ_HOME"); !home.empty()) return home;
+  if (const std::string data = Environment("XDG_DATA_HOME"); !data.empty()) return data + "/ttq";
+  if (const std::string home = Environment("HOME"); !home.empty()) {
+    return home + "/.local/share/ttq";
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> FindTrace(const std::string& name) {
+  std::string wanted = name.empty() ? Environment("TTQ_TRACE") : name;
+  const std::string home = HomeDirectory();
+  if (wanted.empty()) {
+    const std::string latest = home + "/latest";
+    // By its own name, so that an answer says which recording it is about.
+    if (char* real = realpath(latest.c_str(), nullptr)) {
+      std::string directory = real;
+      free(real);
+      if (IsDirectory(directory)) return directory;
+    }
+    return absl::NotFoundError(
+        fmt::format("there is no recording in {}; make one with `ttq record PROGRAM`",
+                    home.empty() ? "TTQ_HOME" : Printable(home)));
+  }
+  if (IsDirectory(wanted)) return wanted;
+  struct stat st;
+  if (stat(wanted.c_str(), &st) == 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is not a recording: it is not a directory", Printable(wanted)));
+  }
+  if (wanted.find('/') == std::string::npos && !home.empty()) {
+    for (const char* suffix : {"", ".ttq"}) {
+      if (IsDirectory(home + "/" + wanted + suffix)) return home + "/" + wanted + suffix;
+    }
+    return absl::NotFoundError(fmt::format("there is no recording {} here or in {}; see `ttq ls`",
+                                           Printable(wanted), Printable(home)));
+  }
+  return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
+}
+
+}  // namespace ttq

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// From what a user calls a recording to its directory. Thread-safe as long as nobody changes the
+// environment.
+
+#ifndef TTQ_QUERY_FIND_TRACE_H_
+#define TTQ_QUERY_FIND_TRACE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ttq {
+
+// Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty
+// when none of these is set.
+std::string HomeDirectory();
+
+// The directory of the recording that `name` (of -t; empty: not given), then $TTQ_TRACE, then
+// `latest` means: a path, or a name under HomeDirectory() with or without ".ttq". NotFound, with
+// what to do about it, when there is none.
+absl::StatusOr<std::string> FindTrace(const std::string& name);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_FIND_TRACE_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+//
+// The values of the store that are Cap'n Proto messages, and blocks, read into plain structures.
+// DataLoss names the kind of record that is damaged. Nothing read is trusted: numbers are as
+// stored, and whoever uses one as an index or a size checks it.
+
+#ifndef TTQ_STORE_RECORDS_H_
+#define TTQ_STORE_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "store/reader.h"
+#include "store/types.h"
+#include "store/walk.h"
+
+namespace ttq {
+
+// Without what only the directory says: name, path, bytes_on_disk.
+absl::StatusOr<RecordingInfo> ParseRecording(std::string_view value);
+
+struct StoredProcess {
+  ProcessInfo info;
+  std::vector<Thread> threads;
+  Time fork_time{0};
+  bool closed = false;
+};
+absl::StatusOr<StoredProcess> ParseProcess(std::string_view value);
+
+// StoredGroup::Block::flags
+enum : uint32_t { kBlockChangesMappings = 1 };
+
+struct StoredGroup {
+  struct Block {
+    Time end;
+    int64_t wall_start_ns = 0, wall_end_ns = 0;
+    uint32_t flags = 0;
+  };
+  uint32_t first_block = 0;
+  std::vector<Block> blocks;
+};
+absl::StatusOr<StoredGroup> ParseGroup(std::string_view value);
+
+// A block's log, ready to walk.
+struct LoadedBlock {
+  BlockNo number;  // of its key
+  Time start;
+  uint32_t current_tid = 0, next_thread = 0;
+  struct Snapshot {
+    uint32_t tid;
+    ThreadNo thread;
+    uint64_t last_pc;
+    ThreadState state;
+  };
+  std::vector<Snapshot> threads;
+  std::string log;
+  uint64_t log_hash = 0;
+};
+
+// Header and log; the log is decompressed, its hash is not checked.
+absl::StatusOr<LoadedBlock> ParseBlock(std::string_view value);
+
+// Without what the key says: time, sequence.
+absl::StatusOr<Event> ParseEvent(std::string_view value);
+
+struct StoredFile {
+  std::string path, build_id;
+  uint64_t size = 0;
+};
+absl::StatusOr<StoredFile> ParseFile(std::string_view value);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_RECORDS_H_

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/watch.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "store/moment.h"
+#include "store/process_reader.h"
+
+namespace ttq {
+
+void WordSet::Add(Address a) {
+  const uint64_t word = a.v / 8;
+  if (!words_.insert(word).second) return;
+  uint8_t& count = filter_[Slot(word)];
+  if (count < 255) ++count;
+}
+
+void WordSet::Remove(Address a) {
+  const uint64_t word = a.v / 8;
+  if (words_.erase(word) == 0) return;
+  uint8_t& count = filter_[Slot(word)];
+  if (count < 255) --count;
+}
+
+void WordSet::Clear() {
+  words_.clear();
+  filter_.fill(0);
+}
+
+bool WordSet::MayContainMany(uint64_t first, uint64_t last) const {
+  if (last - first >= words_.size()) return !words_.empty();
+  for (uint64_t w = first; w <= last; ++w) {
+    if (filter_[Slot(w)] != 0) return true;
+  }
+  return false;
+}
+
+uint64_t WatchedWrite::After(Address word, uint64_t before) const {
+  uint8_t out[8];
+  memcpy(out, &before, 8);
+  const uint64_t begin = std::max(word.v, address.v);
+  const uint64_t end = std::min(word.v + 8, address.v + size);
+  if (begin < end) memcpy(out + (begin - word.v), bytes + (begin - address.v), end - begin);
+  memcpy(&before, out, 8);
+  return before;
+}
+
+absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>& work,
+                        const std::function<absl::Status(size_t)>& done) {
+  const size_t threads =
+      std::min<size_t>(count, std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  if (threads <= 1) {
+    for (size_t i = 0; i < count; ++i) {
+      if (absl::Status s = work(i); !s.ok()) return s;
+      if (absl::Status s = done(i); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+  const size_t ahead = 2 * threads;
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t next = 0, finished = 0;  // begun, and handed on
+  bool stop = false;
+  std::vector<std::pair<bool, absl::Status>> results(ahead);  // of i % ahead
+  const auto run = [&] {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return stop || next == count || next < finished + ahead; });
+      if (stop || next == count) return;
+      const size_t i = next++;
+      lock.unlock();
+      absl::Status s = work(i);
+      lock.lock();
+      results[i % ahead] = {true, std::move(s)};
+      changed.notify_all();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (size_t i = 0; i < threads; ++i) pool.emplace_back(run);
+  absl::Status status;
+  for (size_t i = 0; i < count && status.ok(); ++i) {
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return results[i % ahead].first; });
+      status = std::move(results[i % ahead].second);
+      results[i % ahead] = {false, absl::OkStatus()};
+    }
+    if (status.ok()) status = done(i);
+    std::lock_guard lock(mutex);
+    finished = i + 1;
+    changed.notify_all();
+  }
+  {
+    std::lock_guard lock(mutex);
+    stop = true;
+    changed.notify_all();
+  }
+  for (std::thread& t : pool) t.join();
+  return status;
+}
+
+// Keeps the moment up to date and tells the visitor.
+class StoredMoment::WatchSink {
+ public:
+  WatchSink(StoredMoment* moment, Time until, BlockVisitor* visitor, const WordSet* words)
+      : moment_(*moment), until_(until), visitor_(*visitor), words_(*words) {}
+
+  void Load(const Op&, uint64_t) {}
+  void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
+    if (words_.MayContain(address, op.size)) [[unlikely]]
+      Told(op, address, bytes);
+    moment_.Write(address, bytes, op.size, false);
+  }
+  bool Superblock(const Program&, uint32_t id, const uint8_t*) {
+    id_ = id;
+    return status_.ok() && moment_.walker_->time() < until_;
+  }
+  bool Control(uint32_t kind, std::string_view payload) {
+    if (!status_.ok() || moment_.walker_->time() > until_) return false;
+    moment_.time_ = moment_.walker_->time();
+    if (kind == kTtqKernelWrite) {
+      const auto w = LoadPod<TtqKernelWrite>(payload);
+      const std::string_view bytes = payload.substr(sizeof(w));
+      if (!bytes.empty() && words_.MayContain(w.address, bytes.size())) {
+        Tell({.time = moment_.time_,
+              .thread = moment_.threads_->NumberOf(w.tid),
+              .pc = Address(),
+              .address = Address(w.address),
+              .size = bytes.size(),
+              .bytes = reinterpret_cast<const uint8_t*>(bytes.data()),
+              .actor = w.actor == kTtqBySyscall ? Actor::kSyscall : Actor::kSignal});
+      }
+    }
+    moment_.Control(kind, payload);
+    if (kind == kTtqThread && status_.ok()) {
+      thread_ = moment_.threads_->NumberOf(LoadPod<uint32_t>(payload));
+      status_ = visitor_.SwitchTo(moment_.time_, thread_);
+    }
+    return status_.ok();
+  }
+  void Begin(ThreadNo thread) { thread_ = thread; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Told(const Op& op, uint64_t address, const uint8_t* bytes) {
+    const Time t = moment_.walker_->time() + op.instruction;
+    if (!status_.ok() || t >= until_) return;
+    const auto& instructions = moment_.process_.recipes().Find(SuperblockId(id_))->instructions();
+    moment_.time_ = t;
+    Tell({.time = t,
+          .thread = thread_,
+          .pc = instructions[std::min<size_t>(op.instruction, instructions.size() - 1)].address,
+          .address = Address(address),
+          .size = op.size,
+          .bytes = bytes,
+          .actor = Actor::kInstruction});
+  }
+  void Tell(const WatchedWrite& write) {
+    bool watched = false;
+    words_.ForEachIn(write.address.v, write.size, [&](Address) { watched = true; });
+    if (watched) status_ = visitor_.Write(write);
+  }
+
+  StoredMoment& moment_;
+  const Time until_;
+  BlockVisitor& visitor_;
+  const WordSet& words_;
+  uint32_t id_ = 0;
+  ThreadNo thread_;
+  absl::Status status_;
+};
+
+absl::Status StoredMoment::Watch(uint32_t number, Time until, BlockVisitor* visitor) {
+  time_ = kTimeMax;
+  if (absl::Status s = EnterBlock(number); !s.ok()) return s;
+  WordSet words;
+  WatchSink sink(this, until, visitor, &words);
+  time_ = walker_->time();
+  const absl::Status s = [&] {
+    if (absl::Status s = visitor->Begin(number, this, &words); !s.ok()) return s;
+    const ThreadNo first = threads_->NumberOf(walker_->tid());
+    sink.Begin(first);
+    if (absl::Status s = visitor->SwitchTo(time_, first); !s.ok()) return s;
+    if (absl::Status s = walker_->Walk(block_->log, sink); !s.ok()) return s;
+    if (!sink.status().ok()) return sink.status();
+    time_ = std::min(walker_->time(), until);
+    return visitor->End(time_);
+  }();
+  // Where the walk stands is no place to move on from.
+  time_ = kTimeMax;
+  block_.reset();
+  return s;
+}
+
+absl::Status ProcessReader::WatchBlocks(
+    TimeSpan span, const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
+    const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
+    ScanControl* control) const {
+  const auto [first, last] = BlocksOf(span);
+  if (first >= last) return absl::OkStatus();
+  if (control != nullptr) control->blocks_total += last - first;
+  std::vector<std::unique_ptr<BlockVisitor>> visitors(last - first);
+  std::mutex mutex;
+  std::vector<std::unique_ptr<StoredMoment>> idle;  // keep their memory
+  const auto work = [&, first = first](size_t i) -> absl::Status {
+    if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
+    std::unique_ptr<StoredMoment> moment;
+    {
+      std::lock_guard lock(mutex);
+      if (!idle.empty()) {
+        moment = std::move(idle.back());
+        idle.pop_back();
+      }
+    }
+    if (!moment) moment = std::make_unique<StoredMoment>(*this);
+    const auto block = static_cast<uint32_t>(first + i);
+    std::unique_ptr<BlockVisitor> visitor = make(block);
+    absl::Status s = moment->Watch(block, span.end, visitor.get());
+    visitors[i] = std::move(visitor);
+    std::lock_guard lock(mutex);
+    idle.push_back(std::move(moment));
+    return s;
+  };
+  const auto done = [&](size_t i) {
+    if (control != nullptr) ++control->blocks_done;
+    return take(std::move(visitors[i]));
+  };
+  return RunInOrder(last - first, work, done);
+}
+
+}  // namespace ttq
