@@ -26,8 +26,8 @@ Class Merge(Class a, Class b) {
 }
 
 // The classes of the eightbytes that `type` at `offset` of an object covers.
-void Classify(const TypeSpace& types, const CType* type, uint64_t offset,
-              std::array<Class, 2>* out, int depth) {
+void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::array<Class, 2>* out,
+              int depth) {
   type = types.Complete(type);
   const auto put = [&](Class c, uint64_t at) {
     if (at / 8 < 2) {
@@ -150,9 +150,8 @@ AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type) {
     place.pieces.push_back({false, 0});
     return place;
   }
-  const std::vector<Class> classes = PassedByReference(types, type)
-                                         ? std::vector<Class>{Class::kMemory}
-                                         : ClassesOf(types, type);
+  const std::vector<Class> classes =
+      PassedByReference(types, type) ? std::vector<Class>{Class::kMemory} : ClassesOf(types, type);
   if (classes[0] == Class::kX87) {
     place.x87 = true;
     return place;

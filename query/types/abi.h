@@ -36,8 +36,8 @@ std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* ret
 // A result in memory is at the address in rax: no pieces and by_reference.
 AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type);
 
-// The object at its place. `stack`: the address of stack_offset 0. What is in registers that are not
-// recorded is not known, and the value says so.
+// The object at its place. `stack`: the address of stack_offset 0. What is in registers that are
+// not recorded is not known, and the value says so.
 absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& place,
                                     const CType* type, const Registers& registers, uint64_t stack,
                                     bool result);

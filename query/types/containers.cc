@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "query/text.h"
 #include "query/types/render.h"
 
 namespace ttq {
@@ -21,6 +20,12 @@ using MaybeView = absl::StatusOr<std::optional<ContainerView>>;
 constexpr uint64_t kMaxItems = uint64_t{1} << 40;
 constexpr uint64_t kMaxString = 1 << 20;
 
+bool Consume(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
 class Taker {
  public:
   Taker(const ValueReader& reader, const CValue& value, const CType* type, size_t most)
@@ -28,9 +33,9 @@ class Taker {
 
   MaybeView Take() {
     std::string_view name = type_->name;
-    if (!absl::ConsumePrefix(&name, "std::")) return std::nullopt;
+    if (!Consume(&name, "std::")) return std::nullopt;
     for (const std::string_view inner : {"__cxx11::", "__1::", "__debug::", "__cxx1998::"}) {
-      absl::ConsumePrefix(&name, inner);
+      Consume(&name, inner);
     }
     const auto is = [&name](std::string_view wanted) {
       return name.starts_with(wanted) && name.size() > wanted.size() && name[wanted.size()] == '<';
@@ -114,8 +119,8 @@ class Taker {
 
   MaybeView String() {
     uint64_t at = 0, length = 0;
-    if (!Number(value_, "_M_dataplus._M_p", &at) ||
-        !Number(value_, "_M_string_length", &length) || length > kMaxItems) {
+    if (!Number(value_, "_M_dataplus._M_p", &at) || !Number(value_, "_M_string_length", &length) ||
+        length > kMaxItems) {
       return Nothing();
     }
     const CType* element = TemplateType(type_, 0);
@@ -135,8 +140,7 @@ class Taker {
     uint64_t begin = 0, end = 0, limit = 0;
     if (!element) return Nothing();
     if (element->Strip()->kind == CType::Kind::kBool) return BoolVector();
-    if (!Number(value_, "_M_impl._M_start", &begin) ||
-        !Number(value_, "_M_impl._M_finish", &end) ||
+    if (!Number(value_, "_M_impl._M_start", &begin) || !Number(value_, "_M_impl._M_finish", &end) ||
         !Number(value_, "_M_impl._M_end_of_storage", &limit)) {
       return Nothing();
     }
@@ -144,8 +148,7 @@ class Taker {
     if (step == 0 || end < begin || limit < end || (end - begin) % step != 0) return Nothing();
     View view;
     const uint64_t count = (end - begin) / step;
-    view.summary = absl::StrCat("std::vector of length ", count, ", capacity ",
-                                (limit - begin) / step);
+    view.summary = Cat("std::vector of length ", count, ", capacity ", (limit - begin) / step);
     for (uint64_t i = 0; i < count && i < most_; ++i) {
       view.items.push_back({std::nullopt, At(begin + i * step, element)});
     }
@@ -163,8 +166,8 @@ class Taker {
     }
     View view;
     const uint64_t count = (end - begin) * 8 + bit;
-    view.summary = absl::StrCat("std::vector<bool> of length ", count, ", capacity ",
-                                limit < begin ? 0 : (limit - begin) * 8);
+    view.summary = Cat("std::vector<bool> of length ", count, ", capacity ",
+                       limit < begin ? 0 : (limit - begin) * 8);
     for (uint64_t i = 0; i < count && i < most_; ++i) {
       CValue item = At(begin + i / 8, BuiltinType("bool"));
       item.bit_offset = i % 8;
@@ -195,8 +198,8 @@ class Taker {
     absl::StatusOr<std::optional<CValue>> header = reader_.Path(**tree, "_M_impl._M_header");
     uint64_t count = 0, node = 0;
     if (!element || !Keep(header.status()) || !*header || !(*header)->in_memory ||
-        !Number(**tree, "_M_impl._M_node_count", &count) ||
-        !Number(**header, "_M_left", &node) || count > kMaxItems) {
+        !Number(**tree, "_M_impl._M_node_count", &count) || !Number(**header, "_M_left", &node) ||
+        count > kMaxItems) {
       return Nothing();
     }
     const uint64_t end = (*header)->address;
@@ -204,7 +207,7 @@ class Taker {
     View view;
     view.kind = is_map ? View::Kind::kMap : View::Kind::kSequence;
     view.numbered = true;
-    view.summary = absl::StrCat("std::", name, " with ", count, count == 1 ? " element" : " elements");
+    view.summary = Cat("std::", name, " with ", count, count == 1 ? " element" : " elements");
     // _Rb_tree_node_base: colour, parent, left, right.
     const uint64_t offset = After(32, element);
     for (uint64_t i = 0; i < count && i < most_ && node != end; ++i) {
@@ -255,7 +258,7 @@ class Taker {
     View view;
     view.kind = is_map ? View::Kind::kMap : View::Kind::kSequence;
     view.numbered = true;
-    view.summary = absl::StrCat("std::", name, " with ", count, count == 1 ? " element" : " elements");
+    view.summary = Cat("std::", name, " with ", count, count == 1 ? " element" : " elements");
     const uint64_t offset = After(8, element);
     for (uint64_t i = 0; i < count && i < most_ && node != 0; ++i) {
       if (!AddNode(&view, At(node + offset, element), is_map)) return Nothing();
@@ -284,7 +287,7 @@ class Taker {
     if (!pointer) return Nothing();
     View view;
     view.kind = View::Kind::kPointer;
-    view.summary = absl::StrCat("std::unique_ptr<", TemplateName(0), ">");
+    view.summary = Cat("std::unique_ptr<", TemplateName(0), ">");
     view.items.push_back({std::nullopt, *std::move(pointer)});
     return view;
   }
@@ -295,11 +298,11 @@ class Taker {
     if (!Keep(pointer.status()) || !Keep(count.status()) || !*pointer || !*count) return Nothing();
     View view;
     view.kind = View::Kind::kPointer;
-    view.summary = absl::StrCat("std::", name, "<", TemplateName(0), ">");
+    view.summary = Cat("std::", name, "<", TemplateName(0), ">");
     absl::StatusOr<std::optional<uint64_t>> block = reader_.Number(**count);
     if (!Keep(block.status()) || !*block) return Nothing();
     if (**block == 0) {
-      absl::StrAppend(&view.summary, " (empty)");
+      Append(&view.summary, " (empty)");
     } else {
       absl::StatusOr<CValue> target = reader_.Target(**count);
       uint64_t use = 0, weak = 0;
@@ -308,8 +311,8 @@ class Taker {
         return Nothing();
       }
       const auto strong = static_cast<int64_t>(use);
-      absl::StrAppend(&view.summary, strong > 0 ? " (use count " : " (expired, use count ", strong,
-                      ", weak count ", static_cast<int64_t>(weak) - (strong > 0 ? 1 : 0), ")");
+      Append(&view.summary, strong > 0 ? " (use count " : " (expired, use count ", strong,
+             ", weak count ", static_cast<int64_t>(weak) - (strong > 0 ? 1 : 0), ")");
     }
     view.items.push_back({std::nullopt, **std::move(pointer)});
     return view;
@@ -320,9 +323,9 @@ class Taker {
     if (!Number(value_, "_M_payload._M_engaged", &engaged)) return Nothing();
     View view;
     view.kind = View::Kind::kOptional;
-    view.summary = absl::StrCat("std::optional<", TemplateName(0), ">");
+    view.summary = Cat("std::optional<", TemplateName(0), ">");
     if (engaged == 0) {
-      absl::StrAppend(&view.summary, " [no contained value]");
+      Append(&view.summary, " [no contained value]");
       return view;
     }
     absl::StatusOr<std::optional<CValue>> held =
@@ -365,13 +368,13 @@ class Taker {
       return Nothing();
     }
     const uint64_t per_node = step < 512 ? 512 / step : 1;
-    const uint64_t count =
-        node == end_node
-            ? (end - at) / step
-            : (last - at) / step + ((end_node - node) / 8 - 1) * per_node + (end - end_first) / step;
+    const uint64_t count = node == end_node
+                               ? (end - at) / step
+                               : (last - at) / step + ((end_node - node) / 8 - 1) * per_node +
+                                     (end - end_first) / step;
     if (count > kMaxItems) return Nothing();
     View view;
-    view.summary = absl::StrCat("std::deque with ", count, count == 1 ? " element" : " elements");
+    view.summary = Cat("std::deque with ", count, count == 1 ? " element" : " elements");
     while (at != end && view.items.size() < most_ && view.items.size() < count) {
       view.items.push_back({std::nullopt, At(at, element)});
       at += step;

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {
@@ -172,7 +172,7 @@ std::string DebugFile::QualifiedName(const Die& die) const {
   }
   for (int depth = 0; index >= 0 && depth < kMaxDepth; ++depth) {
     const Enclosure& e = scopes.enclosures[index];
-    if (!e.name.empty()) name = absl::StrCat(e.name, "::", name);
+    if (!e.name.empty()) name = Cat(e.name, "::", name);
     index = e.parent;
   }
   return name;
@@ -200,14 +200,14 @@ std::vector<Die> DebugFile::Find(std::string_view name, NameKind kind,
       if (kind == NameKind::kEnumerator) {
         // `Colour::RED`, and `ns::RED` of an enum that has no scope.
         std::string outer = full.substr(0, LastComponent(full));
-        const bool in_scope = SameName(absl::StrCat(full, "::", last), name) ||
-                              SameName(absl::StrCat(outer, last), name);
-        const std::string wanted = absl::StrCat("::", name);
-        const std::string a = absl::StrCat("::", full, "::", last), b = absl::StrCat("::", outer, last);
+        const bool in_scope =
+            SameName(Cat(full, "::", last), name) || SameName(Cat(outer, last), name);
+        const std::string wanted = Cat("::", name);
+        const std::string a = Cat("::", full, "::", last), b = Cat("::", outer, last);
         if (!in_scope && !a.ends_with(wanted) && !b.ends_with(wanted)) continue;
       } else {
-        full = absl::StrCat("::", full);
-        std::string wanted = absl::StrCat("::", name);
+        full = Cat("::", full);
+        std::string wanted = Cat("::", name);
         std::erase(full, ' ');
         std::erase(wanted, ' ');
         if (!full.ends_with(wanted)) continue;
@@ -264,9 +264,8 @@ std::vector<CodeScope> DebugFile::ScopesAt(uint64_t address) const {
     std::sort(scopes.functions.begin(), scopes.functions.end(),
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
   }
-  auto it = std::upper_bound(
-      scopes.functions.begin(), scopes.functions.end(), address,
-      [](uint64_t a, const UnitScopes::Function& f) { return a < f.begin; });
+  auto it = std::upper_bound(scopes.functions.begin(), scopes.functions.end(), address,
+                             [](uint64_t a, const UnitScopes::Function& f) { return a < f.begin; });
   Die die;
   for (int tries = 0; tries < 8 && it != scopes.functions.begin(); ++tries) {
     --it;
@@ -392,18 +391,17 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
       if (!NameOf(die).empty()) type->name = QualifiedName(die);
       const CType* base = type->target_ref.valid() ? TypeAt(type->target_ref)->Strip() : nullptr;
       type->is_signed = base != nullptr && base->is_signed;
-      const std::string scope = IsScopedEnum(die) ? absl::StrCat(type->name, "::")
-                                : type->is_cpp
-                                    ? type->name.substr(0, LastComponent(type->name))
-                                    : "";
+      const std::string scope = IsScopedEnum(die) ? Cat(type->name, "::")
+                                : type->is_cpp    ? type->name.substr(0, LastComponent(type->name))
+                                                  : "";
       for (Die e = die.Child(); e && type->enumerators.size() < kMaxMembers; e = e.Sibling()) {
         const auto value = e.Find(DW_AT_const_value);
         if (e.tag() != DW_TAG_enumerator || !value) continue;
         if (value->is_signed && static_cast<int64_t>(value->value) < 0 && base == nullptr) {
           type->is_signed = true;
         }
-        type->enumerators.push_back({absl::StrCat(scope, e.Text(DW_AT_name)),
-                                     static_cast<int64_t>(value->value)});
+        type->enumerators.push_back(
+            {Cat(scope, e.Text(DW_AT_name)), static_cast<int64_t>(value->value)});
       }
       break;
     }
@@ -484,8 +482,7 @@ void DebugFile::ReadMembers(const Die& die, CType* type) const {
        child = child.Sibling()) {
     const uint16_t tag = child.tag();
     if (tag == DW_TAG_template_type_param) {
-      type->template_types.emplace_back(std::string(child.Text(DW_AT_name)),
-                                        child.Ref(DW_AT_type));
+      type->template_types.emplace_back(std::string(child.Text(DW_AT_name)), child.Ref(DW_AT_type));
       continue;
     }
     if (tag != DW_TAG_member && tag != DW_TAG_inheritance && tag != DW_TAG_variable) continue;
@@ -495,8 +492,8 @@ void DebugFile::ReadMembers(const Die& die, CType* type) const {
     member.type = TypeOf(child);
     member.is_base = tag == DW_TAG_inheritance;
     member.is_artificial = child.Flag(DW_AT_artificial);
-    member.is_static = tag == DW_TAG_variable ||
-                       (tag == DW_TAG_member && child.Flag(DW_AT_external));
+    member.is_static =
+        tag == DW_TAG_variable || (tag == DW_TAG_member && child.Flag(DW_AT_external));
     if (const auto at = child.Find(DW_AT_data_member_location)) {
       if (at->block.empty()) {
         member.offset = at->value;
@@ -517,8 +514,8 @@ void DebugFile::ReadMembers(const Die& die, CType* type) const {
         member.bit_offset = static_cast<uint32_t>(*from % 8);
       } else if (const auto big_endian = child.Find(DW_AT_bit_offset)) {
         // DWARF 2: counted from the most significant bit of the storage.
-        const uint64_t storage = child.Unsigned(DW_AT_byte_size)
-                                     .value_or(TypeAt(member.type)->Size().value_or(4));
+        const uint64_t storage =
+            child.Unsigned(DW_AT_byte_size).value_or(TypeAt(member.type)->Size().value_or(4));
         const uint64_t low = storage * 8 - big_endian->value - *bits;
         member.offset += low / 8;
         member.bit_offset = static_cast<uint32_t>(low % 8);

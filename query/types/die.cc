@@ -23,9 +23,9 @@ constexpr uint64_t kDenseCodes = 1u << 16;
 
 FileImage SectionOf(const ElfFile& file, std::string_view name) {
   for (const ElfFile::Section& s : file.sections()) {
-    const bool same = s.name == name || (s.name.starts_with(".zdebug_") &&
-                                         s.name.substr(8) == name.substr(7) &&
-                                         name.starts_with(".debug_"));
+    const bool same =
+        s.name == name || (s.name.starts_with(".zdebug_") && s.name.substr(8) == name.substr(7) &&
+                           name.starts_with(".debug_"));
     if (!same) continue;
     absl::StatusOr<FileImage> data = file.Data(s);
     if (data.ok()) return *std::move(data);
@@ -632,9 +632,8 @@ void DwarfData::ReadUnitRanges() const {
     const uint8_t address_size = cursor.Fixed<uint8_t>(), segment_size = cursor.Fixed<uint8_t>();
     if (!cursor.ok() || end <= at || end > table.size()) break;
     const auto first = units_.begin(), last = units_.begin() + first_unit_[kInfo + 1];
-    const auto unit = std::lower_bound(first, last, unit_begin, [](const DwarfUnit& u, uint64_t o) {
-      return u.begin < o;
-    });
+    const auto unit = std::lower_bound(first, last, unit_begin,
+                                       [](const DwarfUnit& u, uint64_t o) { return u.begin < o; });
     if (address_size == 8 && segment_size == 0 && unit != last && unit->begin == unit_begin) {
       // Tuples are aligned to their own size.
       uint64_t position = (cursor.at() - at + 15) / 16 * 16 + at;

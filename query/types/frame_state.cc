@@ -194,7 +194,9 @@ std::optional<uint64_t> FrameState::ThreadPointer() {
     const bool makes = e.result > 0 && static_cast<uint64_t>(e.result) == thread->os_tid;
     if (makes && e.number == kClone) return e.args[4];
     if (makes && e.number == kClone3) return Load(e.args[0] + 56, 8);
-    if (e.time > thread->start && view_.thread.v != 1 && e.number != kClone && e.time.v > thread->start.v + 1000000) break;
+    if (e.time > thread->start && view_.thread.v != 1 && e.number != kClone &&
+        e.time.v > thread->start.v + 1000000)
+      break;
   }
   return std::nullopt;
 }
@@ -309,11 +311,10 @@ CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CT
       case LocationPiece::Kind::kRegister: {
         const auto v = RegisterValue(static_cast<int>(piece.value));
         if (!v) {
-          why = piece.value >= 17
-                    ? absl::StrCat("it is in ", DwarfRegisterName(piece.value),
-                                   ", which is not recorded")
-                    : absl::StrCat("it is in ", DwarfRegisterName(piece.value),
-                                   ", whose value in this frame is not known");
+          why = piece.value >= 17 ? absl::StrCat("it is in ", DwarfRegisterName(piece.value),
+                                                 ", which is not recorded")
+                                  : absl::StrCat("it is in ", DwarfRegisterName(piece.value),
+                                                 ", whose value in this frame is not known");
           break;
         }
         const uint64_t shifted = piece.bit_offset < 64 ? *v >> piece.bit_offset : 0;
@@ -419,8 +420,7 @@ absl::Status FrameState::Freeze(CValue* value) {
   const uint64_t size = types_.SizeOf(value->type).value_or(0);
   if (size > kMaxCopy || size == 0) return absl::OkStatus();
   value->bytes.resize(size);
-  absl::StatusOr<uint64_t> got =
-      moment_->Read(Address(value->address), size, value->bytes.data());
+  absl::StatusOr<uint64_t> got = moment_->Read(Address(value->address), size, value->bytes.data());
   if (!got.ok()) return got.status();
   if (*got == 0) {
     value->missing = "its memory is not mapped";
@@ -470,8 +470,7 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
 // The last execution, in this activation, of an instruction at which the variable had a place; then
 // what was passed for it.
 absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
-    const Die& variable, const CType* type,
-    const std::vector<DwarfData::LocationEntry>& entries) {
+    const Die& variable, const CType* type, const std::vector<DwarfData::LocationEntry>& entries) {
   absl::StatusOr<std::optional<Time>> entered = EntryTime();
   if (!entered.ok()) return entered.status();
   const std::optional<uint64_t> cfa = FrameAddress();
@@ -481,8 +480,8 @@ absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
   std::vector<AddressRange> code;
   for (const auto& entry : entries) {
     if (entry.expression.empty() || entry.span.end == ~uint64_t{0}) continue;
-    code.push_back({Address(entry.span.begin + placed_->bias),
-                    Address(entry.span.end + placed_->bias)});
+    code.push_back(
+        {Address(entry.span.begin + placed_->bias), Address(entry.span.end + placed_->bias)});
   }
   const auto remember = [this](CValue* value, Time at, Address pc, bool at_entry) {
     auto past = std::make_shared<PastValue>();
@@ -491,8 +490,7 @@ absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
     value->past = std::move(past);
   };
   if (!code.empty() && cfa && !span.empty()) {
-    auto cursor =
-        process.Executions(code, span, Direction::kBackward, view_.thread, nullptr);
+    auto cursor = process.Executions(code, span, Direction::kBackward, view_.thread, nullptr);
     if (!cursor.ok()) return cursor.status();
     for (int tries = 0; tries < kMaxPlaces; ++tries) {
       absl::StatusOr<std::optional<Execution>> found = (*cursor)->Next();

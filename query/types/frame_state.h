@@ -59,8 +59,7 @@ class FrameState {
                     const TypeSpace::Placed& placed);
   CValue ConstantValue(const Die& variable, const CType* type) const;
   absl::StatusOr<std::optional<CValue>> LookBack(
-      const Die& variable, const CType* type,
-      const std::vector<DwarfData::LocationEntry>& entries);
+      const Die& variable, const CType* type, const std::vector<DwarfData::LocationEntry>& entries);
   std::optional<uint64_t> Load(uint64_t address, uint32_t size);
   std::optional<uint64_t> ThreadPointer();
   const CType* SizedArray(const CType* type, const TypeSpace::Placed& placed,

@@ -413,7 +413,8 @@ class Machine {
     const unsigned unused = static_cast<unsigned>(64 - size * 8);
     uint64_t v = stack_.back() << unused;
     const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
-    stack_.back() = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(v) >> unused) : v >> unused;
+    stack_.back() =
+        is_signed ? static_cast<uint64_t>(static_cast<int64_t>(v) >> unused) : v >> unused;
   }
 
   void Pick(size_t index) {

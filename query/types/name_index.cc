@@ -30,7 +30,7 @@ constexpr uint32_t kVersion = 1;
 struct Header {
   char magic[8];
   uint32_t version;
-  uint32_t checksum;  // CRC-32 of the entries
+  uint32_t checksum;                     // CRC-32 of the entries
   uint64_t sizes[DwarfData::kSections];  // of the sections it was made from
   uint64_t count;
 };
@@ -146,8 +146,7 @@ class Pass {
 
   // Every unit that includes a header describes its types again: one of them is enough.
   bool IsNewType(const Die& die, std::string_view name) {
-    return IsNew(name,
-                 die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
+    return IsNew(name, die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
                  die.Unsigned(DW_AT_decl_line).value_or(0) |
                      die.Unsigned(DW_AT_decl_column).value_or(0) << 32);
   }
@@ -174,8 +173,8 @@ NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
 void NameIndex::Read(const DwarfData& data) {
   Pass(data, [this](std::string_view name, NameKind kind, DieRef ref) {
     if (own_.size() >= kMaxEntries) return;
-    own_.push_back({HashName(name), static_cast<uint32_t>(kind) | uint32_t{ref.section} << 8,
-                    ref.offset});
+    own_.push_back(
+        {HashName(name), static_cast<uint32_t>(kind) | uint32_t{ref.section} << 8, ref.offset});
   }).Run();
   std::sort(own_.begin(), own_.end());
   entries_ = own_;

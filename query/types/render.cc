@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "query/context.h"
+#include "query/text.h"
 #include "query/types/location.h"
 
 namespace ttq {
@@ -37,7 +37,7 @@ uint64_t Extend(uint64_t v, uint64_t size, bool is_signed) {
 std::string FloatText(const std::string& bytes) {
   const auto special = [](double v, uint64_t mantissa) -> std::string {
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    return absl::StrCat(std::signbit(v) ? "-" : "", "nan(0x", absl::Hex(mantissa), ")");
+    return Cat(std::signbit(v) ? "-" : "", "nan(", Hex(mantissa), ")");
   };
   if (bytes.size() == 4) {
     float v;
@@ -105,7 +105,7 @@ std::string EnumText(const CType& type, uint64_t number) {
     const uint64_t size = type.size.value_or(4);
     if (Extend(static_cast<uint64_t>(e.value), size, type.is_signed) == number) return e.name;
   }
-  const std::string plain = type.is_signed ? absl::StrCat(value) : absl::StrCat(number);
+  const std::string plain = type.is_signed ? Cat(value) : Cat(number);
   if (!IsFlagEnum(type)) return plain;
   if (number == 0) return "0";
   std::string text;
@@ -113,12 +113,12 @@ std::string EnumText(const CType& type, uint64_t number) {
   for (const CEnumerator& e : type.enumerators) {
     const auto v = static_cast<uint64_t>(e.value);
     if (v != 0 && (rest & v) == v) {
-      absl::StrAppend(&text, text.empty() ? "(" : " | ", e.name);
+      Append(&text, text.empty() ? "(" : " | ", e.name);
       rest &= ~v;
     }
   }
   if (rest != 0) {
-    absl::StrAppend(&text, text.empty() ? "(" : " | ", "unknown: 0x", absl::Hex(rest));
+    Append(&text, text.empty() ? "(" : " | ", "unknown: ", Hex(rest));
   }
   return text + ")";
 }
@@ -178,7 +178,7 @@ std::string QuotedString(std::string_view text, bool cut) {
     if (run - i > kRepeats) {
       if (in_quotes) out += "\"";
       if (!out.empty()) out += ", ";
-      absl::StrAppend(&out, "'", EscapedCharacter(c, '\''), "' <repeats ", run - i, " times>");
+      Append(&out, "'", EscapedCharacter(c, '\''), "' <repeats ", run - i, " times>");
       in_quotes = false;
       i = run;
       continue;
@@ -422,7 +422,7 @@ absl::StatusOr<std::optional<CValue>> ValueReader::FindMember(const CValue& obje
 absl::StatusOr<std::optional<CValue>> ValueReader::Path(const CValue& object,
                                                         std::string_view path) const {
   std::optional<CValue> at = object;
-  for (const std::string_view step : absl::StrSplit(path, '.')) {
+  for (const std::string_view step : Split(path, ".")) {
     absl::StatusOr<std::optional<CValue>> next = FindMember(*at, step);
     if (!next.ok() || !*next) return next;
     at = *std::move(next);
@@ -455,10 +455,9 @@ absl::StatusOr<std::string> Renderer::Text(const CValue& value) {
 
 absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int depth) {
   if (!value.missing.empty()) {
-    return value.missing.starts_with("Cannot access memory")
-               ? absl::StrCat("<error: ", value.missing, ">")
-               : top ? absl::StrCat("<", value.missing, ">")
-                     : std::string(kUnknown);
+    return value.missing.starts_with("Cannot access memory") ? Cat("<error: ", value.missing, ">")
+           : top                                             ? Cat("<", value.missing, ">")
+                                                             : std::string(kUnknown);
   }
   if (depth > kDepth) return std::string("{...}");
   if (written_ > kMaxText) return std::string("...");
@@ -474,8 +473,8 @@ absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int d
       absl::StatusOr<std::string> inner = Inner(*target, false, depth + 1);
       if (!inner.ok()) return inner;
       // Containers show what they hold, as gdb's printers do.
-      std::string prefix = top ? absl::StrCat("(", ToText(value.type), ") ") : "";
-      if (target->in_memory) absl::StrAppend(&prefix, "@0x", absl::Hex(target->address), ": ");
+      std::string prefix = top ? Cat("(", ToText(value.type), ") ") : "";
+      if (target->in_memory) Append(&prefix, "@", Hex(target->address), ": ");
       return prefix + *inner;
     }
     case Kind::kStruct:
@@ -486,8 +485,8 @@ absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int d
       text = Array(value, type, depth);
       break;
     case Kind::kFunction:
-      return absl::StrCat("{", ToText(value.type), "} 0x", absl::Hex(value.address), " <",
-                          reader_.types().symbols().NameOf(Address(value.address)), ">");
+      return Cat("{", ToText(value.type), "} ", Hex(value.address), " <",
+                 reader_.types().symbols().NameOf(Address(value.address)), ">");
     case Kind::kPointer:
       text = Pointer(value, type, top);
       break;
@@ -504,10 +503,9 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   if (!loaded.ok()) return loaded.status();
   if (!loaded->complete()) {
     if (loaded->missing.starts_with("Cannot access memory")) {
-      return absl::StrCat("<error: ", loaded->missing, ">");
+      return Cat("<error: ", loaded->missing, ">");
     }
-    return top && !loaded->missing.empty() ? absl::StrCat("<", loaded->missing, ">")
-                                           : std::string(kUnknown);
+    return top && !loaded->missing.empty() ? Cat("<", loaded->missing, ">") : std::string(kUnknown);
   }
   if (type->kind == Kind::kFloat) return FloatText(loaded->bytes);
   if (loaded->bytes.size() > 8) return WideText(loaded->bytes, type->is_signed);
@@ -517,21 +515,19 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   n = Extend(n, loaded->bytes.size(), type->is_signed);
   switch (type->kind) {
     case Kind::kBool:
-      return n == 0 ? "false" : n == 1 ? "true" : absl::StrCat(n);
+      return n == 0 ? "false" : n == 1 ? "true" : Cat(n);
     case Kind::kEnum:
       return EnumText(*type, n);
     case Kind::kChar: {
       const auto c = static_cast<uint32_t>(Extend(n, loaded->bytes.size(), false));
-      const std::string number =
-          type->is_signed ? absl::StrCat(static_cast<int64_t>(n)) : absl::StrCat(n);
+      const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
       const uint32_t mask = loaded->bytes.size() == 1 ? 0xff : 0xffffffff;
-      return absl::StrCat(number, " ", CharacterPrefix(*type), "'",
-                          EscapedCharacter(c & mask, '\''), "'");
+      return Cat(number, " ", CharacterPrefix(*type), "'", EscapedCharacter(c & mask, '\''), "'");
     }
     case Kind::kMemberPointer:
-      return absl::StrCat("0x", absl::Hex(n));
+      return Hex(n);
     default:
-      return type->is_signed ? absl::StrCat(static_cast<int64_t>(n)) : absl::StrCat(n);
+      return type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
   }
 }
 
@@ -539,7 +535,7 @@ absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* 
   if (value.pointee) {
     absl::StatusOr<std::string> inner = Inner(*value.pointee, false, kDepth - 2);
     if (!inner.ok()) return inner;
-    return absl::StrCat("(", ToText(value.type), ") <not in memory: points to ", *inner, ">");
+    return Cat("(", ToText(value.type), ") <not in memory: points to ", *inner, ">");
   }
   absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
   if (!loaded.ok()) return loaded.status();
@@ -547,32 +543,32 @@ absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* 
   uint64_t n = 0;
   std::memcpy(&n, loaded->bytes.data(), 8);
   const CType* target = type->target()->Strip();
-  std::string text = absl::StrCat("0x", absl::Hex(n));
+  std::string text = Hex(n);
   if (target->kind == Kind::kChar && target->Size() == 1) {
     if (n == 0) return text;
     bool cut = false;
     absl::StatusOr<std::optional<std::string>> string = reader_.CString(n, kElements, &cut);
     if (!string.ok()) return string.status();
     if (!*string) {
-      return absl::StrCat(text, " <error: Cannot access memory at address ", text, ">");
+      return Cat(text, " <error: Cannot access memory at address ", text, ">");
     }
-    return absl::StrCat(text, " ", QuotedString(**string, cut));
+    return Cat(text, " ", QuotedString(**string, cut));
   }
-  if (top) text = absl::StrCat("(", ToText(value.type), ") ", text);
+  if (top) text = Cat("(", ToText(value.type), ") ", text);
   if (n == 0) return text;
   const Symbolizer& symbols = reader_.types().symbols();
   if (target->kind == Kind::kFunction) {
     const std::string name = symbols.NameOf(Address(n));
-    return name.empty() ? text : absl::StrCat(text, " <", name, ">");
+    return name.empty() ? text : Cat(text, " <", name, ">");
   }
   if (const auto variable = symbols.VariableAt(Address(n))) {
     const uint64_t offset = n - variable->address.v;
-    absl::StrAppend(&text, " <", variable->name, offset ? absl::StrCat("+", offset) : "", ">");
+    Append(&text, " <", variable->name, offset ? Cat("+", offset) : "", ">");
   } else if (const Module* module = symbols.ModuleAt(Address(n))) {
     // Into code, as labels and function pointers kept as void *.
     const auto function = symbols.FunctionAt(Address(n));
     (void)module;
-    if (function) absl::StrAppend(&text, " <", symbols.NameOf(Address(n)), ">");
+    if (function) Append(&text, " <", symbols.NameOf(Address(n)), ">");
   }
   return text;
 }
@@ -585,23 +581,23 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
     if (v.kind == ContainerView::Kind::kString) return QuotedString(v.text, v.cut);
     std::string text = v.summary;
     if (v.items.empty()) return text;
-    absl::StrAppend(&text, " = {");
+    Append(&text, " = {");
     for (size_t i = 0; i < v.items.size(); ++i) {
-      if (i > 0) absl::StrAppend(&text, ", ");
+      if (i > 0) Append(&text, ", ");
       if (v.items[i].key) {
         absl::StatusOr<std::string> key = Inner(*v.items[i].key, false, depth + 1);
         if (!key.ok()) return key;
-        absl::StrAppend(&text, "[", *key, "] = ");
+        Append(&text, "[", *key, "] = ");
       } else if (v.kind == ContainerView::Kind::kPointer) {
-        absl::StrAppend(&text, "get() = ");
+        Append(&text, "get() = ");
       } else if (v.kind == ContainerView::Kind::kOptional) {
-        absl::StrAppend(&text, "[contained value] = ");
+        Append(&text, "[contained value] = ");
       } else if (v.numbered) {
-        absl::StrAppend(&text, "[", i, "] = ");
+        Append(&text, "[", i, "] = ");
       }
       absl::StatusOr<std::string> item = Inner(v.items[i].value, false, depth + 1);
       if (!item.ok()) return item;
-      absl::StrAppend(&text, *item);
+      Append(&text, *item);
       if (text.size() > kMaxText) break;
     }
     return text + (v.cut ? "...}" : "}");
@@ -614,7 +610,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
     absl::StatusOr<LoadedValue> byte = reader_.Load(first);
     if (!byte.ok()) return byte.status();
     if (!byte->missing.empty() && !type->members.empty()) {
-      return absl::StrCat("<error: ", byte->missing, ">");
+      return Cat("<error: ", byte->missing, ">");
     }
   } else {
     absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
@@ -628,11 +624,12 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
     if (member.is_static) {
       if (type->kind == Kind::kUnion || member.die.offset == 0) continue;
       // A static member is a global of its own; its place is in its definition.
-      if (!first) absl::StrAppend(&text, ", ");
+      if (!first) Append(&text, ", ");
       first = false;
       std::string shown = kUnknown;
       if (const Die die = type->file->data().At(member.die)) {
-        if (const auto constant = die.Find(DW_AT_const_value); constant && constant->block.empty()) {
+        if (const auto constant = die.Find(DW_AT_const_value);
+            constant && constant->block.empty()) {
           CValue v;
           v.type = member_type;
           v.bytes.assign(reinterpret_cast<const char*>(&constant->value), 8);
@@ -642,8 +639,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
           shown = *inner;
         } else {
           absl::StatusOr<NameMatches<VariableInfo>> found = reader_.types().symbols().FindVariables(
-              {.kind = NamePattern::Kind::kName,
-               .text = absl::StrCat(type->name, "::", member.name)});
+              {.kind = NamePattern::Kind::kName, .text = Cat(type->name, "::", member.name)});
           if (found.ok() && found->found.size() == 1 && depth < 3) {
             CValue v;
             v.type = member_type;
@@ -655,30 +651,30 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
           }
         }
       }
-      absl::StrAppend(&text, "static ", member.name, " = ", shown);
+      Append(&text, "static ", member.name, " = ", shown);
       continue;
     }
     absl::StatusOr<CValue> part = reader_.MemberOf(value, member);
     if (!part.ok()) return part.status();
     const CType* complete = reader_.types().Complete(member_type);
     if (member.is_base && complete->members.empty()) {
-      if (!first) absl::StrAppend(&text, ", ");
+      if (!first) Append(&text, ", ");
       first = false;
-      absl::StrAppend(&text, "<", ToText(member_type), "> = {<No data fields>}");
+      Append(&text, "<", ToText(member_type), "> = {<No data fields>}");
       continue;
     }
     absl::StatusOr<std::string> inner = Inner(*part, false, depth + 1);
     if (!inner.ok()) return inner;
-    if (!first) absl::StrAppend(&text, ", ");
+    if (!first) Append(&text, ", ");
     first = false;
     if (member.is_base) {
-      absl::StrAppend(&text, "<", ToText(member_type), "> = ");
+      Append(&text, "<", ToText(member_type), "> = ");
     } else if (!member.name.empty()) {
-      absl::StrAppend(&text, member.name, " = ");
+      Append(&text, member.name, " = ");
     }
-    absl::StrAppend(&text, *inner);
+    Append(&text, *inner);
     if (text.size() > kMaxText) {
-      absl::StrAppend(&text, "...");
+      Append(&text, "...");
       break;
     }
   }
@@ -711,7 +707,7 @@ absl::StatusOr<std::string> Renderer::Array(const CValue& value, const CType* ty
   size_t shown = 0;
   for (uint64_t i = 0; i < count;) {
     if (shown >= kElements) {
-      absl::StrAppend(&text, "...");
+      Append(&text, "...");
       break;
     }
     const CValue part = reader_.Part(value, element, i * step);
@@ -730,18 +726,18 @@ absl::StatusOr<std::string> Renderer::Array(const CValue& value, const CType* ty
       }
       ++same;
     }
-    if (i > 0) absl::StrAppend(&text, ", ");
+    if (i > 0) Append(&text, ", ");
     if (same - i >= kRepeats) {
-      absl::StrAppend(&text, *inner, " <repeats ", same - i, " times>");
+      Append(&text, *inner, " <repeats ", same - i, " times>");
       i = same;
       shown += kRepeats;
     } else {
-      absl::StrAppend(&text, *inner);
+      Append(&text, *inner);
       ++i;
       ++shown;
     }
     if (text.size() > kMaxText) {
-      absl::StrAppend(&text, "...");
+      Append(&text, "...");
       break;
     }
   }

@@ -2,7 +2,7 @@
 
 #include "query/types/type.h"
 
-#include "absl/strings/str_cat.h"
+#include "query/text.h"
 #include "query/types/debug_file.h"
 
 namespace ttq {
@@ -22,29 +22,29 @@ bool NeedsParentheses(const CType* target) {
 
 std::string TagName(const CType* type) {
   using Kind = CType::Kind;
-  const char* tag = type->kind == Kind::kUnion ? "union"
+  const char* tag = type->kind == Kind::kUnion  ? "union"
                     : type->kind == Kind::kEnum ? "enum"
                     : type->is_class            ? "class"
                                                 : "struct";
-  if (type->name.empty()) return absl::StrCat(tag, " {...}");
-  return type->is_cpp ? type->name : absl::StrCat(tag, " ", type->name);
+  if (type->name.empty()) return Cat(tag, " {...}");
+  return type->is_cpp ? type->name : Cat(tag, " ", type->name);
 }
 
 void Declare(const CType* type, Declaration* out, int depth) {
   using Kind = CType::Kind;
   if (depth > kMaxSteps) {
-    out->before = absl::StrCat("…", out->before);
+    out->before = Cat("…", out->before);
     return;
   }
   switch (type->kind) {
     case Kind::kVoid:
-      out->before = absl::StrCat(type->name.empty() ? "void" : type->name, out->before);
+      out->before = Cat(type->name.empty() ? "void" : type->name, out->before);
       return;
     case Kind::kPointer:
     case Kind::kReference:
     case Kind::kRvalueReference: {
       if (type->kind == Kind::kPointer && !type->name.empty()) {
-        out->before = absl::StrCat(type->name, out->before);
+        out->before = Cat(type->name, out->before);
         return;
       }
       const char* mark = type->kind == Kind::kPointer     ? "*"
@@ -52,15 +52,15 @@ void Declare(const CType* type, Declaration* out, int depth) {
                                                           : "&&";
       const CType* target = type->target();
       if (NeedsParentheses(target)) {
-        out->before = absl::StrCat("(", mark, out->before);
-        absl::StrAppend(&out->after, ")");
+        out->before = Cat("(", mark, out->before);
+        Append(&out->after, ")");
         Declare(target, out, depth + 1);
         return;
       }
-      out->before = absl::StrCat(mark, out->before);
+      out->before = Cat(mark, out->before);
       if (!(target->kind == Kind::kPointer || target->IsReference() ||
             (target->IsQualifier() && target->target()->kind == Kind::kPointer))) {
-        out->before = absl::StrCat(" ", out->before);
+        out->before = Cat(" ", out->before);
       }
       Declare(target, out, depth + 1);
       return;
@@ -68,40 +68,41 @@ void Declare(const CType* type, Declaration* out, int depth) {
     case Kind::kMemberPointer: {
       const CType* target = type->target();
       const bool function = target->kind == Kind::kFunction;
-      out->before = absl::StrCat(function ? "(" : " ", "::*", out->before);
-      if (function) absl::StrAppend(&out->after, ")");
+      out->before = Cat(function ? "(" : " ", "::*", out->before);
+      if (function) Append(&out->after, ")");
       Declare(target, out, depth + 1);
       return;
     }
     case Kind::kArray: {
       // `int [4]`, but `int (*)[4]`: a space only where nothing precedes the brackets.
-      if (out->before.empty() && out->after.empty()) out->before = " ";
-      else if (!out->before.empty() && out->before[0] == '(') out->before = absl::StrCat(" ", out->before);
-      absl::StrAppend(&out->after, "[", type->count ? absl::StrCat(*type->count) : "", "]");
+      if (out->before.empty() && out->after.empty())
+        out->before.push_back(' ');
+      else if (!out->before.empty() && out->before[0] == '(')
+        out->before = Cat(" ", out->before);
+      Append(&out->after, "[", type->count ? Cat(*type->count) : "", "]");
       const CType* target = type->target();
       Declare(target, out, depth + 1);
       if (type->is_vector) {
         // gdb's words for a SIMD vector.
-        absl::StrAppend(&out->after, " __attribute__ ((vector_size(", type->count.value_or(0),
-                        ")))");
+        Append(&out->after, " __attribute__ ((vector_size(", type->count.value_or(0), ")))");
       }
       return;
     }
     case Kind::kFunction: {
-      if (out->before.empty() || out->before[0] != ' ') out->before = absl::StrCat(" ", out->before);
-      absl::StrAppend(&out->after, "(");
+      if (out->before.empty() || out->before[0] != ' ') out->before = Cat(" ", out->before);
+      Append(&out->after, "(");
       for (size_t i = 0; i < type->parameters.size(); ++i) {
-        if (i > 0) absl::StrAppend(&out->after, ", ");
+        if (i > 0) Append(&out->after, ", ");
         Declaration parameter;
         Declare(type->At(type->parameters[i]), &parameter, depth + 8);
-        absl::StrAppend(&out->after, parameter.before, parameter.after);
+        Append(&out->after, parameter.before, parameter.after);
       }
       if (type->is_variadic) {
-        absl::StrAppend(&out->after, type->parameters.empty() ? "..." : ", ...");
+        Append(&out->after, type->parameters.empty() ? "..." : ", ...");
       } else if (type->parameters.empty()) {
-        absl::StrAppend(&out->after, "void");
+        Append(&out->after, "void");
       }
-      absl::StrAppend(&out->after, ")");
+      Append(&out->after, ")");
       Declare(type->target(), out, depth + 1);
       return;
     }
@@ -113,24 +114,23 @@ void Declare(const CType* type, Declaration* out, int depth) {
                                                          : "restrict";
       const CType* target = type->target();
       if (target->kind == Kind::kPointer || target->IsReference()) {
-        out->before = absl::StrCat(" ", word, out->before);
+        out->before = Cat(" ", word, out->before);
         Declare(target, out, depth + 1);
       } else if (type->kind == Kind::kRestrict) {
         Declare(target, out, depth + 1);
       } else {
         Declare(target, out, depth + 1);
-        out->before = absl::StrCat(word, " ", out->before);
+        out->before = Cat(word, " ", out->before);
       }
       return;
     }
     case Kind::kStruct:
     case Kind::kUnion:
     case Kind::kEnum:
-      out->before = absl::StrCat(TagName(type), out->before);
+      out->before = Cat(TagName(type), out->before);
       return;
     default:
-      out->before =
-          absl::StrCat(type->name.empty() ? "<unknown type>" : type->name, out->before);
+      out->before = Cat(type->name.empty() ? "<unknown type>" : type->name, out->before);
       return;
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Types of C and C++ as DWARF describes them. A type is read when somebody asks for it, with its own
-// members but not with what it points to: that is another question. Types are immutable and live as
-// long as the TypeSpace they came from.
+// Types of C and C++ as DWARF describes them. A type is read when somebody asks for it, with its
+// own members but not with what it points to: that is another question. Types are immutable and
+// live as long as the TypeSpace they came from.
 
 #ifndef TTQ_QUERY_TYPES_TYPE_H_
 #define TTQ_QUERY_TYPES_TYPE_H_
@@ -22,13 +22,13 @@ struct CType;
 struct CMember {
   std::string name;  // "" for an anonymous struct or union
   DieRef type;
-  uint64_t offset = 0;                  // bytes; with bit_size, of the bits' storage
-  uint32_t bit_offset = 0;              // from `offset`, least significant first
-  uint32_t bit_size = 0;                // 0: no bit-field
-  bool is_base = false;                 // a base class
-  bool is_static = false;               // has no place in the object
-  bool is_artificial = false;           // made by the compiler: _vptr.X
-  ByteSpan virtual_offset;              // where a virtual base is, as an expression
+  uint64_t offset = 0;         // bytes; with bit_size, of the bits' storage
+  uint32_t bit_offset = 0;     // from `offset`, least significant first
+  uint32_t bit_size = 0;       // 0: no bit-field
+  bool is_base = false;        // a base class
+  bool is_static = false;      // has no place in the object
+  bool is_artificial = false;  // made by the compiler: _vptr.X
+  ByteSpan virtual_offset;     // where a virtual base is, as an expression
   DieRef die;
 };
 
@@ -61,18 +61,18 @@ struct CType {
   };
   Kind kind = Kind::kUnknown;
   bool is_signed = false;
-  bool is_class = false;        // written `class`
-  bool is_cpp = false;          // from a unit in C++: `struct` is not part of its name
-  bool is_declaration = false;  // struct, union, enum: the definition is elsewhere
-  bool is_variadic = false;     // functions
-  bool is_vector = false;       // arrays: a SIMD vector
-  std::string name;             // qualified: "ns::Point", "unsigned long"; "" without one
-  std::optional<uint64_t> size;   // bytes
-  std::optional<uint64_t> count;  // arrays: elements
+  bool is_class = false;                 // written `class`
+  bool is_cpp = false;                   // from a unit in C++: `struct` is not part of its name
+  bool is_declaration = false;           // struct, union, enum: the definition is elsewhere
+  bool is_variadic = false;              // functions
+  bool is_vector = false;                // arrays: a SIMD vector
+  std::string name;                      // qualified: "ns::Point", "unsigned long"; "" without one
+  std::optional<uint64_t> size;          // bytes
+  std::optional<uint64_t> count;         // arrays: elements
   std::optional<DieAttribute> count_at;  // arrays: where their variable length is
   std::vector<CMember> members;
   std::vector<CEnumerator> enumerators;
-  std::vector<DieRef> parameters;         // functions
+  std::vector<DieRef> parameters;                              // functions
   std::vector<std::pair<std::string, DieRef>> template_types;  // in order
 
   // What it points to, is an array of, returns, renames, qualifies; invalid: void.

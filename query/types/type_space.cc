@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_split.h"
 #include "query/names.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {
@@ -66,8 +66,10 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
 std::string Canonical(std::string_view name) {
   int longs = 0, shorts = 0, ints = 0, is_unsigned = 0, is_signed = 0;
   std::string base;
-  for (const std::string_view word : absl::StrSplit(name, ' ', absl::SkipEmpty())) {
-    if (word == "long") {
+  for (const std::string_view word : Split(name, " ")) {
+    if (word.empty()) {
+      continue;
+    } else if (word == "long") {
       ++longs;
     } else if (word == "short") {
       ++shorts;
@@ -169,10 +171,11 @@ const CType* TypeSpace::Builtin(std::string_view name) const {
 const CType* TypeSpace::Find(std::string_view name, Address near) const {
   std::string_view plain = name;
   uint16_t wanted = 0;
-  for (const auto& [word, tag] : {std::pair<std::string_view, uint16_t>{"struct ", DW_TAG_structure_type},
-                                  {"class ", DW_TAG_structure_type},
-                                  {"union ", DW_TAG_union_type},
-                                  {"enum ", DW_TAG_enumeration_type}}) {
+  for (const auto& [word, tag] :
+       {std::pair<std::string_view, uint16_t>{"struct ", DW_TAG_structure_type},
+        {"class ", DW_TAG_structure_type},
+        {"union ", DW_TAG_union_type},
+        {"enum ", DW_TAG_enumeration_type}}) {
     if (plain.starts_with(word)) {
       plain.remove_prefix(word.size());
       wanted = tag;
