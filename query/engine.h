@@ -44,6 +44,8 @@ struct Presentation {
   // The columns a table shows; empty: all. `function` stands for the whole place in the code when
   // module, file and line are among the columns of the answer but not in this list.
   std::vector<std::string> table_columns;
+  // Columns that hold a list of frames: a table shows them below the row, one frame per line.
+  std::vector<std::string> below;
   // What to say when there are no rows: "nothing wrote 0x10..0x18 before time 5 (proved from the
   // index)". Empty: nothing in particular.
   std::string no_rows;

@@ -95,6 +95,13 @@ class TableWriter {
   TableWriter(const ResultStream& stream, const FormatOptions& options)
       : columns_(stream.columns()), colour_(options.colour) {
     const auto& shown = stream.presentation().table_columns;
+    const auto& below = stream.presentation().below;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].type == Type::kList &&
+          std::find(below.begin(), below.end(), columns_[i].name) != below.end()) {
+        below_.push_back(i);
+      }
+    }
     const auto index = [this](std::string_view name) {
       for (size_t i = 0; i < columns_.size(); ++i) {
         if (columns_[i].name == name) return i;
@@ -108,11 +115,39 @@ class TableWriter {
     merge_place_ = is_shown("function") && !is_shown("file");
     for (const size_t i : place_) merge_place_ = merge_place_ && i < columns_.size();
     if (shown.empty()) {
-      for (size_t i = 0; i < columns_.size(); ++i) shown_.push_back(i);
+      for (size_t i = 0; i < columns_.size(); ++i) {
+        if (!IsBelow(i)) shown_.push_back(i);
+      }
     }
     for (const std::string& name : shown) {
-      if (index(name) < columns_.size()) shown_.push_back(index(name));
+      if (index(name) < columns_.size() && !IsBelow(index(name))) shown_.push_back(index(name));
     }
+  }
+
+  // The frames that belong below a row, one per line, indented.
+  std::string Below(const Row& row) const {
+    std::string text;
+    for (const size_t i : below_) {
+      const List* frames = row[i].list();
+      if (frames == nullptr) continue;
+      for (size_t n = 0; n < frames->size(); ++n) {
+        const Object* frame = (*frames)[n].object();
+        if (frame == nullptr) continue;
+        const auto field = [&](std::string_view name) {
+          for (const auto& [key, value] : frame->fields) {
+            if (key == name) return value;
+          }
+          return Value();
+        };
+        text += fmt::format("    #{:<3} ", n);
+        if (const Value pc = field("pc"); !pc.is_null()) {
+          text += fmt::format("{:<14} ", CellText(pc, Type::kAddress));
+        }
+        text += PlaceText(field("function"), field("module"), field("file"), field("line"));
+        text += '\n';
+      }
+    }
+    return text;
   }
 
   void Header(std::vector<std::string>* cells) const {
@@ -161,7 +196,7 @@ class TableWriter {
     for (size_t i = 0; i < columns_.size(); ++i) {
       std::string name = Printable(columns_[i].name), cell;
       if (place && (i == place_[1] || i == place_[2] || i == place_[3])) continue;
-      if (name == "python" && row[i].is_null()) continue;
+      if (IsBelow(i) || (name == "python" && row[i].is_null())) continue;
       if (place && i == place_[0]) {
         name = "where";
         cell = PlaceText(row[place_[0]], row[place_[1]], row[place_[2]], row[place_[3]]);
@@ -175,9 +210,13 @@ class TableWriter {
       *out += cell;
       *out += '\n';
     }
+    *out += Below(row);
   }
 
  private:
+  bool IsBelow(size_t column) const {
+    return std::find(below_.begin(), below_.end(), column) != below_.end();
+  }
   bool RightAligned(size_t column) const {
     const Type type = columns_[column].type;
     return type == Type::kTime || type == Type::kInteger;
@@ -188,6 +227,7 @@ class TableWriter {
   bool merge_place_ = false;
   std::vector<size_t> place_;  // function, module, file, line
   std::vector<size_t> shown_;  // columns, in order
+  std::vector<size_t> below_;  // columns of frames
   std::vector<size_t> widths_;
 };
 
@@ -557,7 +597,7 @@ class AnswerWriter {
 
   absl::Status TableRows() {
     TableWriter writer(stream_, options_);
-    std::vector<std::vector<std::string>> waiting;
+    std::vector<std::pair<std::vector<std::string>, std::string>> waiting;
     Clock::time_point first;
     bool started = false;
     const auto start = [&] {
@@ -567,9 +607,12 @@ class AnswerWriter {
       std::vector<std::string> header;
       writer.Header(&header);
       writer.Widen(header);
-      for (const auto& cells : waiting) writer.Widen(cells);
+      for (const auto& [cells, below] : waiting) writer.Widen(cells);
       writer.Line(header, true, &out_);
-      for (const auto& cells : waiting) writer.Line(cells, false, &out_);
+      for (const auto& [cells, below] : waiting) {
+        writer.Line(cells, false, &out_);
+        out_ += below;
+      }
       waiting.clear();
     };
     std::vector<std::string> cells;
@@ -578,10 +621,11 @@ class AnswerWriter {
       writer.Cells(row, &cells);
       if (started) {
         writer.Line(cells, false, &out_);
+        out_ += writer.Below(row);
         return true;
       }
       if (waiting.empty()) first = Clock::now();
-      waiting.push_back(cells);
+      waiting.emplace_back(cells, writer.Below(row));
       if (waiting.size() >= kRowsForWidths || Clock::now() - first > kPatience ||
           (options_.limit && summary_.rows == *options_.limit)) {
         start();

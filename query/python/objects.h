@@ -91,7 +91,8 @@ class ObjectReader {
   std::optional<std::string> Str(uint64_t object, size_t most = 1 << 20);
   std::optional<std::string> BytesOf(uint64_t object, size_t most = 1 << 24);
   std::optional<int64_t> Int(uint64_t object);
-  std::optional<std::vector<uint64_t>> Items(uint64_t object, size_t most = 1 << 16);  // list, tuple
+  std::optional<std::vector<uint64_t>> Items(uint64_t object,
+                                             size_t most = 1 << 16);  // list, tuple
   using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
   // In insertion order. `most` bounds the rows looked at.
   std::optional<Pairs> DictItems(uint64_t object, size_t most = 1 << 20);
