@@ -26,6 +26,10 @@
 
 namespace ttq {
 
+namespace python {
+class FrameHistory;
+}
+
 // An error of the user's, at a place in the query text. `advice`, if any, says what to do instead.
 absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice = "");
 // The same for a name that does not exist, with those that were perhaps meant.
@@ -61,6 +65,15 @@ class Context {
   // The names of everything ever mapped; where a later module took an earlier one's place, the
   // later one's.
   absl::StatusOr<const Symbolizer*> AllSymbols() const;
+
+  // Whether any module of the process is CPython. What cannot be found out counts as none.
+  bool HasPython() const;
+  // All its frames (query/python/frame_history.h), made or read when first asked for; that may take
+  // a scan of the recording. NotFound without a CPython that is known.
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> PythonFrames(
+      ScanControl* control) const;
+  // Whether PythonFrames has them, or can read them.
+  bool HasPythonFrames() const;
 
   // Gives the time of the first row of a query, for `(QUERY)` as a time.
   using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
@@ -102,6 +115,10 @@ class Context {
   mutable std::vector<Time> boundaries_;
   mutable std::map<size_t, std::unique_ptr<Symbolizer>> symbolizers_;
   mutable std::shared_ptr<SymbolFileCache> cache_;
+  mutable std::optional<bool> has_python_;
+  mutable std::mutex frames_mutex_;  // guards what follows; held while it is made
+  mutable std::shared_ptr<const python::FrameHistory> frames_;
+  mutable absl::Status no_frames_;  // NotFound, once that is known
 };
 
 // "0x401136"

@@ -34,7 +34,8 @@ struct Outcome {
 };
 
 // Columns that are computed from time and pc, and only for rows that get so far.
-enum class Derived { kNone, kLocation, kInstruction, kAlwaysNull };
+// kPython: from time and thread.
+enum class Derived { kNone, kLocation, kInstruction, kPython };
 
 struct SourceColumn {
   Column column;
@@ -57,6 +58,7 @@ struct SourcePlan {
   size_t width = 0;      // slots of a row as the source gives it
   size_t time_slot = 0;  // where columns are derived
   size_t pc_slot = 0;
+  size_t thread_slot = 1;
   bool reversible = false;  // can give its rows last to first
   // `last …`, `first …`: one row, from this end, that passes the conditions which follow directly.
   std::optional<Direction> take_one;
