@@ -16,6 +16,9 @@
 #include "query/types/render.h"
 #include "query/types/type_space.h"
 #include "re2/re2.h"
+#include "query/python/frame_history.h"
+#include "query/python/memory.h"
+#include "query/python/runtime.h"
 
 namespace ttq {
 namespace {
@@ -172,6 +175,52 @@ absl::StatusOr<const Symbolizer*> Context::SymbolsAt(Time t) const {
   std::lock_guard<std::mutex> lock(mutex_);
   if (absl::Status s = LoadModules(); !s.ok()) return s;
   return Symbols(std::upper_bound(boundaries_.begin(), boundaries_.end(), t) - boundaries_.begin());
+}
+
+bool Context::HasPython() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (has_python_) return *has_python_;
+  }
+  const bool has = [&] {
+    absl::StatusOr<std::vector<LoadedModule>> modules = process_->Modules();
+    if (!modules.ok()) return false;
+    for (const LoadedModule& module : *modules) {
+      if (module.path.find("python", module.path.rfind('/') + 1) != std::string::npos) return true;
+    }
+    // One that is part of a program of another name.
+    const Time end = process_->info().end;
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(end);
+    if (!moment.ok()) return false;
+    python::MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<python::Runtime>> runtimes =
+        python::FindRuntimes(recording_, *process_, memory, end);
+    return runtimes.ok() && !runtimes->empty();
+  }();
+  std::lock_guard lock(mutex_);
+  has_python_ = has;
+  return has;
+}
+
+absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrames(
+    ScanControl* control) const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return frames_;
+  if (!no_frames_.ok()) return no_frames_;
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> made =
+      python::FrameHistory::Of(*recording_, *process_, control);
+  if (!made.ok()) {
+    if (absl::IsNotFound(made.status())) no_frames_ = made.status();
+    return made.status();
+  }
+  frames_ = *std::move(made);
+  return frames_;
+}
+
+bool Context::HasPythonFrames() const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return true;
+  return no_frames_.ok() && python::FrameHistory::IsKept(*recording_, *process_);
 }
 
 absl::StatusOr<const Symbolizer*> Context::AllSymbols() const {

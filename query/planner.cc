@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/disassembler.h"
+#include "query/python/provenance.h"
 #include "query/sources/py_stack.h"
 
 namespace ttq {
@@ -110,15 +111,37 @@ Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, 
   };
 }
 
+// Appends the Python code that a row's thread was running.
+Extend MakePython(const Context* context, ScanControl* control, size_t time_slot,
+                  size_t thread_slot) {
+  return [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(
+                                      context, control)](Row* row) -> absl::Status {
+    const int64_t* thread = (*row)[thread_slot].get<int64_t>();
+    const Time* time = (*row)[time_slot].get<Time>();
+    if (!thread || !time) {
+      row->emplace_back();
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::optional<python::Place>> place =
+        provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
+    if (!place.ok()) return place.status();
+    row->push_back(python::ValueOf(*place));
+    return absl::OkStatus();
+  };
+}
+
 // The columns visible at one point of the pipeline, and the operators up to there.
 class Pipeline : public Columns {
  public:
-  Pipeline(const Context* context, const SourcePlan& source, OperatorPtr root)
+  Pipeline(const Context* context, const RunOptions& options, const SourcePlan& source,
+           OperatorPtr root)
       : context_(context),
+        options_(options),
         root_(std::move(root)),
         width_(source.width),
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
+        thread_slot_(source.thread_slot),
         moment_(std::make_shared<RowMoment>(*context)) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
@@ -241,11 +264,9 @@ class Pipeline : public Columns {
       });
       ++width_;
     } else {
-      Push([](OperatorPtr in) {
-        return MakeExtend(std::move(in), [](Row* row) {
-          row->push_back(Null{});
-          return absl::OkStatus();
-        });
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in),
+                          MakePython(context_, options_.control, time_slot_, thread_slot_));
       });
       ++width_;
     }
@@ -261,10 +282,11 @@ class Pipeline : public Columns {
   }
 
   const Context* context_;
+  const RunOptions& options_;
   OperatorPtr root_;
   std::vector<Visible> visible_;
   size_t width_;
-  size_t time_slot_, pc_slot_;
+  size_t time_slot_, pc_slot_, thread_slot_;
   std::shared_ptr<RowMoment> moment_;
 };
 
@@ -429,7 +451,7 @@ class Planner {
       if (!opened.ok()) return opened.status();
       root = *std::move(opened);
     }
-    Pipeline pipeline(&context_, *source, std::move(root));
+    Pipeline pipeline(&context_, options_, *source, std::move(root));
     const auto first = [&](uint64_t count) {
       pipeline.Push([&](OperatorPtr in) { return MakeFirst(std::move(in), count); });
     };
