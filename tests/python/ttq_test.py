@@ -405,7 +405,8 @@ class HtmlTest(Base):
         stack = answer(["frame", "function", "module", "file", "line"], [(0, "f<int>", "demo", here, 3)])
         self.assertIn("f&lt;int&gt;", stack)
         self.assertIn("ttq_test RECORD_TEXT", stack)  # the line as it is on disk
-        source = answer(["line", "text", "current"], [(1, "a < b", None), (2, "c", True)])
+        source = answer(["frame", "function", "file", "line", "current", "source"],
+                        [(0, "f", here, 1, " ", "a < b"), (0, "f", here, 2, ">", "c")])
         self.assertIn("a &lt; b", source)
         self.assertEqual(source.count("class=now"), 1)
 
