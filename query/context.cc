@@ -12,13 +12,13 @@
 #include "fmt/format.h"
 #include "query/diagnostic.h"
 #include "query/heap.h"
+#include "query/python/frame_history.h"
+#include "query/python/memory.h"
+#include "query/python/runtime.h"
 #include "query/types/expression_at.h"
 #include "query/types/render.h"
 #include "query/types/type_space.h"
 #include "re2/re2.h"
-#include "query/python/frame_history.h"
-#include "query/python/memory.h"
-#include "query/python/runtime.h"
 
 namespace ttq {
 namespace {

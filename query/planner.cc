@@ -114,20 +114,21 @@ Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, 
 // Appends the Python code that a row's thread was running.
 Extend MakePython(const Context* context, ScanControl* control, size_t time_slot,
                   size_t thread_slot) {
-  return [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(
-                                      context, control)](Row* row) -> absl::Status {
-    const int64_t* thread = (*row)[thread_slot].get<int64_t>();
-    const Time* time = (*row)[time_slot].get<Time>();
-    if (!thread || !time) {
-      row->emplace_back();
-      return absl::OkStatus();
-    }
-    absl::StatusOr<std::optional<python::Place>> place =
-        provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
-    if (!place.ok()) return place.status();
-    row->push_back(python::ValueOf(*place));
-    return absl::OkStatus();
-  };
+  return
+      [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(context, control)](
+          Row* row) -> absl::Status {
+        const int64_t* thread = (*row)[thread_slot].get<int64_t>();
+        const Time* time = (*row)[time_slot].get<Time>();
+        if (!thread || !time) {
+          row->emplace_back();
+          return absl::OkStatus();
+        }
+        absl::StatusOr<std::optional<python::Place>> place =
+            provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
+        if (!place.ok()) return place.status();
+        row->push_back(python::ValueOf(*place));
+        return absl::OkStatus();
+      };
 }
 
 // The columns visible at one point of the pipeline, and the operators up to there.
