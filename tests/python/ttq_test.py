@@ -523,9 +523,9 @@ class PlotTest(Base):
         from ttq import plots
         from ttq.result import Column, Row
 
-        columns = [Column(n, "integer", True) for n in ("time", "thread", "pc", "function", "return_time", "depth")]
-        calls = [(0, 1, 1, "main", None, 0), (10, 1, 2, "f", 50, 1), (20, 1, 3, "g", 30, 2), (60, 1, 2, "f", 70, 1),
-                 (15, 2, 9, "other", 25, 0)]
+        columns = [Column(n, "integer", True) for n in ("time", "thread", "pc", "function", "return_time", "kind")]
+        calls = [(0, 1, 1, "main", None, "call"), (10, 1, 2, "f", 50, "call"), (12, 1, 2, "in", None, "inlined"),
+                 (20, 1, 3, "g", 30, "call"), (60, 1, 2, "f", 70, "call"), (15, 2, 9, "other", 25, "call")]
         spent = plots._tree([Row(columns, call) for call in calls], 100)
         self.assertEqual(spent, {("main",): 100, ("main", "f"): 50, ("main", "f", "g"): 10, ("other",): 10})
 
