@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/diagnostic.h"
+#include "query/heap.h"
 #include "query/types/expression_at.h"
 #include "query/types/render.h"
 #include "query/types/type_space.h"
@@ -493,6 +494,14 @@ absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& l
     result.text = fmt::format("{} ({})", start->text, result.text);
   }
   return result;
+}
+
+absl::StatusOr<Context::Pointer> Context::ResolvePointer(const ast::Expr& expr,
+                                                         const EvaluateAt& where) const {
+  absl::StatusOr<Place> place = EvaluatePlace(expr, where);
+  if (!place.ok()) return place.status();
+  if (!place->lvalue) return Pointer{.address = place->address, .size = std::nullopt};
+  return Pointer{.address = place->address, .size = place->size == 0 ? 8 : place->size};
 }
 
 // ---- Code ------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@
 
 namespace ttq {
 
+class HeapIndex;
+
 // An error of the user's, at a place in the query text. `advice`, if any, says what to do instead.
 absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice = "");
 // The same for a name that does not exist, with those that were perhaps meant.
@@ -73,6 +75,9 @@ class Context {
   // later one's.
   absl::StatusOr<const Symbolizer*> AllSymbols() const;
 
+  // The blocks of the heap; found when first asked for. Owned by the context.
+  absl::StatusOr<const HeapIndex*> Heap(ScanControl* control) const;
+
   // Gives the time of the first row of a query, for `(QUERY)` as a time.
   using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
 
@@ -93,6 +98,12 @@ class Context {
   // The error that there is none, with near names; those names.
   absl::Status NoGlobal(ast::Range range, const std::string& name) const;
   std::vector<std::string> GlobalsLike(const std::string& name) const;
+  // An expression that stands for an address: a number, or memory that holds a pointer.
+  struct Pointer {
+    Address address;
+    std::optional<uint64_t> size;  // of the memory at `address` that holds the pointer
+  };
+  absl::StatusOr<Pointer> ResolvePointer(const ast::Expr& expr, const EvaluateAt& where = {}) const;
   absl::StatusOr<ResolvedCode> ResolveFunction(const ast::FunctionPattern& function) const;
   absl::StatusOr<ResolvedCode> ResolvePlace(const ast::Place& place) const;
   absl::StatusOr<std::optional<ThreadNo>> ResolveThread(
@@ -123,6 +134,9 @@ class Context {
   mutable std::shared_ptr<SymbolFileCache> cache_;
   std::unique_ptr<DebugFiles> debug_files_;
   mutable std::map<const Symbolizer*, std::unique_ptr<TypeSpace>> types_;
+
+  mutable std::mutex heap_mutex_;  // guards heap_
+  mutable std::unique_ptr<const HeapIndex> heap_;
 };
 
 // "0x401136"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/disassembler.h"
+#include "query/sources/py_stack.h"
 
 namespace ttq {
 namespace {
@@ -115,6 +116,9 @@ class Pipeline : public Columns {
   void Push(Make make) {
     root_ = make(std::move(root_));
   }
+
+  // The operator on top appends one more column.
+  void Append(Column column) { visible_.push_back({std::move(column), width_++, Derived::kNone}); }
 
   // From here on rows have exactly these columns, in this order.
   void Replace(const std::vector<Column>& columns) {
@@ -498,11 +502,31 @@ class Planner {
       pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
       return absl::OkStatus();
     }
-    const bool python = std::holds_alternative<ast::WithPyBacktrace>(stage.what);
-    return ErrorAt(
-        stage.range,
-        absl::StrCat("`| ", python ? "py " : "", "backtrace` is not yet available in this version"),
-        "use `| select time, function, file, line` instead");
+    if (std::holds_alternative<ast::WithPyBacktrace>(stage.what)) {
+      return AddPyBacktrace(stage, pipeline, plan);
+    }
+    return ErrorAt(stage.range, "`| backtrace` is not yet available in this version",
+                   "use `| select time, function, file, line` instead");
+  }
+
+  absl::Status AddPyBacktrace(const ast::Stage& stage, Pipeline* pipeline, Plan* plan) {
+    const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
+    if (!time || time->type != Type::kTime) {
+      return ErrorAt(stage.range, "these rows have no time, so there is no stack to them",
+                     "put `| py backtrace` before the stage that leaves `time` out");
+    }
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(
+          std::move(in),
+          MakePyBacktrace(&context_, time->slot,
+                          thread ? std::optional(thread->slot) : std::nullopt, plan->outcome));
+    });
+    pipeline->Append({"py_backtrace", Type::kList});
+    if (!plan->presentation.table_columns.empty()) {
+      plan->presentation.table_columns.push_back("py_backtrace");
+    }
+    plan->steps.push_back("the Python stack at each row's time, from the memory of that time");
+    return absl::OkStatus();
   }
 
   absl::Status Project(std::vector<BoundExpression> bound, Pipeline* pipeline) {

@@ -15,6 +15,7 @@
 #define TTQ_QUERY_PYTHON_OBJECTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +52,9 @@ struct ReprLimits {
   size_t characters = 4096;
   size_t items = 200;  // of one container
   int levels = 8;
+  // An instance whose class has no repr of its own: with its attributes, or the way Python prints
+  // it, `<module.Point object at 0x7f…>`.
+  bool attributes = true;
 };
 
 // A name with the address of an object.
@@ -79,9 +83,17 @@ class ObjectReader {
   // `type` or one it inherits from (by tp_base) has this tp_name.
   bool Inherits(const TypeInfo& type, std::string_view name);
 
+  // `wanted` is how a user would call this type: "dict", "Point", "module.Point", or what C calls
+  // it: "PyDict", "PyDictObject", "PyDict_Type".
+  bool IsCalled(const TypeInfo& type, std::string_view wanted);
+
   std::optional<Refcount> RefcountOf(uint64_t object);
   // Tracked by the cycle collector, where a header says so.
   bool IsGarbageCollected(const TypeInfo& type) const { return type.Is(kHaveGc); }
+
+  // What is at `object` also looks like one beyond its type: the sizes and pointers of the built-in
+  // types are sound. For words found by searching memory.
+  bool MayBeObject(uint64_t object);
 
   // Why there is no object at `object`; "" when there is one.
   std::string WhyNoObject(uint64_t object);
@@ -89,6 +101,7 @@ class ObjectReader {
   // Values; nullopt when the object is not of that kind (or of a subclass), or cannot be read.
   // Text is UTF-8; a lone surrogate is written as \udXXX.
   std::optional<std::string> Str(uint64_t object, size_t most = 1 << 20);
+  std::optional<std::u32string> Text(uint64_t object, size_t most = 1 << 20);
   std::optional<std::string> BytesOf(uint64_t object, size_t most = 1 << 24);
   std::optional<int64_t> Int(uint64_t object);
   std::optional<std::vector<uint64_t>> Items(uint64_t object,
@@ -122,12 +135,12 @@ class ObjectReader {
 
   Memory& memory_;
   const Layout& layout_;
-  absl::flat_hash_map<uint64_t, std::optional<TypeInfo>> types_;
+  // Null: not a type. What Type gave stays where it is.
+  absl::flat_hash_map<uint64_t, std::unique_ptr<const TypeInfo>> types_;
 };
 
-// repr() of a text (UTF-8, with lone surrogates as \udXXX in `Str`'s way) and of bytes, as Python
-// prints them.
-std::string ReprOfText(std::string_view utf8);
+// repr() of a text, of bytes and of a float, as Python prints them; in UTF-8.
+std::string ReprOfText(std::u32string_view text);
 std::string ReprOfBytes(std::string_view bytes);
 std::string ReprOfFloat(double value);
 

@@ -29,26 +29,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, cons
   return NotYet(query, "`events signal | last 1`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`registers`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`memory LOCATION`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`registers`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::PyPrint&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`memory LOCATION`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`executions of _PyEval_EvalFrameDefault`");
@@ -77,26 +57,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime&, const ast::Query& query, c
 absl::StatusOr<SourcePlan> Plan(const ast::Refcounts&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`writes to ADDR` (the reference count is an object's first word)");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Object&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`memory ADDR len 64`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`memory LOCATION`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Heap&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Why&, const ast::Query& query, const Context&,

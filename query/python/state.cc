@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/python/state.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+namespace ttq::python {
+
+PythonState::PythonState(const Recording* recording, const Process* process,
+                         std::unique_ptr<Moment> moment)
+    : recording_(recording),
+      process_(process),
+      moment_(std::move(moment)),
+      memory_(std::make_unique<MomentMemory>(moment_.get())) {}
+
+absl::StatusOr<std::unique_ptr<PythonState>> PythonState::At(const Recording* recording,
+                                                             const Process* process, Time t) {
+  absl::StatusOr<std::unique_ptr<Moment>> moment = process->At(t);
+  if (!moment.ok()) return moment.status();
+  std::unique_ptr<PythonState> state(new PythonState(recording, process, *std::move(moment)));
+  if (absl::Status s = state->Find(); !s.ok()) return s;
+  return state;
+}
+
+absl::Status PythonState::MoveTo(Time t) {
+  const Time before = moment_->time();
+  if (absl::Status s = memory_->MoveTo(t); !s.ok()) return s;
+  for (const std::unique_ptr<Instance>& instance : instances_) {
+    instance->objects.Forget();
+    instance->frames.Forget();
+  }
+  if (before <= t && t < valid_until_) return absl::OkStatus();
+  return Find();
+}
+
+absl::Status PythonState::Find() {
+  instances_.clear();
+  problem_.clear();
+  const Time t = moment_->time();
+  valid_until_ = t;
+  absl::StatusOr<std::vector<Runtime>> runtimes = FindRuntimes(recording_, *process_, *memory_, t);
+  if (!runtimes.ok()) return runtimes.status();
+  if (!memory_->status().ok()) return memory_->status();
+  if (runtimes->empty()) problem_ = DescribeNoRuntime(*process_, t);
+  bool all_alive = !runtimes->empty();
+  for (Runtime& runtime : *runtimes) {
+    if (!runtime.layout) {
+      if (!problem_.empty()) problem_ += "; ";
+      problem_ += runtime.problem;
+      all_alive = false;
+      continue;
+    }
+    all_alive = all_alive && !FindInterpreters(*process_, *memory_, runtime).empty();
+    instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
+    Instance* instance = instances_.back().get();
+    if (instance->runtime.layout->thread_cframe != kAbsent) {
+      instance->frames.set_cframe_was_set([this, instance](uint64_t thread_state, uint64_t cframe) {
+        return CFrameWasSet(*instance->runtime.layout, thread_state, cframe);
+      });
+    }
+  }
+  if (all_alive) {
+    // Where everything is does not change while the modules stay.
+    absl::StatusOr<std::vector<LoadedModule>> modules = process_->Modules();
+    if (!modules.ok()) return modules.status();
+    valid_until_ = kTimeMax;
+    for (const LoadedModule& module : *modules) {
+      if (module.loaded > t) valid_until_ = std::min(valid_until_, module.loaded);
+      if (module.unloaded > t) valid_until_ = std::min(valid_until_, module.unloaded);
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint64_t cframe) {
+  const auto last_write = [&](uint64_t at, TimeSpan span) -> std::optional<Time> {
+    AccessQuery query;
+    query.ranges = {{Address(at), Address(at + 8)}};
+    query.span = span;
+    query.direction = Direction::kBackward;
+    query.want_values = false;
+    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+        process_->Accesses(std::move(query), nullptr);
+    if (!cursor.ok()) return std::nullopt;
+    absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+    if (!access.ok() || !*access) return std::nullopt;
+    return (*access)->time;
+  };
+  const Time now = moment_->time();
+  const std::optional<Time> installed =
+      last_write(thread_state + layout.thread_cframe, {Time(0), now});
+  if (!installed) return true;
+  // The compiler may store the frame a few instructions before it installs the cframe.
+  constexpr uint64_t kBefore = 16;
+  const Time since = installed->v > kBefore ? *installed - kBefore : Time(0);
+  return last_write(cframe + layout.cframe_current, {since, now}).has_value();
+}
+
+std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo> thread) {
+  std::vector<ThreadStack> stacks;
+  bool any_frames = false;
+  for (const std::unique_ptr<Instance>& instance : instances_) {
+    for (const Interpreter& interpreter :
+         FindInterpreters(*process_, *memory_, instance->runtime)) {
+      for (const ThreadState& state : interpreter.threads) {
+        if (thread && state.thread != *thread) continue;
+        ThreadStack stack;
+        stack.instance = instance.get();
+        stack.interpreter.address = interpreter.address;
+        stack.interpreter.id = interpreter.id;
+        stack.state = state;
+        stack.stack = instance->frames.Walk(state.address);
+        any_frames = any_frames || !stack.stack.frames.empty();
+        stacks.push_back(std::move(stack));
+      }
+    }
+  }
+  if (any_frames) {
+    // Also leaves out the state of a thread that is about to begin, which has its parent's id.
+    std::erase_if(stacks, [](const ThreadStack& s) {
+      return s.stack.frames.empty() && s.stack.incomplete.empty();
+    });
+  }
+  std::stable_sort(stacks.begin(), stacks.end(), [](const ThreadStack& a, const ThreadStack& b) {
+    return a.state.thread < b.state.thread;
+  });
+  return stacks;
+}
+
+std::optional<PythonState::ThreadStack> PythonState::StackOf(ThreadNo thread) {
+  std::vector<ThreadStack> stacks = Stacks(thread);
+  std::optional<ThreadStack> best;
+  for (ThreadStack& stack : stacks) {
+    if (stack.stack.frames.empty()) continue;
+    // Between sub-interpreters the one that holds its GIL is running.
+    const uint64_t holder = GilHolder(*memory_, stack.instance->runtime, stack.interpreter);
+    if (!best || holder == stack.state.address) best = std::move(stack);
+  }
+  return best;
+}
+
+std::string VersionText(const Runtime& runtime) {
+  return fmt::format("Python {}{}", runtime.version, runtime.free_threaded ? " free-threaded" : "");
+}
+
+}  // namespace ttq::python

@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: MIT
+//
+// What Python was doing at a time: stacks, variables, source, expressions, objects. Everything is
+// read from the recorded memory through query/python; nothing runs in the program.
+
+#include <algorithm>
+#include <functional>
+
+#include "absl/container/flat_hash_set.h"
+#include "fmt/format.h"
+#include "query/python/evaluate.h"
+#include "query/python/source_text.h"
+#include "query/python/state.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+using python::Frame;
+using python::PythonState;
+
+// What a query says of time and thread, resolved.
+struct Asked {
+  const Context* context = nullptr;
+  Time at;
+  std::optional<ThreadNo> thread;  // none: all threads
+  bool all = false;
+  std::optional<uint64_t> frame;
+  ast::Range thread_range, frame_range;
+};
+
+absl::StatusOr<Asked> Resolve(const ast::Query& query, const Context& context,
+                              const Context::TimeOfQuery& ask) {
+  Asked asked;
+  asked.context = &context;
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  asked.at = *at;
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  asked.thread = *thread;
+  asked.all = query.clauses.thread && query.clauses.thread->all;
+  asked.thread_range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
+  asked.frame_range = query.source_range;
+  if (query.clauses.frame) {
+    asked.frame = query.clauses.frame->value;
+    asked.frame_range = query.clauses.frame->range;
+  }
+  if (!asked.all && !asked.thread) {
+    absl::StatusOr<ThreadNo> running = context.process().ThreadAt(asked.at);
+    if (!running.ok()) return running.status();
+    asked.thread = *running;
+  }
+  return asked;
+}
+
+// Rows made from Python's state at the time asked for, when the first is asked for.
+using Make = std::function<absl::Status(PythonState&, Outcome&, std::vector<Row>*)>;
+void SetPython(SourcePlan* plan, const Context& context, Time at, std::string description,
+               Make make) {
+  plan->open = [&context, at, make = std::move(make)](const SourceRequest& request) {
+    auto compute = [&context, at, make,
+                    outcome = request.outcome]() -> absl::StatusOr<std::vector<Row>> {
+      absl::StatusOr<std::unique_ptr<PythonState>> state =
+          PythonState::At(&context.recording(), &context.process(), at);
+      if (!state.ok()) return state.status();
+      std::vector<Row> rows;
+      if (!(*state)->problem().empty()) outcome->AddNote((*state)->problem());
+      if (absl::Status s = make(**state, *outcome, &rows); !s.ok()) return s;
+      if (!(*state)->memory().status().ok()) return (*state)->memory().status();
+      return rows;
+    };
+    return absl::StatusOr<OperatorPtr>(
+        std::make_unique<ComputedSource>(std::move(compute), request.outcome));
+  };
+  plan->explain = [description = std::move(description), at](const SourceRequest&) {
+    return absl::StatusOr<std::string>(
+        fmt::format("{} at time {}, from the memory of that time", description, at.v));
+  };
+}
+
+// The stacks asked for; says in the outcome what keeps them from being whole.
+std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& state,
+                                               Outcome& outcome) {
+  std::vector<PythonState::ThreadStack> stacks;
+  if (asked.all) {
+    stacks = state.Stacks(std::nullopt);
+  } else if (auto stack = state.StackOf(*asked.thread)) {
+    stacks.push_back(*std::move(stack));
+  }
+  for (const PythonState::ThreadStack& stack : stacks) {
+    if (!stack.stack.incomplete.empty()) outcome.MarkIncomplete(stack.stack.incomplete);
+  }
+  if (state.instances().empty()) return stacks;
+  bool any = false;
+  for (const PythonState::ThreadStack& stack : stacks) any = any || !stack.stack.frames.empty();
+  if (any) return stacks;
+  bool interpreters = false, finalizing = false;
+  for (const auto& instance : state.instances()) {
+    interpreters =
+        interpreters ||
+        !python::FindInterpreters(state.process(), state.memory(), instance->runtime).empty();
+    finalizing = finalizing || python::IsFinalizing(state.memory(), instance->runtime);
+  }
+  if (!interpreters) {
+    outcome.AddNote(finalizing ? "the interpreter has shut down"
+                               : "the interpreter is not there: not started yet, or shut down");
+  } else if (asked.all) {
+    outcome.AddNote("no thread runs Python code at that time");
+  } else {
+    outcome.AddNote(
+        fmt::format("thread {} runs no Python code at that time; `all threads` shows "
+                    "every thread that does",
+                    asked.thread->v));
+  }
+  return stacks;
+}
+
+// The one frame that is asked for, of each stack: by default the innermost.
+absl::Status ForEachFrame(const Asked& asked, PythonState& state, Outcome& outcome,
+                          const std::function<absl::Status(const PythonState::ThreadStack&,
+                                                           const Frame&, uint64_t)>& use) {
+  bool any = false, missed = false;
+  size_t deepest = 0;
+  for (const PythonState::ThreadStack& stack : StacksOf(asked, state, outcome)) {
+    const uint64_t number = asked.frame.value_or(0);
+    deepest = std::max(deepest, stack.stack.frames.size());
+    if (number >= stack.stack.frames.size()) {
+      missed = missed || !stack.stack.frames.empty();
+      continue;
+    }
+    any = true;
+    if (absl::Status s = use(stack, stack.stack.frames[number], number); !s.ok()) return s;
+  }
+  if (!any && missed) {
+    return ErrorAt(
+        asked.frame_range,
+        fmt::format("there is no frame {}: the stack has {}", *asked.frame,
+                    deepest == 1 ? "only frame 0" : fmt::format("frames 0 to {}", deepest - 1)));
+  }
+  return absl::OkStatus();
+}
+
+void AddRemarks(const python::SourceText& source, Outcome& outcome) {
+  for (const std::string& remark : source.remarks()) outcome.AddNote(remark);
+}
+
+const char* KindName(python::LocalVariable::Kind kind) {
+  switch (kind) {
+    case python::LocalVariable::Kind::kLocal:
+      return "local";
+    case python::LocalVariable::Kind::kCell:
+      return "cell";
+    case python::LocalVariable::Kind::kFree:
+      return "free";
+    case python::LocalVariable::Kind::kHidden:
+      return "comprehension";
+    case python::LocalVariable::Kind::kName:
+      return "name";
+  }
+  return "";
+}
+
+std::string TypeNameAt(python::ObjectReader& objects, uint64_t object) {
+  const python::TypeInfo* type = objects.TypeOf(object);
+  return type ? objects.FullTypeName(*type) : "";
+}
+
+Value ThreadOf(const PythonState::ThreadStack& stack) { return OfThread(stack.state.thread); }
+
+}  // namespace
+
+// ---- Stacks ----------------------------------------------------------------------------------
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "frame", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  Add(&plan, "source", Type::kString);
+  Add(&plan, "frame_address", Type::kAddress);
+  Add(&plan, "name", Type::kString);
+  Add(&plan, "column", Type::kInteger);
+  Add(&plan, "end_line", Type::kInteger);
+  Add(&plan, "end_column", Type::kInteger);
+  Add(&plan, "code", Type::kAddress);
+  Add(&plan, "from_c", Type::kInteger);
+  Add(&plan, "interpreter", Type::kInteger);
+  plan.presentation.table_columns = {"frame", "function", "file", "line", "source"};
+  if (asked->all) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
+  }
+  SetPython(
+      &plan, context, asked->at, "Python's stack",
+      [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+        python::SourceText source(&state.process());
+        bool any = false;
+        size_t deepest = 0;
+        for (const PythonState::ThreadStack& stack : StacksOf(asked, state, outcome)) {
+          deepest = std::max(deepest, stack.stack.frames.size());
+          for (size_t i = 0; i < stack.stack.frames.size(); ++i) {
+            if (asked.frame && *asked.frame != i) continue;
+            any = true;
+            const Frame& frame = stack.stack.frames[i];
+            const python::Position& at = frame.position;
+            const auto known = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
+            rows->push_back({state.time(), ThreadOf(stack), OfCount(i), frame.code->qualname,
+                             frame.code->filename, known(at.line),
+                             OfText(source.Line(frame.code->filename, at.line)),
+                             Address(frame.address), frame.code->name, known(at.column),
+                             known(at.end_line), known(at.end_column), Address(frame.code->address),
+                             int64_t{frame.is_entry}, stack.interpreter.id});
+          }
+        }
+        if (asked.frame && !any && deepest > 0) {
+          return ErrorAt(asked.frame_range,
+                         fmt::format("there is no frame {}: the deepest stack has {} frames",
+                                     *asked.frame, deepest));
+        }
+        AddRemarks(source, outcome);
+        return absl::OkStatus();
+      });
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "frame", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "name", Type::kString);
+  Add(&plan, "value", Type::kString);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "kind", Type::kString);
+  Add(&plan, "slot", Type::kAddress);
+  plan.presentation.table_columns = {"name", "value", "type", "address"};
+  if (asked->all) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
+                                           {"thread", "function"});
+  }
+  SetPython(
+      &plan, context, asked->at, "the variables of a Python frame",
+      [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+        return ForEachFrame(
+            asked, state, outcome,
+            [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+              python::FrameReader& frames = stack.instance->frames;
+              python::ObjectReader& objects = frames.objects();
+              for (const python::LocalVariable& variable : frames.Locals(frame)) {
+                rows->push_back({state.time(), ThreadOf(stack), OfCount(number),
+                                 frame.code->qualname, variable.name, objects.Repr(variable.value),
+                                 OfText(TypeNameAt(objects, variable.value)),
+                                 Address(variable.value), KindName(variable.kind),
+                                 variable.slot ? Value(Address(variable.slot)) : Value()});
+              }
+              if (rows->empty()) {
+                outcome.AddNote(frame.code->qualname + " has no variables at that time");
+              }
+              return absl::OkStatus();
+            });
+      });
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "frame", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  Add(&plan, "current", Type::kString);
+  Add(&plan, "source", Type::kString);
+  plan.presentation.table_columns = {"current", "line", "source"};
+  if (asked->all) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
+                                           {"thread", "function"});
+  }
+  SetPython(&plan, context, asked->at, "the source of a Python frame",
+            [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+              python::SourceText source(&state.process());
+              absl::Status status = ForEachFrame(
+                  asked, state, outcome,
+                  [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+                    const std::string& file = frame.code->filename;
+                    const std::vector<std::string>* lines = source.Lines(file);
+                    if (!lines) {
+                      outcome.AddNote(fmt::format(
+                          "the source of {} is not there: it is not on this machine, and "
+                          "the program did not read it",
+                          file));
+                      return absl::OkStatus();
+                    }
+                    // As gdb's py-list: five lines before, four after.
+                    const int line = frame.position.line;
+                    const int first = std::max(1, line - 5);
+                    const int last = std::min<int>(line + 4, static_cast<int>(lines->size()));
+                    if (line <= 0 || line > static_cast<int>(lines->size())) {
+                      outcome.AddNote(fmt::format(
+                          "{} has no line {}: {}", file, line,
+                          line <= 0 ? "this instruction belongs to none" : "the file was changed"));
+                      return absl::OkStatus();
+                    }
+                    for (int n = first; n <= last; ++n) {
+                      rows->push_back({state.time(), ThreadOf(stack), OfCount(number),
+                                       frame.code->qualname, file, int64_t{n},
+                                       n == line ? Value(">") : Value(std::string(" ")),
+                                       (*lines)[n - 1]});
+                    }
+                    return absl::OkStatus();
+                  });
+              AddRemarks(source, outcome);
+              return status;
+            });
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "frame", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "name", Type::kString);
+  Add(&plan, "value", Type::kString);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "scope", Type::kString);
+  plan.presentation.table_columns = {"name", "value", "type", "address", "scope"};
+  if (asked->all) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
+                                           {"thread", "function"});
+  }
+  // The expression outlives this call with the query that holds it: plans run at once.
+  const ast::Expr* expr = source.expr.get();
+  absl::StatusOr<std::unique_ptr<PythonState>> state =
+      PythonState::At(&context.recording(), &context.process(), asked->at);
+  if (!state.ok()) return state.status();
+  auto outcome = std::make_shared<Outcome>();
+  auto rows = std::make_shared<std::vector<Row>>();
+  if (!(*state)->problem().empty()) outcome->AddNote((*state)->problem());
+  absl::Status status = ForEachFrame(
+      *asked, **state, *outcome,
+      [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+        python::FrameReader& frames = stack.instance->frames;
+        absl::StatusOr<python::PyValue> value = python::Evaluate(*expr, frames, &frame);
+        if (!value.ok()) return value.status();
+        python::ObjectReader& objects = frames.objects();
+        rows->push_back({(*state)->time(), ThreadOf(stack), OfCount(number), frame.code->qualname,
+                         ast::ToString(*expr), python::ReprOf(*value, objects),
+                         python::TypeNameOf(*value, objects),
+                         value->object ? Value(Address(value->object)) : Value(),
+                         OfText(value->scope)});
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  if (!outcome->note.empty()) plan.notes.push_back(outcome->note);
+  SetCompute(
+      &plan, [rows]() { return absl::StatusOr<std::vector<Row>>(*rows); },
+      fmt::format("a Python expression at time {}, from the memory of that time", asked->at.v));
+  return plan;
+}
+
+// ---- Objects ---------------------------------------------------------------------------------
+
+namespace {
+
+// The address that an ADDR of an object query gives.
+absl::StatusOr<uint64_t> AddressOf(const ast::ObjectAddress& object) {
+  if (const auto* number = std::get_if<ast::Number>(&object.address->node)) return number->value;
+  return ErrorAt(object.address->range, "an object is named by its address",
+                 "write it as 0x…; `py print EXPR` finds one by name");
+}
+
+Value RefcountValue(const std::optional<python::Refcount>& refcount) {
+  return refcount ? Value(refcount->count) : Value();
+}
+
+// Attributes as names with reprs.
+Value AttributesValue(python::ObjectReader& objects, uint64_t address) {
+  constexpr size_t kMost = 1000;
+  Object fields;
+  python::ReprLimits limits;
+  limits.characters = 256;
+  limits.levels = 3;
+  for (const python::Attribute& attribute : objects.Attributes(address)) {
+    if (fields.fields.size() >= kMost) break;
+    fields.fields.emplace_back(attribute.name, objects.Repr(attribute.value, limits));
+  }
+  return fields.fields.empty() ? Value() : Value(std::move(fields));
+}
+
+// Where an exception came from: its traceback's entries, the outermost first.
+Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
+  constexpr size_t kMost = 1000;
+  python::ObjectReader& objects = frames.objects();
+  const python::Layout& layout = frames.layout();
+  List list;
+  uint64_t at = objects.memory().Pointer(exception + layout.exception_traceback);
+  absl::flat_hash_set<uint64_t> seen;
+  while (at != 0 && list.size() < kMost && seen.insert(at).second) {
+    const python::TypeInfo* type = objects.TypeOf(at);
+    if (!type || type->name != "traceback") break;
+    uint64_t frame_address = objects.memory().Pointer(at + layout.traceback_frame);
+    if (layout.frame_object_frame != python::kAbsent) {
+      frame_address = objects.memory().Pointer(frame_address + layout.frame_object_frame);
+    }
+    Frame frame;
+    frames.ReadFrame(frame_address, &frame);
+    Object entry;
+    if (frame.code) {
+      int64_t line = objects.memory().Get<int32_t>(at + layout.traceback_lineno).value_or(0);
+      // From 3.12 on it is worked out when somebody asks.
+      if (line <= 0) {
+        const int64_t lasti =
+            objects.memory().Get<int32_t>(at + layout.traceback_lasti).value_or(0);
+        line = python::LineAt(layout, *frame.code, lasti);
+      }
+      entry.fields.emplace_back("function", frame.code->qualname);
+      entry.fields.emplace_back("file", frame.code->filename);
+      entry.fields.emplace_back("line", line);
+    }
+    list.push_back(Value(std::move(entry)));
+    at = objects.memory().Pointer(at + layout.traceback_next);
+  }
+  return list.empty() ? Value() : Value(std::move(list));
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  absl::StatusOr<uint64_t> address = AddressOf(source.object);
+  if (!address.ok()) return address.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "repr", Type::kString);
+  Add(&plan, "refcount", Type::kInteger);
+  Add(&plan, "immortal", Type::kInteger);
+  Add(&plan, "attributes", Type::kObject);
+  Add(&plan, "traceback", Type::kList);
+  Add(&plan, "type_address", Type::kAddress);
+  plan.presentation.layout = Presentation::Layout::kRecord;
+  SetPython(
+      &plan, context, *at, "a Python object",
+      [address = *address, range = source.object.range, type_range = source.object.type_range,
+       wanted = source.object.type](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+        std::string why;
+        for (const auto& instance : state.instances()) {
+          python::ObjectReader& objects = instance->objects;
+          const python::TypeInfo* found = objects.TypeOf(address);
+          if (!found) {
+            why = objects.WhyNoObject(address);
+            continue;
+          }
+          const python::TypeInfo type = *found;
+          const std::string name = objects.FullTypeName(type);
+          if (wanted && !objects.IsCalled(type, *wanted)) {
+            outcome.AddNote(
+                fmt::format("the object at {:#x} is a {}, not a {}", address, name, *wanted));
+          }
+          const std::optional<python::Refcount> refcount = objects.RefcountOf(address);
+          if (refcount && refcount->count <= 0) {
+            outcome.AddNote("its reference count says that it is not alive");
+          }
+          Value traceback;
+          if (type.Is(python::kExceptionSubclass)) {
+            traceback = TracebackValue(instance->frames, address);
+          }
+          python::ReprLimits limits;
+          limits.characters = 1 << 16;
+          limits.attributes = false;  // they have a column
+          rows->push_back({state.time(), Address(address), name, objects.Repr(address, limits),
+                           RefcountValue(refcount), int64_t{refcount && refcount->immortal},
+                           AttributesValue(objects, address), std::move(traceback),
+                           Address(type.address)});
+          return absl::OkStatus();
+        }
+        if (!state.instances().empty()) {
+          if (why == "no memory there") {
+            why = state.process().DescribeUnmapped(Address(address), state.time());
+          }
+          outcome.AddNote(fmt::format("no Python object at {:#x}: {}", address, why));
+        }
+        return absl::OkStatus();
+      });
+  return plan;
+}
+
+namespace {
+
+// Every object of a type: what the cycle collector tracks, and what it does not by searching the
+// memory that can be written for the type's address where an object keeps it.
+absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
+                         const std::string& wanted, const ScanControl* control, Outcome& outcome,
+                         std::vector<Row>* rows) {
+  python::ObjectReader& objects = instance.objects;
+  const python::Layout& layout = instance.frames.layout();
+  absl::StatusOr<std::vector<Mapping>> mappings = state.process().MappingsAt(state.time());
+  if (!mappings.ok()) return mappings.status();
+  constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+  constexpr uint64_t kPiece = 1 << 20;
+  constexpr size_t kMostRows = 1 << 20;
+  uint64_t bytes = 0;
+  absl::flat_hash_map<uint64_t, bool> is_wanted;  // by the type's address
+  python::ReprLimits limits;
+  limits.characters = 512;
+  limits.levels = 4;
+  std::vector<uint64_t> words(kPiece / 8);
+  for (const Mapping& mapping : *mappings) {
+    if ((mapping.protection & 2) == 0 || mapping.path == "[stack]") continue;
+    for (uint64_t at = mapping.range.begin.v; at < mapping.range.end.v; at += kPiece) {
+      if (control && control->cancelled) {
+        outcome.interrupted = true;
+        outcome.MarkIncomplete(kInterrupted);
+        return absl::OkStatus();
+      }
+      const uint64_t size = std::min(kPiece, mapping.range.end.v - at);
+      bytes += size;
+      if (bytes > kMostBytes || rows->size() >= kMostRows) {
+        outcome.MarkIncomplete(rows->size() >= kMostRows
+                                   ? fmt::format("only the first {} objects", kMostRows)
+                                   : "more than 4 GiB of memory to search");
+        return absl::OkStatus();
+      }
+      absl::StatusOr<uint64_t> known = state.moment().Read(Address(at), size, words.data());
+      if (!known.ok()) return known.status();
+      for (uint64_t i = 0; i + 1 <= *known / 8; ++i) {
+        const uint64_t word = words[i];
+        if (word < 4096 || word % 8 != 0 || word >> 47 != 0) continue;
+        // Most words are no types; what was found out about them is not kept for ever.
+        constexpr size_t kMostKept = 1 << 20;
+        if (is_wanted.size() > kMostKept) {
+          is_wanted.clear();
+          objects.Forget();
+        }
+        const auto [it, is_new] = is_wanted.try_emplace(word, false);
+        if (is_new) {
+          const python::TypeInfo* type = objects.Type(word);
+          it->second = type && objects.IsCalled(*type, wanted);
+        }
+        if (!it->second) continue;
+        const uint64_t object = at + 8 * i - layout.object_type;
+        const std::optional<python::Refcount> refcount = objects.RefcountOf(object);
+        constexpr int64_t kMostReferences = int64_t{1} << 32;
+        if (object % 16 != 0 || !refcount || refcount->count <= 0 ||
+            refcount->count > kMostReferences || !objects.MayBeObject(object)) {
+          continue;
+        }
+        rows->push_back({state.time(), Address(object), TypeNameAt(objects, object),
+                         objects.Repr(object, limits), refcount->count});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "repr", Type::kString);
+  Add(&plan, "refcount", Type::kInteger);
+  plan.presentation.table_columns = {"address", "type", "repr", "refcount"};
+  plan.presentation.no_rows =
+      fmt::format("no object of a type called {} is alive at time {}", source.type, at->v);
+  SetPython(&plan, context, *at, "every object of a type",
+            [wanted = source.type, control = options.control](PythonState& state, Outcome& outcome,
+                                                              std::vector<Row>* rows) {
+              for (const auto& instance : state.instances()) {
+                absl::Status s = FindObjects(state, *instance, wanted, control, outcome, rows);
+                if (!s.ok()) return s;
+              }
+              return absl::OkStatus();
+            });
+  return plan;
+}
+
+}  // namespace ttq
