@@ -100,12 +100,40 @@ bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint
   return last_write(cframe + layout.cframe_current, {since, now}).has_value();
 }
 
+// Up to 3.10 a thread state knows its pthread_t alone, and the kernel's writing of the thread's id
+// into that may not be in the recording. glibc puts struct pthread on top of the thread's stack:
+// the thread with the nearest stack pointer below it is the one.
+void PythonState::MatchByStackPointer(std::vector<Interpreter>* interpreters) {
+  std::vector<std::pair<uint64_t, ThreadNo>> stack_pointers;
+  for (Interpreter& interpreter : *interpreters) {
+    for (ThreadState& state : interpreter.threads) {
+      if (state.thread != ThreadNo() || state.pthread == 0) continue;
+      if (stack_pointers.empty()) {
+        for (const Thread& thread : process_->threads()) {
+          if (thread.start > time() || thread.end < time()) continue;
+          absl::StatusOr<Registers> registers = moment_->RegistersOf(thread.number);
+          if (registers.ok()) stack_pointers.emplace_back(registers->gpr[kRsp], thread.number);
+        }
+      }
+      constexpr uint64_t kLargestStack = uint64_t{256} << 20;
+      uint64_t nearest = kLargestStack;
+      for (const auto& [sp, number] : stack_pointers) {
+        if (sp >= state.pthread || state.pthread - sp >= nearest) continue;
+        nearest = state.pthread - sp;
+        state.thread = number;
+      }
+    }
+  }
+}
+
 std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo> thread) {
   std::vector<ThreadStack> stacks;
   bool any_frames = false;
   for (const std::unique_ptr<Instance>& instance : instances_) {
-    for (const Interpreter& interpreter :
-         FindInterpreters(*process_, *memory_, instance->runtime)) {
+    std::vector<Interpreter> interpreters =
+        FindInterpreters(*process_, *memory_, instance->runtime);
+    MatchByStackPointer(&interpreters);
+    for (const Interpreter& interpreter : interpreters) {
       for (const ThreadState& state : interpreter.threads) {
         if (thread && state.thread != *thread) continue;
         ThreadStack stack;
