@@ -292,6 +292,16 @@ bool ObjectReader::IsCalled(const TypeInfo& type, std::string_view wanted) {
 bool ObjectReader::MayBeObject(uint64_t object) {
   const TypeInfo* type = TypeOf(object);
   if (!type) return false;
+  if (type->heap() && type->Is(kHaveGc) && !layout_.free_threaded) {
+    // The collector tracks instances: the links {next, prev} before the object lead back to it.
+    const uint64_t head = object - 16;
+    const uint64_t next = memory_.Pointer(head) & ~uint64_t{3};
+    const uint64_t prev = memory_.Pointer(head + 8) & ~uint64_t{3};
+    if ((memory_.Pointer(next + 8) & ~uint64_t{3}) != head &&
+        (memory_.Pointer(prev) & ~uint64_t{3}) != head) {
+      return false;
+    }
+  }
   if (type->Is(kUnicodeSubclass)) return Str(object, 16).has_value();
   if (type->Is(kLongSubclass)) {
     const auto size = memory_.Get<int64_t>(object + layout_.long_size);
