@@ -39,34 +39,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, cons
   return NotYet(query, "`events signal | last 1`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::PyCalls&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of _PyEval_EvalFrameDefault`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`writes to ADDR`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Creation&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`first write to ADDR`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Deallocation&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`last write to ADDR`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Lifetime&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`writes to ADDR`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Refcounts&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`writes to ADDR` (the reference count is an object's first word)");
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Heap&, const ast::Query& query, const Context&,
@@ -77,11 +52,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap&, const ast::Query& query, const
 absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`executions of malloc`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::Why&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`writes to ADDR`");
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Origin&, const ast::Query& query, const Context&,
