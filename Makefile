@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Everything is built by CMake; this file installs what is missing and gives short names.
 #
-#   make            build/ttq
+#   make            build/ttq, build/libttq.so, build/python
 #   make demo       record a crash of a real program, and find its cause
 #   make test       everything that can fail
 #   make bench      the figures of docs/performance.md
@@ -24,7 +24,7 @@ CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=cca
 
 all: setup-build
 	@$(MAKE) --no-print-directory configure
-	ninja -C $(BUILD) -j $(JOBS) ttq ttq_tool
+	ninja -C $(BUILD) -j $(JOBS) ttq ttq_tool ttq_capi ttq_python
 
 setup-%:
 	@$(SETUP) $*

@@ -248,6 +248,7 @@ class Builder {
     index_of_.clear();
     words_.clear();
     dictionary_bytes_ = 0;
+    last_word_ = -1;
     last_shared_ = nullptr;
     last_index_ = -1;
   }
@@ -337,13 +338,15 @@ class Builder {
   // -1 when there are too many.
   int32_t IndexOf(const std::string& text) {
     if (words_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) return -1;
+    // Neighbouring rows are often alike.
+    if (last_word_ >= 0 && *words_[last_word_] == text) return last_word_;
     const auto [place, added] =
         index_of_.try_emplace(text, static_cast<int32_t>(words_.size()));
     if (added) {
       words_.push_back(&place->first);
       dictionary_bytes_ += text.size();
     }
-    return place->second;
+    return last_word_ = place->second;
   }
 
   void FinishDictionary(ArrowArray* out) {
@@ -362,6 +365,7 @@ class Builder {
   int64_t length_ = 0, nulls_ = 0;
   absl::node_hash_map<std::string, int32_t> index_of_;
   std::vector<const std::string*> words_;  // keys of index_of_, by index
+  int32_t last_word_ = -1;  // the index given last
   size_t dictionary_bytes_ = 0;
   const void* last_shared_ = nullptr;
   Value last_value_;

@@ -65,6 +65,7 @@ struct ResultState {
   bool truncated = false;
   std::optional<Ending> ended;                    // and how
   std::vector<std::optional<std::string>> texts;  // of the row, made when asked for
+  bool any_text = false;                          // there is one
 
   // The next row. REQUIRES: the caller holds the use.
   Ending Next();

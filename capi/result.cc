@@ -16,7 +16,7 @@ namespace ttq::capi {
 
 Ending ResultState::Next() {
   has_row = false;
-  std::fill(texts.begin(), texts.end(), std::nullopt);
+  if (std::exchange(any_text, false)) std::fill(texts.begin(), texts.end(), std::nullopt);
   if (ended) return *ended;
   if (limit != 0 && rows >= limit) {
     truncated = true;
@@ -178,6 +178,7 @@ ttq_status ttq_result_text(ttq_result* result, size_t column, const char** text,
                  [&](const Value& value, const Column& of, ResultState& state) -> Ending {
                    std::optional<std::string>& made = state.texts[column];
                    if (!made) made = ttq::capi::TextOf(value, of.type);
+                   state.any_text = true;
                    *text = made->c_str();
                    if (length) *length = made->size();
                    return {};

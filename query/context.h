@@ -29,6 +29,7 @@ namespace ttq {
 namespace python {
 class FrameHistory;
 }
+class HeapIndex;
 
 // An error of the user's, at a place in the query text. `advice`, if any, says what to do instead.
 absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice = "");
@@ -56,6 +57,7 @@ struct ResolvedCode {
 class Context {
  public:
   Context(const Recording* recording, const Process* process);
+  ~Context();
 
   const Process& process() const { return *process_; }
   const Recording& recording() const { return *recording_; }
@@ -74,6 +76,8 @@ class Context {
       ScanControl* control) const;
   // Whether PythonFrames has them, or can read them.
   bool HasPythonFrames() const;
+  // The blocks of the heap; found when first asked for. Owned by the context.
+  absl::StatusOr<const HeapIndex*> Heap(ScanControl* control) const;
 
   // Gives the time of the first row of a query, for `(QUERY)` as a time.
   using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
@@ -86,6 +90,12 @@ class Context {
   // `default_length`: of an address given without a length.
   absl::StatusOr<ResolvedLocation> ResolveLocation(const ast::Location& location,
                                                    uint64_t default_length) const;
+  // An expression that stands for an address: a number, or memory that holds a pointer.
+  struct Pointer {
+    Address address;
+    std::optional<uint64_t> size;  // of the memory at `address` that holds the pointer
+  };
+  absl::StatusOr<Pointer> ResolvePointer(const ast::Expr& expr) const;
   absl::StatusOr<ResolvedCode> ResolveFunction(const ast::FunctionPattern& function) const;
   absl::StatusOr<ResolvedCode> ResolvePlace(const ast::Place& place) const;
   absl::StatusOr<std::optional<ThreadNo>> ResolveThread(
@@ -119,6 +129,9 @@ class Context {
   mutable std::mutex frames_mutex_;  // guards what follows; held while it is made
   mutable std::shared_ptr<const python::FrameHistory> frames_;
   mutable absl::Status no_frames_;  // NotFound, once that is known
+
+  mutable std::mutex heap_mutex_;  // guards heap_
+  mutable std::unique_ptr<const HeapIndex> heap_;
 };
 
 // "0x401136"

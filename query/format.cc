@@ -113,6 +113,10 @@ class TableWriter {
     for (const std::string& name : shown) {
       if (index(name) < columns_.size()) shown_.push_back(index(name));
     }
+    std::erase_if(shown_, [this](size_t i) {
+      if (IsStack(i)) stacks_.push_back(i);
+      return IsStack(i);
+    });
   }
 
   void Header(std::vector<std::string>* cells) const {
@@ -127,6 +131,13 @@ class TableWriter {
                                                                   row[place_[2]], row[place_[3]])
                                                       : CellText(row[i], columns_[i].type));
     }
+  }
+
+  // What follows the line of a row: a line for each frame of its stacks.
+  std::string Stacks(const Row& row) const {
+    std::string out;
+    for (const size_t i : stacks_) AppendStack(row[i], &out);
+    return out;
   }
 
   void Widen(const std::vector<std::string>& cells) {
@@ -165,6 +176,10 @@ class TableWriter {
       if (place && i == place_[0]) {
         name = "where";
         cell = PlaceText(row[place_[0]], row[place_[1]], row[place_[2]], row[place_[3]]);
+      } else if (IsStack(i) && row[i].list()) {
+        *out += name + "\n";
+        AppendStack(row[i], out);
+        continue;
       } else {
         cell = CellText(row[i], columns_[i].type);
       }
@@ -178,6 +193,34 @@ class TableWriter {
   }
 
  private:
+  // A column of frames, each an object with the place it is at.
+  bool IsStack(size_t column) const {
+    return columns_[column].type == Type::kList && columns_[column].name.ends_with("backtrace");
+  }
+
+  static void AppendStack(const Value& value, std::string* out) {
+    const List* frames = value.list();
+    if (!frames) return;
+    for (size_t n = 0; n < frames->size(); ++n) {
+      Value function, module, file, line, source;
+      if (const Object* frame = (*frames)[n].object()) {
+        for (const auto& [name, field] : frame->fields) {
+          if (name == "function") function = field;
+          if (name == "module") module = field;
+          if (name == "file") file = field;
+          if (name == "line") line = field;
+          if (name == "source") source = field;
+        }
+      }
+      absl::StrAppend(out, "    #", n, n < 10 ? "  " : " ",
+                      PlaceText(function, module, file, line));
+      if (const auto* text = source.get<std::string>()) {
+        absl::StrAppend(out, "    ", Printable(*text));
+      }
+      *out += '\n';
+    }
+  }
+
   bool RightAligned(size_t column) const {
     const Type type = columns_[column].type;
     return type == Type::kTime || type == Type::kInteger;
@@ -186,8 +229,9 @@ class TableWriter {
   const std::vector<Column>& columns_;
   bool colour_;
   bool merge_place_ = false;
-  std::vector<size_t> place_;  // function, module, file, line
-  std::vector<size_t> shown_;  // columns, in order
+  std::vector<size_t> place_;   // function, module, file, line
+  std::vector<size_t> shown_;   // columns, in order
+  std::vector<size_t> stacks_;  // columns that are shown below their row
   std::vector<size_t> widths_;
 };
 
@@ -557,7 +601,11 @@ class AnswerWriter {
 
   absl::Status TableRows() {
     TableWriter writer(stream_, options_);
-    std::vector<std::vector<std::string>> waiting;
+    struct Waiting {
+      std::vector<std::string> cells;
+      std::string stacks;
+    };
+    std::vector<Waiting> waiting;
     Clock::time_point first;
     bool started = false;
     const auto start = [&] {
@@ -567,9 +615,12 @@ class AnswerWriter {
       std::vector<std::string> header;
       writer.Header(&header);
       writer.Widen(header);
-      for (const auto& cells : waiting) writer.Widen(cells);
+      for (const Waiting& row : waiting) writer.Widen(row.cells);
       writer.Line(header, true, &out_);
-      for (const auto& cells : waiting) writer.Line(cells, false, &out_);
+      for (const Waiting& row : waiting) {
+        writer.Line(row.cells, false, &out_);
+        out_ += row.stacks;
+      }
       waiting.clear();
     };
     std::vector<std::string> cells;
@@ -578,10 +629,11 @@ class AnswerWriter {
       writer.Cells(row, &cells);
       if (started) {
         writer.Line(cells, false, &out_);
+        out_ += writer.Stacks(row);
         return true;
       }
       if (waiting.empty()) first = Clock::now();
-      waiting.push_back(cells);
+      waiting.push_back({cells, writer.Stacks(row)});
       if (waiting.size() >= kRowsForWidths || Clock::now() - first > kPatience ||
           (options_.limit && summary_.rows == *options_.limit)) {
         start();

@@ -66,6 +66,8 @@ class Suggestions {
   explicit Suggestions(std::string_view wanted);
   // `symbol` may be mangled.
   void Add(std::string_view symbol);
+  // Whether a name is one letter away: to look on where that takes long is not worth it.
+  bool HasNear() const { return !best_.empty() && best_.front().distance <= 1; }
   // Nearest first, at most `count`; empty when nothing comes near.
   std::vector<std::string> Take(size_t count = 5);
 

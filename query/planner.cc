@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "query/disassembler.h"
 #include "query/python/provenance.h"
+#include "query/sources/py_stack.h"
 
 namespace ttq {
 namespace {
@@ -140,6 +141,9 @@ class Pipeline : public Columns {
     root_ = make(std::move(root_));
   }
 
+  // The operator on top appends one more column.
+  void Append(Column column) { visible_.push_back({std::move(column), width_++, Derived::kNone}); }
+
   // From here on rows have exactly these columns, in this order.
   void Replace(const std::vector<Column>& columns) {
     visible_.clear();
@@ -190,7 +194,7 @@ class Pipeline : public Columns {
       return std::nullopt;
     }
     const auto known = argument_slots_.find(std::string(name));
-    if (known != argument_slots_.end()) return Found{known->second, Type::kString};
+    if (known != argument_slots_.end()) return Found{known->second, Type::kValue, /*any=*/true};
     const auto args = std::find_if(visible_.begin(), visible_.end(),
                                    [](const Visible& v) { return v.column.name == "args"; });
     if (args == visible_.end()) return std::nullopt;
@@ -207,7 +211,7 @@ class Pipeline : public Columns {
       });
     });
     argument_slots_[std::string(name)] = width_;
-    return Found{width_++, Type::kString};
+    return Found{width_++, Type::kValue, /*any=*/true};
   }
 
   void Materialize(Derived derived) {
@@ -554,11 +558,31 @@ class Planner {
       pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
       return absl::OkStatus();
     }
-    const bool python = std::holds_alternative<ast::WithPyBacktrace>(stage.what);
-    return ErrorAt(
-        stage.range,
-        absl::StrCat("`| ", python ? "py " : "", "backtrace` is not yet available in this version"),
-        "use `| select time, function, file, line` instead");
+    if (std::holds_alternative<ast::WithPyBacktrace>(stage.what)) {
+      return AddPyBacktrace(stage, pipeline, plan);
+    }
+    return ErrorAt(stage.range, "`| backtrace` is not yet available in this version",
+                   "use `| select time, function, file, line` instead");
+  }
+
+  absl::Status AddPyBacktrace(const ast::Stage& stage, Pipeline* pipeline, Plan* plan) {
+    const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
+    if (!time || time->type != Type::kTime) {
+      return ErrorAt(stage.range, "these rows have no time, so there is no stack to them",
+                     "put `| py backtrace` before the stage that leaves `time` out");
+    }
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(
+          std::move(in),
+          MakePyBacktrace(&context_, time->slot,
+                          thread ? std::optional(thread->slot) : std::nullopt, plan->outcome));
+    });
+    pipeline->Append({"py_backtrace", Type::kList});
+    if (!plan->presentation.table_columns.empty()) {
+      plan->presentation.table_columns.push_back("py_backtrace");
+    }
+    plan->steps.push_back("the Python stack at each row's time, from the memory of that time");
+    return absl::OkStatus();
   }
 
   absl::Status Project(std::vector<BoundExpression> bound, Pipeline* pipeline) {

@@ -413,7 +413,8 @@ struct SymbolFile::Impl {
         for (const TableSymbol& s : functions) {
           if (s.source != NameSource::kPlt) suggestions->Add(s.name);
         }
-        if (info != nullptr) info->AddFunctionNames(suggestions);
+        // Those that are only ever inlined; every unit has to be read for them.
+        if (info != nullptr && !suggestions->HasNear()) info->AddFunctionNames(suggestions);
         break;
       case What::kVariables:
         for (const TableSymbol& s : data) suggestions->Add(WithoutNumber(s.name));

@@ -284,6 +284,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
                                     options.verify ? "--verify=yes" : "--verify=no"};
   words.insert(words.end(), options.command.begin(), options.command.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
   std::vector<std::string> env;
@@ -292,6 +293,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
   }
   env.push_back("VALGRIND_LIB=" + options.tool_directory);
   std::vector<char*> envp;
+  envp.reserve(env.size() + 1);
   for (std::string& e : env) envp.push_back(e.data());
   envp.push_back(nullptr);
 

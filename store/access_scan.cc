@@ -58,7 +58,7 @@ class RangeSet {
 };
 
 struct AccessFilter {
-  AccessFilter(const AccessQuery& q) : query(q), ranges(q.ranges), code(q.code) {}
+  explicit AccessFilter(const AccessQuery& q) : query(q), ranges(q.ranges), code(q.code) {}
   AccessQuery query;
   RangeSet ranges, code;
 };

@@ -52,7 +52,8 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   return o;
 }
 
-std::vector<rocksdb::ColumnFamilyDescriptor> Families(std::shared_ptr<rocksdb::Cache> cache) {
+std::vector<rocksdb::ColumnFamilyDescriptor> Families(
+    const std::shared_ptr<rocksdb::Cache>& cache) {
   std::vector<rocksdb::ColumnFamilyDescriptor> out;
   for (int i = 0; i < static_cast<int>(Family::kCount); ++i) {
     auto family = static_cast<Family>(i);
@@ -125,6 +126,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
     s = rocksdb::DB::OpenForReadOnly(o, directory, Families(impl.cache), &impl.handles, &db);
   } catch (const std::exception& e) {
     return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));
+  }
+  // There is no other way to tell; a store of ours that lost a family is damaged in its MANIFEST.
+  if (s.IsInvalidArgument() && s.ToString().find("olumn famil") != std::string::npos) {
+    return absl::FailedPreconditionError(directory + ": a RocksDB store, but not a recording");
   }
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);

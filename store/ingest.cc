@@ -205,7 +205,9 @@ struct RecordingWriter::Impl {
   // The id and bytes of a mapped file, stored on first sight. nullopt when it is not there any
   // more as it was mapped.
   std::optional<KnownFile> File(const std::string& path, const TtqMap& m) {
-    auto key = std::make_tuple(m.dev, m.ino, m.file_bytes, m.mtime_ns);
+    // Copies: the record is packed.
+    const std::tuple key(uint64_t{m.dev}, uint64_t{m.ino}, uint64_t{m.file_bytes},
+                         int64_t{m.mtime_ns});
     {
       std::lock_guard lock(mutex);
       auto it = files.find(key);

@@ -103,6 +103,12 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
   }
   auto block = std::make_shared<LoadedBlock>(*std::move(parsed));
   block->number = BlockNo(number);
+  // Whoever looks for a time in it counts from there.
+  if (number >= blocks_.size() || block->start != blocks_[number].start) {
+    return absl::DataLossError(
+        fmt::format("process {} block {}: it starts at another time than the one before ends",
+                    info_.number.v, number));
+  }
   std::lock_guard lock(mutex_);
   cache_.push_front(block);
   size_t bytes = 0, kept = 0;
@@ -601,10 +607,14 @@ int64_t ProcessReader::WallClock(Time t) const {
   if (blocks_.empty()) return info_.start_wall_ns;
   const BlockSpan& b = blocks_[BlockAt(t)];
   if (b.end == b.start) return b.wall_start_ns;
-  double share = static_cast<double>(std::min(t, b.end).v - b.start.v) /
-                 static_cast<double>(b.end.v - b.start.v);
-  return b.wall_start_ns +
-         static_cast<int64_t>(share * static_cast<double>(b.wall_end_ns - b.wall_start_ns));
+  // In 128 bits: the clock's values are as stored.
+  if (b.wall_end_ns <= b.wall_start_ns) return b.wall_start_ns;
+  using Wide = unsigned __int128;
+  const uint64_t wall =
+      static_cast<uint64_t>(b.wall_end_ns) - static_cast<uint64_t>(b.wall_start_ns);
+  const Wide passed = std::min(t, b.end).v - b.start.v;
+  return static_cast<int64_t>(static_cast<uint64_t>(b.wall_start_ns) +
+                              static_cast<uint64_t>(wall * passed / (b.end.v - b.start.v)));
 }
 
 // ---- Indexes ------------------------------------------------------------------------------------

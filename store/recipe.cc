@@ -84,12 +84,15 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
   r->record_bytes_ = head.record_bytes;
   r->jump_kind_ = head.jump_kind;
   const char* at = encoded.data() + sizeof(head);
-  r->nodes_.resize(head.node_count);
-  memcpy(r->nodes_.data(), at, head.node_count * sizeof(TtqNode));
-  at += head.node_count * sizeof(TtqNode);
-  r->effects_.resize(head.effect_count);
-  memcpy(r->effects_.data(), at, head.effect_count * sizeof(TtqEffect));
-  at += head.effect_count * sizeof(TtqEffect);
+  // memcpy wants no null pointer, not even for nothing.
+  auto take = [&at](auto* list, size_t count) {
+    list->resize(count);
+    if (count == 0) return;
+    memcpy(list->data(), at, count * sizeof(*list->data()));
+    at += count * sizeof(*list->data());
+  };
+  take(&r->nodes_, head.node_count);
+  take(&r->effects_, head.effect_count);
   const char* end = encoded.data() + encoded.size();
   while (at < end) {
     if (end - at < 9) return Bad(head.id, "its instructions are cut off");

@@ -96,7 +96,8 @@ def interruptibly(call: Callable[[], Any], interrupt: Callable[[], None]) -> Any
     while not done.is_set():
         try:
             # A second Ctrl-C does not help: the call ends soon, and must end before its data goes.
-            done.wait(0.05 if stopped else None)
+            # (An interrupt that is not a signal, as some kernels make them, does not end a wait.)
+            done.wait(0.05 if stopped else 0.25)
             if stopped:
                 interrupt()
         except KeyboardInterrupt as e:

@@ -352,8 +352,8 @@ class Result:
 
     # ---- Other libraries ----
 
-    def df(self) -> Any:
-        """A pandas.DataFrame.
+    def df(self, hex: bool = False) -> Any:  # pylint: disable=redefined-builtin
+        """A pandas.DataFrame. With `hex`, addresses and values are objects that show as 0x….
 
         Times, addresses and values are uint64 (UInt64 where some are missing), integers int64, text, bytes
         and objects Python's own. A value of more than 8 bytes is missing, and its bytes are in the column
@@ -370,6 +370,9 @@ class Result:
             for i, column in enumerate(self.columns):
                 field = self._field_of[i]
                 data[column.name] = self._series(field, column.type, numpy, pandas)
+                if hex and column.type in ("address", "value"):
+                    data[column.name] = pandas.Series(
+                        [None if n is pandas.NA else Address(n) for n in data[column.name]], dtype=object)
                 if column.type == "value":
                     arrays = [batch.columns[field + 1] for batch in self._batches]
                     if any(a.array.null_count < a.length for a in arrays):

@@ -167,7 +167,7 @@ class Session {
     progress.Hide();
     if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
     if (!status.ok()) return Report(status, text_);
-    if (summary.interrupted) return kInterrupted;
+    if (summary.interrupted) return Complain("interrupted: the answer is partial", kInterrupted);
     return options_.exit_code && summary.rows == 0 ? kNoRows : kAnswered;
   }
 

@@ -866,7 +866,7 @@ struct ObjectReader::Printer {
     const std::vector<Attribute> attributes = reader.Attributes(object);
     const bool plain_c = attributes.empty() && type.dictoffset == 0 && !type.Is(kManagedDict) &&
                          memory().Get<int64_t>(type.address + layout().object_size) == 0;
-    if (plain_c) {
+    if (plain_c || (!limits.attributes && HasDefaultRepr(type))) {
       PrintPlain(object, type);
       return;
     }
@@ -883,6 +883,16 @@ struct ObjectReader::Printer {
     }
     Add(fmt::format(") at remote {:#x}>", object));
     Leave();
+  }
+
+  bool HasDefaultRepr(const TypeInfo& type) {
+    const TypeInfo* base = &type;
+    for (int i = 0; base->base != 0 && i < kMostLevelsOfBases; ++i) {
+      const TypeInfo* next = reader.Type(base->base);
+      if (!next) return false;
+      base = next;
+    }
+    return base->name == "object" && base->repr == type.repr;
   }
 
   void PrintPlain(uint64_t object, const TypeInfo& type) {

@@ -52,6 +52,9 @@ struct ReprLimits {
   size_t characters = 4096;
   size_t items = 200;  // of one container
   int levels = 8;
+  // An instance whose class has no repr of its own: with its attributes, or the way Python prints
+  // it, `<module.Point object at 0x7f…>`.
+  bool attributes = true;
 };
 
 // A name with the address of an object.

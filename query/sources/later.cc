@@ -44,16 +44,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges&, const ast::Query& query, 
   return NotYet(query, "`writes to ADDR`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Heap&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::Origin&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`last write to LOCATION`");

@@ -294,10 +294,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
   Add(&plan, "object", Type::kAddress);
   Add(&plan, "type", Type::kString);
   Add(&plan, "repr", Type::kString);
-  Add(&plan, "created", Type::kTime);
-  Add(&plan, "freed", Type::kTime);
+  Add(&plan, "created_time", Type::kTime);
+  Add(&plan, "freed_time", Type::kTime);
   Add(&plan, "freed_by", Type::kObject);
-  plan.presentation.table_columns = {"type", "repr", "created", "python", "freed", "freed_by"};
+  plan.presentation.table_columns = {"type",   "repr",       "created_time",
+                                     "python", "freed_time", "freed_by"};
   SetEpochs(&plan, context, *asked, "the objects at",
             [asked = *asked](Epochs& epochs,
                              const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
@@ -534,8 +535,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
           if (!symbols.ok()) return symbols.status();
           const std::shared_ptr<const CodeLocation> location =
               (*symbols)->Symbolize(change->access.pc);
+          // Counting is inlined everywhere: its owner is the function that really exists.
+          const std::string& function =
+              location->frames.empty() ? location->function : location->frames.back().function;
           const python::Place where = place->value_or(python::Place());
-          Owner& owner = owners[{location->function, location->module, where.function, where.file,
+          Owner& owner = owners[{function, location->module, where.function, where.file,
                                  where.line}];
           if (owner.increments + owner.decrements + owner.after_free == 0) {
             owner.python = python::ValueOf(*place);

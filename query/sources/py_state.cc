@@ -497,6 +497,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
           }
           python::ReprLimits limits;
           limits.characters = 1 << 16;
+          limits.attributes = false;  // they have a column
           rows->push_back({state.time(), Address(address), name, objects.Repr(address, limits),
                            RefcountValue(refcount), int64_t{refcount && refcount->immortal},
                            AttributesValue(objects, address), std::move(traceback),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The hardest program for a recorder: random data, little else. Sorts two million integers, then
-// reads them many times.
+// sort_hash [COUNT]. The hardest program for a recorder: random data, little else. Sorts integers,
+// two million if nothing is said, then reads them many times.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +11,19 @@ static int compare(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-int main(void) {
-  enum { kCount = 2000000, kRounds = 20 };
-  int* numbers = malloc(kCount * sizeof(int));
+int main(int argc, char** argv) {
+  enum { kRounds = 20 };
+  const int count = argc > 1 ? atoi(argv[1]) : 2000000;
+  int* numbers = malloc((size_t)count * sizeof(int));
   unsigned state = 1;
-  for (int i = 0; i < kCount; i++) {
+  for (int i = 0; i < count; i++) {
     state = state * 1103515245 + 12345;
     numbers[i] = (int)(state >> 1);
   }
-  qsort(numbers, kCount, sizeof(int), compare);
+  qsort(numbers, (size_t)count, sizeof(int), compare);
   unsigned hash = 0;
   for (int round = 0; round < kRounds; round++) {
-    for (int i = 0; i < kCount; i++) hash = hash * 31 + (unsigned)numbers[i];
+    for (int i = 0; i < count; i++) hash = hash * 31 + (unsigned)numbers[i];
   }
   printf("%u\n", hash);
   free(numbers);

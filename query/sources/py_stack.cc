@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/sources/py_stack.h"
+
+namespace ttq {
+
+Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
+                       Outcome& outcome) {
+  const std::optional<python::PythonState::ThreadStack> stack = state.StackOf(thread);
+  if (!stack) return Value();
+  if (!stack->stack.incomplete.empty()) outcome.MarkIncomplete(stack->stack.incomplete);
+  List list;
+  for (const python::Frame& frame : stack->stack.frames) {
+    const int line = frame.position.line;
+    const std::string text = source.Line(frame.code->filename, line);
+    Object entry;
+    entry.fields = {{"frame", static_cast<int64_t>(list.size())},
+                    {"function", frame.code->qualname},
+                    {"file", frame.code->filename},
+                    {"line", line > 0 ? Value(int64_t{line}) : Value()},
+                    {"source", text.empty() ? Value() : Value(text)},
+                    {"frame_address", Address(frame.address)}};
+    list.push_back(Value(std::move(entry)));
+  }
+  return Value(std::move(list));
+}
+
+Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,
+                       std::shared_ptr<Outcome> outcome) {
+  struct Kept {
+    explicit Kept(const Process* process) : source(process) {}
+    std::unique_ptr<python::PythonState> state;
+    python::SourceText source;
+    size_t remarks = 0;
+  };
+  auto kept = std::make_shared<Kept>(&context->process());
+  return [context, time_slot, thread_slot, outcome, kept](Row* row) -> absl::Status {
+    const Time* time = (*row)[time_slot].get<Time>();
+    if (!time) {
+      row->push_back(Null{});
+      return absl::OkStatus();
+    }
+    if (!kept->state) {
+      absl::StatusOr<std::unique_ptr<python::PythonState>> state =
+          python::PythonState::At(&context->recording(), &context->process(), *time);
+      if (!state.ok()) return state.status();
+      kept->state = *std::move(state);
+    } else if (absl::Status s = kept->state->MoveTo(*time); !s.ok()) {
+      return s;
+    }
+    ThreadNo thread;
+    if (thread_slot) {
+      const int64_t* number = (*row)[*thread_slot].get<int64_t>();
+      if (number) thread = ThreadNo(static_cast<uint32_t>(*number));
+    } else {
+      absl::StatusOr<ThreadNo> running = kept->state->moment().RunningThread();
+      if (!running.ok()) return running.status();
+      thread = *running;
+    }
+    if (!kept->state->problem().empty()) outcome->AddNote(kept->state->problem());
+    row->push_back(PyBacktraceValue(*kept->state, kept->source, thread, *outcome));
+    for (; kept->remarks < kept->source.remarks().size(); ++kept->remarks) {
+      outcome->AddNote(kept->source.remarks()[kept->remarks]);
+    }
+    return kept->state->memory().status();
+  };
+}
+
+}  // namespace ttq
