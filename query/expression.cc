@@ -498,7 +498,8 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Matches& matches) {
     absl::StatusOr<Bound> operand = Bind(*matches.operand);
     if (!operand.ok()) return operand;
-    if (operand->kind != Kind::kText && operand->kind != Kind::kNull) {
+    if (operand->kind != Kind::kText && operand->kind != Kind::kAny &&
+        operand->kind != Kind::kNull) {
       return ErrorAt(matches.operand->range, absl::StrCat("`matches` looks at text, and this is ",
                                                           KindName(operand->kind)));
     }

@@ -39,11 +39,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, cons
   return NotYet(query, "`events signal | last 1`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::PyChanges&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`writes to ADDR`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::Origin&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`last write to LOCATION`");
