@@ -28,6 +28,7 @@ enum class Kind {
   kNumber,
   kText,
   kCell,  // Type::kValue: a number when it has at most 8 bytes
+  kAny,   // numbers or text, row by row
   kOther,
   kNull,
 };
@@ -61,6 +62,8 @@ const char* KindName(Kind kind) {
       return "text";
     case Kind::kCell:
       return "a number";
+    case Kind::kAny:
+      return "a number or text";
     case Kind::kOther:
       return "neither a number nor text";
     case Kind::kNull:
@@ -213,7 +216,8 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
     if (const auto found = columns_.Find(name.name)) {
       const size_t slot = found->slot;
-      return Bound{[slot](const Row& row) { return row[slot]; }, found->type, KindOf(found->type)};
+      return Bound{[slot](const Row& row) { return row[slot]; }, found->type,
+                   found->any ? Kind::kAny : KindOf(found->type)};
     }
     if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
                                 name.name[3] >= '0' && name.name[3] <= '9')) {
@@ -704,7 +708,8 @@ class Binder {
     absl::StatusOr<Bound> operand =
         NeedsProgram(*matches.operand) ? OfProgram(*matches.operand, true) : Bind(*matches.operand);
     if (!operand.ok()) return operand;
-    if (operand->kind != Kind::kText && operand->kind != Kind::kNull) {
+    if (operand->kind != Kind::kText && operand->kind != Kind::kAny &&
+        operand->kind != Kind::kNull) {
       return ErrorAt(matches.operand->range, absl::StrCat("`matches` looks at text, and this is ",
                                                           KindName(operand->kind)));
     }
@@ -765,7 +770,7 @@ class Binder {
                                  const Bound& y) {
     const auto number = [](Kind k) { return k == Kind::kNumber || k == Kind::kCell; };
     if (x.kind == y.kind || (number(x.kind) && number(y.kind)) || x.kind == Kind::kNull ||
-        y.kind == Kind::kNull) {
+        y.kind == Kind::kNull || x.kind == Kind::kAny || y.kind == Kind::kAny) {
       return absl::OkStatus();
     }
     return ErrorAt(
