@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/diagnostic.h"
+#include "query/heap.h"
 #include "re2/re2.h"
 
 namespace ttq {
@@ -137,6 +138,8 @@ std::vector<std::string> Nearest(std::string_view name,
 
 Context::Context(const Recording* recording, const Process* process)
     : recording_(recording), process_(process), cache_(std::make_shared<SymbolFileCache>()) {}
+
+Context::~Context() = default;
 
 // REQUIRES: mutex_ is held.
 absl::Status Context::LoadModules() const {
@@ -503,6 +506,13 @@ absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& l
     result.text = fmt::format("{} ({})", start->text, result.text);
   }
   return result;
+}
+
+absl::StatusOr<Context::Pointer> Context::ResolvePointer(const ast::Expr& expr) const {
+  absl::StatusOr<Place> place = Evaluate(expr, 0);
+  if (!place.ok()) return place.status();
+  if (!place->lvalue) return Pointer{.address = place->address, .size = std::nullopt};
+  return Pointer{.address = place->address, .size = place->size == 0 ? 8 : place->size};
 }
 
 // ---- Code ------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@
 
 namespace ttq {
 
+class HeapIndex;
+
 // An error of the user's, at a place in the query text. `advice`, if any, says what to do instead.
 absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice = "");
 // The same for a name that does not exist, with those that were perhaps meant.
@@ -52,6 +54,7 @@ struct ResolvedCode {
 class Context {
  public:
   Context(const Recording* recording, const Process* process);
+  ~Context();
 
   const Process& process() const { return *process_; }
   const Recording& recording() const { return *recording_; }
@@ -61,6 +64,9 @@ class Context {
   // The names of everything ever mapped; where a later module took an earlier one's place, the
   // later one's.
   absl::StatusOr<const Symbolizer*> AllSymbols() const;
+
+  // The blocks of the heap; found when first asked for. Owned by the context.
+  absl::StatusOr<const HeapIndex*> Heap(ScanControl* control) const;
 
   // Gives the time of the first row of a query, for `(QUERY)` as a time.
   using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
@@ -73,6 +79,12 @@ class Context {
   // `default_length`: of an address given without a length.
   absl::StatusOr<ResolvedLocation> ResolveLocation(const ast::Location& location,
                                                    uint64_t default_length) const;
+  // An expression that stands for an address: a number, or memory that holds a pointer.
+  struct Pointer {
+    Address address;
+    std::optional<uint64_t> size;  // of the memory at `address` that holds the pointer
+  };
+  absl::StatusOr<Pointer> ResolvePointer(const ast::Expr& expr) const;
   absl::StatusOr<ResolvedCode> ResolveFunction(const ast::FunctionPattern& function) const;
   absl::StatusOr<ResolvedCode> ResolvePlace(const ast::Place& place) const;
   absl::StatusOr<std::optional<ThreadNo>> ResolveThread(
@@ -102,6 +114,9 @@ class Context {
   mutable std::vector<Time> boundaries_;
   mutable std::map<size_t, std::unique_ptr<Symbolizer>> symbolizers_;
   mutable std::shared_ptr<SymbolFileCache> cache_;
+
+  mutable std::mutex heap_mutex_;  // guards heap_
+  mutable std::unique_ptr<const HeapIndex> heap_;
 };
 
 // "0x401136"

@@ -67,6 +67,11 @@ class ProcessReader : public Process {
                            const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
                            ScanControl* control) const override;
   absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
+  absl::StatusOr<std::shared_ptr<const std::vector<Run>>> RunsAround(Time t) const override;
+  std::vector<CodeInstruction> CodeOf(SuperblockId code) const override;
+  absl::Status OuterCalls(const std::vector<Address>& entries,
+                          const std::function<void(const CallRecord&)>& row,
+                          ScanControl* control) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override;
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;
@@ -141,6 +146,9 @@ class ProcessReader : public Process {
 
   mutable std::mutex mutex_;
   mutable std::list<std::shared_ptr<const LoadedBlock>> cache_;  // most recently used first
+  // The last block asked for; some tens of MiB.
+  mutable std::shared_ptr<const std::vector<Run>> runs_;
+  mutable uint32_t runs_block_ = 0;
   mutable std::shared_ptr<const std::vector<MapChange>> changes_;
   // Tables last asked for, most recent last: a few, since several threads ask at once.
   mutable std::vector<std::pair<Time, std::shared_ptr<const Mappings>>> last_mappings_;

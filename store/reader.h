@@ -197,6 +197,35 @@ struct ProcessInfo {
   std::string incomplete_reason;  // one clause, when !complete
 };
 
+// Instructions that one thread executed one after the other: the first `instructions` of a piece of
+// code, `code` being its number.
+struct Run {
+  Time time;
+  ThreadNo thread;
+  SuperblockId code;
+  uint32_t instructions = 0;
+};
+
+// One instruction of such a piece, as it was when it was executed.
+struct CodeInstruction {
+  Address address;
+  std::string_view bytes;  // valid as long as the Process
+};
+
+// A call, and what passed through registers.
+struct CallRecord {
+  Time time;                    // of the function's first instruction
+  Time return_time = kTimeMax;  // of the first one after it; kTimeMax: it did not come back
+  ThreadNo thread;
+  Address function;  // its first instruction
+  // Where it came back to; without that, what the caller left for it, and 0 where that was not
+  // seen.
+  Address return_address;
+  std::array<uint64_t, 3> args{};  // rdi, rsi, rdx
+  uint64_t result = 0;             // rax
+  uint64_t stored = 0;             // the word last stored at args[0] during the call
+};
+
 class Process;
 
 // The state of a process at one time: memory, registers, threads. It can be moved to another time;
@@ -334,6 +363,20 @@ class Process {
       TimeSpan span, const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
       const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
       ScanControl* control) const = 0;
+
+  // What was executed in the block of the store that holds t, in time order: everything from the
+  // first run's time to the last one's end. Earlier runs: ask for a time before the first. Empty
+  // when nothing was executed there. Repeated calls are cheap.
+  virtual absl::StatusOr<std::shared_ptr<const std::vector<Run>>> RunsAround(Time t) const = 0;
+  // All instructions of a run's code, also those after Run::instructions. Empty: unknown.
+  virtual std::vector<CodeInstruction> CodeOf(SuperblockId code) const = 0;
+
+  // Calls of functions that begin at `entries`, except those made while another of them was running
+  // in the same thread. `row` gets them in no particular order. A jump to the first instruction is
+  // a call too.
+  virtual absl::Status OuterCalls(const std::vector<Address>& entries,
+                                  const std::function<void(const CallRecord&)>& row,
+                                  ScanControl* control) const = 0;
 
   // For many questions about one time, or about times that follow each other.
   virtual absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const = 0;

@@ -99,16 +99,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType&, const ast::Query& que
   return NotYet(query, "`memory LOCATION`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Heap&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of malloc`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::Why&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`writes to ADDR`");

@@ -61,6 +61,15 @@ class FakeProcess : public Process {
                            const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
                            ScanControl* control) const override;
   absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
+  absl::StatusOr<std::shared_ptr<const std::vector<Run>>> RunsAround(Time) const override {
+    return std::make_shared<const std::vector<Run>>();
+  }
+  std::vector<CodeInstruction> CodeOf(SuperblockId) const override { return {}; }
+  absl::Status OuterCalls(const std::vector<Address>&,
+                          const std::function<void(const CallRecord&)>&,
+                          ScanControl*) const override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override { return modules_; }
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;

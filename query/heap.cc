@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/heap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "fmt/format.h"
+#include "query/context.h"
+#include "query/symbols.h"
+
+namespace ttq {
+namespace {
+
+constexpr uint64_t kMostLives = 20'000'000;
+constexpr uint64_t kPage = 4096;
+
+struct KnownName {
+  const char* symbol;
+  const char* shown;
+  HeapVerb verb;
+};
+constexpr KnownName kNames[] = {
+    {"malloc", "malloc", HeapVerb::kMalloc},
+    {"calloc", "calloc", HeapVerb::kCalloc},
+    {"realloc", "realloc", HeapVerb::kRealloc},
+    {"reallocarray", "reallocarray", HeapVerb::kReallocArray},
+    {"aligned_alloc", "aligned_alloc", HeapVerb::kAligned},  // glibc: memalign's other name
+    {"memalign", "memalign", HeapVerb::kAligned},
+    {"posix_memalign", "posix_memalign", HeapVerb::kPosixMemalign},
+    {"valloc", "valloc", HeapVerb::kMalloc},
+    {"pvalloc", "pvalloc", HeapVerb::kMalloc},
+    {"free", "free", HeapVerb::kFree},
+    {"cfree", "cfree", HeapVerb::kFree},
+    {"_Znwm", "operator new", HeapVerb::kMalloc},
+    {"_ZnwmRKSt9nothrow_t", "operator new", HeapVerb::kMalloc},
+    {"_ZnwmSt11align_val_t", "operator new", HeapVerb::kMalloc},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", "operator new", HeapVerb::kMalloc},
+    {"_Znam", "operator new[]", HeapVerb::kMalloc},
+    {"_ZnamRKSt9nothrow_t", "operator new[]", HeapVerb::kMalloc},
+    {"_ZnamSt11align_val_t", "operator new[]", HeapVerb::kMalloc},
+    {"_ZnamSt11align_val_tRKSt9nothrow_t", "operator new[]", HeapVerb::kMalloc},
+    {"_ZdlPv", "operator delete", HeapVerb::kFree},
+    {"_ZdlPvm", "operator delete", HeapVerb::kFree},
+    {"_ZdlPvRKSt9nothrow_t", "operator delete", HeapVerb::kFree},
+    {"_ZdlPvSt11align_val_t", "operator delete", HeapVerb::kFree},
+    {"_ZdlPvmSt11align_val_t", "operator delete", HeapVerb::kFree},
+    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", "operator delete", HeapVerb::kFree},
+    {"_ZdaPv", "operator delete[]", HeapVerb::kFree},
+    {"_ZdaPvm", "operator delete[]", HeapVerb::kFree},
+    {"_ZdaPvRKSt9nothrow_t", "operator delete[]", HeapVerb::kFree},
+    {"_ZdaPvSt11align_val_t", "operator delete[]", HeapVerb::kFree},
+    {"_ZdaPvmSt11align_val_t", "operator delete[]", HeapVerb::kFree},
+    {"_ZdaPvSt11align_val_tRKSt9nothrow_t", "operator delete[]", HeapVerb::kFree},
+};
+
+// Every function of that kind in any module that was ever loaded.
+absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const Context& context) {
+  absl::StatusOr<const Symbolizer*> symbols = context.AllSymbols();
+  if (!symbols.ok()) return symbols.status();
+  std::vector<HeapFunction> out;
+  std::set<uint64_t> seen;
+  for (const KnownName& known : kNames) {
+    absl::StatusOr<NameMatches<FunctionInfo>> matches =
+        (*symbols)->FindFunctions({.kind = NamePattern::Kind::kName, .text = known.symbol});
+    if (!matches.ok()) return matches.status();
+    for (const FunctionInfo& f : matches->found) {
+      if (!f.entry || f.source == NameSource::kPlt) continue;
+      // Not a method of that name. A versioned symbol is the same function.
+      if (f.symbol.substr(0, f.symbol.find('@')) != known.symbol) continue;
+      if (!seen.insert(f.entry->v).second) continue;
+      out.push_back({*f.entry, known.verb, known.shown, f.module});
+      if (out.size() == 1000) return out;
+    }
+  }
+  return out;
+}
+
+// What a call changes, at the time it does.
+struct Step {
+  Time at, call, returned;
+  uint64_t pointer, size;
+  Address from;
+  ThreadNo thread;
+  uint16_t with;
+  bool frees;
+};
+
+uint64_t Product(uint64_t a, uint64_t b) {
+  uint64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? ~uint64_t{0} : product;
+}
+
+void AddSteps(const CallRecord& call, const HeapFunction& function, uint16_t with,
+              std::vector<Step>* steps) {
+  const auto add = [&](bool frees, uint64_t pointer, uint64_t size) {
+    if (pointer == 0) return;
+    steps->push_back({frees ? call.time : call.return_time, call.time, call.return_time, pointer,
+                      size, call.return_address, call.thread, with, frees});
+  };
+  const bool returned = call.return_time != kTimeMax;
+  switch (function.verb) {
+    case HeapVerb::kMalloc:
+      if (returned) add(false, call.result, call.args[0]);
+      break;
+    case HeapVerb::kCalloc:
+      if (returned) add(false, call.result, Product(call.args[0], call.args[1]));
+      break;
+    case HeapVerb::kAligned:
+      if (returned) add(false, call.result, call.args[1]);
+      break;
+    case HeapVerb::kPosixMemalign:
+      if (returned && (call.result & 0xffffffff) == 0) add(false, call.stored, call.args[2]);
+      break;
+    case HeapVerb::kFree:
+      add(true, call.args[0], 0);
+      break;
+    case HeapVerb::kRealloc:
+    case HeapVerb::kReallocArray: {
+      const uint64_t size =
+          function.verb == HeapVerb::kRealloc ? call.args[1] : Product(call.args[1], call.args[2]);
+      if (returned && call.result == 0 && size != 0) break;  // failed: nothing has changed
+      add(true, call.args[0], 0);
+      if (returned) add(false, call.result, size);
+      break;
+    }
+  }
+}
+
+bool IsGlibc(std::string_view module) {
+  return module.substr(0, 8) == "libc.so." || module.substr(0, 7) == "libc-2.";
+}
+
+}  // namespace
+
+absl::Status HeapIndex::Build(const Context& context, ScanControl* control) {
+  absl::StatusOr<std::vector<HeapFunction>> functions = FindAllocator(context);
+  if (!functions.ok()) return functions.status();
+  functions_ = *std::move(functions);
+  if (functions_.empty()) return absl::OkStatus();
+  std::vector<Address> entries;
+  absl::flat_hash_map<uint64_t, uint16_t> number;
+  for (const HeapFunction& f : functions_) {
+    number[f.entry.v] = static_cast<uint16_t>(entries.size());
+    entries.push_back(f.entry);
+  }
+  std::vector<Step> steps;
+  bool all = true;
+  const auto row = [&](const CallRecord& call) {
+    const auto it = number.find(call.function.v);
+    if (it == number.end()) return;
+    if (steps.size() >= 2 * kMostLives) {
+      all = false;
+      return;
+    }
+    AddSteps(call, functions_[it->second], it->second, &steps);
+  };
+  if (absl::Status s = context.process().OuterCalls(entries, row, control); !s.ok()) return s;
+  if (!all) return absl::ResourceExhaustedError("more than 20 million allocations");
+  // A block that is given out has been given back before.
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
+    return a.at != b.at ? a.at < b.at : a.frees > b.frees;
+  });
+  absl::flat_hash_map<uint64_t, size_t> alive;
+  for (const Step& step : steps) {
+    const auto it = alive.find(step.pointer);
+    if (step.frees) {
+      if (it == alive.end()) {
+        bad_frees_.push_back({step.call, Address(step.pointer), step.from, step.thread, step.with});
+        continue;
+      }
+      HeapLife& life = lives_[it->second];
+      life.freed = step.call;
+      life.freed_from = step.from;
+      life.freed_thread = step.thread;
+      life.freed_with = step.with;
+      alive.erase(it);
+      continue;
+    }
+    if (it != alive.end()) {
+      // Given back in a way that was not seen.
+      lives_[it->second].freed = step.call;
+      it->second = lives_.size();
+    } else {
+      alive[step.pointer] = lives_.size();
+    }
+    HeapLife life;
+    life.begin = Address(step.pointer);
+    life.size = step.size;
+    life.allocated = step.call;
+    life.returned = step.returned;
+    life.allocated_from = step.from;
+    life.allocated_thread = step.thread;
+    life.allocated_with = step.with;
+    lives_.push_back(life);
+  }
+  std::sort(lives_.begin(), lives_.end(), [](const HeapLife& a, const HeapLife& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.allocated < b.allocated;
+  });
+  lives_.shrink_to_fit();
+  return absl::OkStatus();
+}
+
+void HeapIndex::Finish() {
+  reach_.reserve(lives_.size());
+  uint64_t reach = 0;
+  for (const HeapLife& life : lives_) {
+    const uint64_t end = life.begin.v + life.extent();
+    reach = std::max(reach, end < life.begin.v ? ~uint64_t{0} : end);
+    reach_.push_back(reach);
+  }
+}
+
+HeapIndex::Around HeapIndex::Find(Address address, Time t) const {
+  Around out;
+  const auto after = std::upper_bound(lives_.begin(), lives_.end(), address,
+                                      [](Address a, const HeapLife& l) { return a < l.begin; });
+  const size_t first = static_cast<size_t>(after - lives_.begin());
+  for (size_t i = first; i-- > 0 && reach_[i] > address.v;) {
+    const HeapLife& life = lives_[i];
+    if (life.allocated >= t || address.v - life.begin.v >= life.extent()) continue;
+    ++out.lives;
+    if (out.inside == nullptr || life.allocated > out.inside->allocated) {
+      out.earlier = out.inside;
+      out.inside = &life;
+    } else if (out.earlier == nullptr || life.allocated > out.earlier->allocated) {
+      out.earlier = &life;
+    }
+  }
+  for (size_t i = first; i-- > 0 && out.below == nullptr;) {
+    if (lives_[i].IsAlive(t) && &lives_[i] != out.inside) out.below = &lives_[i];
+  }
+  for (size_t i = first; i < lives_.size() && out.above == nullptr; ++i) {
+    if (lives_[i].IsAlive(t)) out.above = &lives_[i];
+  }
+  return out;
+}
+
+// ---- The file -----------------------------------------------------------------------------------
+//
+// HeapFileHead, functions (HeapFileFunction, then the bytes of name and module), lives, bad frees.
+
+namespace {
+
+constexpr char kHeapMagic[8] = {'t', 't', 'q', 'h', 'e', 'a', 'p', '\n'};
+constexpr uint32_t kHeapVersion = 1;
+
+struct HeapFileHead {
+  char magic[8];
+  uint32_t version = kHeapVersion, process = 0;
+  uint64_t end = 0, blocks = 0, log_bytes = 0;
+  int64_t start_wall_ns = 0;
+  uint64_t functions = 0, lives = 0, bad_frees = 0;
+  uint64_t hash = 0;  // of all that follows
+};
+struct HeapFileFunction {
+  uint64_t entry;
+  uint32_t verb;
+  uint16_t name_bytes, module_bytes;
+};
+static_assert(sizeof(HeapFileHead) == 80 && sizeof(HeapFileFunction) == 16);
+static_assert(sizeof(HeapLife) == 72 && std::is_trivially_copyable_v<HeapLife>);
+static_assert(sizeof(BadFree) == 32 && std::is_trivially_copyable_v<BadFree>);
+
+// FNV-1a over words, against damage, not malice.
+uint64_t BodyHash(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  while (bytes.size() >= 8) {
+    uint64_t word;
+    memcpy(&word, bytes.data(), 8);
+    hash = (hash ^ word) * 0x100000001b3ull;
+    hash ^= hash >> 29;
+    bytes.remove_prefix(8);
+  }
+  for (char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  return hash;
+}
+
+HeapFileHead HeadFor(const ProcessInfo& info) {
+  HeapFileHead head;
+  memcpy(head.magic, kHeapMagic, sizeof(head.magic));
+  head.process = info.number.v;
+  head.end = info.end.v;
+  head.blocks = info.blocks;
+  head.log_bytes = info.log_bytes;
+  head.start_wall_ns = info.start_wall_ns;
+  return head;
+}
+
+bool Take(std::string_view* rest, void* out, size_t size) {
+  if (rest->size() < size) return false;
+  memcpy(out, rest->data(), size);
+  rest->remove_prefix(size);
+  return true;
+}
+
+bool ReadWhole(const std::string& path, std::string* out) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  struct stat st;
+  bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+            st.st_size <= static_cast<off_t>(kMostLives * sizeof(HeapLife) * 2);
+  if (ok) {
+    out->resize(static_cast<size_t>(st.st_size));
+    for (size_t done = 0; ok && done < out->size();) {
+      const ssize_t n = read(fd, out->data() + done, out->size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      ok = n > 0;
+      if (ok) done += static_cast<size_t>(n);
+    }
+  }
+  close(fd);
+  return ok;
+}
+
+}  // namespace
+
+bool HeapIndex::ReadFile(const std::string& path, const ProcessInfo& info) {
+  std::string bytes;
+  if (!ReadWhole(path, &bytes)) return false;
+  std::string_view rest = bytes;
+  HeapFileHead head;
+  if (!Take(&rest, &head, sizeof(head))) return false;
+  HeapFileHead expected = HeadFor(info);
+  expected.functions = head.functions;
+  expected.lives = head.lives;
+  expected.bad_frees = head.bad_frees;
+  expected.hash = BodyHash(rest);
+  if (memcmp(&head, &expected, sizeof(head)) != 0) return false;
+  if (head.functions > 1000 || head.lives > rest.size() || head.bad_frees > rest.size()) {
+    return false;
+  }
+  for (uint64_t i = 0; i < head.functions; ++i) {
+    HeapFileFunction f;
+    if (!Take(&rest, &f, sizeof(f)) || f.verb > static_cast<uint32_t>(HeapVerb::kFree) ||
+        rest.size() < size_t{f.name_bytes} + f.module_bytes) {
+      return false;
+    }
+    functions_.push_back({Address(f.entry), static_cast<HeapVerb>(f.verb),
+                          std::string(rest.substr(0, f.name_bytes)),
+                          std::string(rest.substr(f.name_bytes, f.module_bytes))});
+    rest.remove_prefix(size_t{f.name_bytes} + f.module_bytes);
+  }
+  if (rest.size() != head.lives * sizeof(HeapLife) + head.bad_frees * sizeof(BadFree)) return false;
+  lives_.resize(head.lives);
+  Take(&rest, lives_.data(), head.lives * sizeof(HeapLife));
+  bad_frees_.resize(head.bad_frees);
+  Take(&rest, bad_frees_.data(), head.bad_frees * sizeof(BadFree));
+  for (size_t i = 0; i < lives_.size(); ++i) {
+    const HeapLife& life = lives_[i];
+    if (life.allocated_with >= functions_.size() || life.freed_with >= functions_.size() ||
+        (i > 0 && life.begin < lives_[i - 1].begin)) {
+      return false;
+    }
+  }
+  for (const BadFree& bad : bad_frees_) {
+    if (bad.with >= functions_.size()) return false;
+  }
+  return true;
+}
+
+void HeapIndex::WriteFile(const std::string& path, const ProcessInfo& info) const {
+  std::string body;
+  for (const HeapFunction& f : functions_) {
+    const HeapFileFunction record{f.entry.v, static_cast<uint32_t>(f.verb),
+                                  static_cast<uint16_t>(std::min<size_t>(f.name.size(), 1000)),
+                                  static_cast<uint16_t>(std::min<size_t>(f.module.size(), 1000))};
+    body.append(reinterpret_cast<const char*>(&record), sizeof(record));
+    body.append(f.name, 0, record.name_bytes);
+    body.append(f.module, 0, record.module_bytes);
+  }
+  body.append(reinterpret_cast<const char*>(lives_.data()), lives_.size() * sizeof(HeapLife));
+  body.append(reinterpret_cast<const char*>(bad_frees_.data()),
+              bad_frees_.size() * sizeof(BadFree));
+  HeapFileHead head = HeadFor(info);
+  head.functions = functions_.size();
+  head.lives = lives_.size();
+  head.bad_frees = bad_frees_.size();
+  head.hash = BodyHash(body);
+  // Only a whole file gets the name. A directory that cannot be written costs time, no answers.
+  const std::string scratch = fmt::format("{}.{}", path, getpid());
+  const int fd = open(scratch.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return;
+  const auto put = [fd](const void* data, size_t size) {
+    const char* at = static_cast<const char*>(data);
+    while (size > 0) {
+      const ssize_t n = write(fd, at, size);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      at += n;
+      size -= static_cast<size_t>(n);
+    }
+    return true;
+  };
+  const bool whole = put(&head, sizeof(head)) && put(body.data(), body.size());
+  if (close(fd) != 0 || !whole || rename(scratch.c_str(), path.c_str()) != 0) {
+    unlink(scratch.c_str());
+  }
+}
+
+absl::StatusOr<std::unique_ptr<const HeapIndex>> HeapIndex::Make(const Context& context,
+                                                                 ScanControl* control) {
+  const ProcessInfo& info = context.process().info();
+  const RecordingInfo& recording = context.recording().info();
+  std::unique_ptr<HeapIndex> index(new HeapIndex);
+  const bool keep = recording.finished && !recording.path.empty();
+  const std::string path = fmt::format("{}/heap-{}.cache", recording.path, info.number.v);
+  if (!keep || !index->ReadFile(path, info)) {
+    index.reset(new HeapIndex);
+    if (absl::Status s = index->Build(context, control); !s.ok()) return s;
+    if (keep) index->WriteFile(path, info);
+  }
+  index->Finish();
+  if (index->functions_.empty()) {
+    index->note_ =
+        "no module has a function of an allocator by name (malloc, free, operator new …)";
+  } else if (info.parent.v != 0 && !info.by_exec) {
+    index->note_ =
+        fmt::format("what was allocated before the fork is known to process {} only (-p {})",
+                    info.parent.v, info.parent.v);
+  }
+  return std::unique_ptr<const HeapIndex>(std::move(index));
+}
+
+absl::StatusOr<const HeapIndex*> Context::Heap(ScanControl* control) const {
+  std::lock_guard<std::mutex> lock(heap_mutex_);
+  if (!heap_) {
+    absl::StatusOr<std::unique_ptr<const HeapIndex>> made = HeapIndex::Make(*this, control);
+    if (!made.ok()) return made.status();
+    heap_ = *std::move(made);
+  }
+  return heap_.get();
+}
+
+// ---- Words --------------------------------------------------------------------------------------
+
+std::string DescribeCaller(const Context& context, Address return_address, Time t) {
+  if (return_address.v == 0) return "";
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+  if (!symbols.ok()) return "";
+  const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(return_address - 1);
+  if (place->frames.empty()) {
+    const std::string name = (*symbols)->NameOf(return_address - 1);
+    return name.empty() ? Hex(return_address) : name;
+  }
+  // Of code inlined into the caller, the first that is not the library's.
+  const auto is_library = [](const InlineFrame& f) {
+    return f.function.rfind("std::", 0) == 0 || f.function.rfind("__gnu_cxx::", 0) == 0;
+  };
+  const InlineFrame* frame = &place->frames.back();
+  for (const InlineFrame& f : place->frames) {
+    if (is_library(f)) continue;
+    frame = &f;
+    break;
+  }
+  if (frame->file.empty() || frame->line == 0) return frame->function;
+  return fmt::format("{} ({}:{})", frame->function, frame->file.substr(frame->file.rfind('/') + 1),
+                     frame->line);
+}
+
+std::optional<uint64_t> UsableSize(const Context& context, const HeapIndex& heap,
+                                   const HeapLife& life, Time t) {
+  if (life.begin.v < 16) return std::nullopt;
+  for (const HeapFunction& f : heap.functions()) {
+    // Somebody else's malloc goes before glibc's.
+    if (f.name == "malloc" && !IsGlibc(f.module)) return std::nullopt;
+  }
+  const Time at = std::min({t, life.freed, context.process().info().end});
+  if (at < life.returned) return std::nullopt;
+  absl::StatusOr<MemoryImage> head = context.process().Memory(life.begin - 8, 8, at);
+  if (!head.ok() || !head->all_present()) return std::nullopt;
+  uint64_t word;
+  memcpy(&word, head->bytes.data(), 8);
+  constexpr uint64_t kFlags = 7, kMapped = 2;
+  const uint64_t chunk = word & ~kFlags, used = (word & kMapped) != 0 ? 16 : 8;
+  if (chunk < used || chunk - used < life.size) return std::nullopt;
+  // Rounding, and what is too little to cut off.
+  const uint64_t slack = (word & kMapped) != 0 ? 2 * kPage : 64;
+  if (chunk - used - life.size > slack) return std::nullopt;
+  return chunk - used;
+}
+
+namespace {
+
+std::string At(Time t, ThreadNo thread, const Context& context) {
+  if (context.process().threads().size() < 2) return fmt::format("at {}", t.v);
+  return fmt::format("at {} in thread {}", t.v, thread.v);
+}
+
+// "24 bytes that malloc gave make_node (list.c:12) at 1234, freed at 2345 by drop (list.c:30)"
+std::string DescribeLife(const Context& context, const HeapIndex& heap, const HeapLife& life,
+                         Time t) {
+  std::string text = fmt::format("{} byte{} that {} gave", life.size, life.size == 1 ? "" : "s",
+                                 heap.functions()[life.allocated_with].name);
+  const std::string by = DescribeCaller(context, life.allocated_from, life.allocated);
+  fmt::format_to(std::back_inserter(text), " {} {}", by.empty() ? "out" : by,
+                 At(life.allocated, life.allocated_thread, context));
+  if (life.freed < t) {
+    const std::string freer = DescribeCaller(context, life.freed_from, life.freed);
+    fmt::format_to(std::back_inserter(text), ", freed {}{}",
+                   At(life.freed, life.freed_thread, context), freer.empty() ? "" : " by " + freer);
+  }
+  return text;
+}
+
+std::string ByteCount(uint64_t n) { return fmt::format("{} byte{}", n, n == 1 ? "" : "s"); }
+
+std::optional<AddressKind> DescribeHeap(const Context& context, const HeapIndex& heap,
+                                        Address address, Time t) {
+  const HeapIndex::Around around = heap.Find(address, t);
+  if (around.inside != nullptr) {
+    const HeapLife& life = *around.inside;
+    const uint64_t offset = address.v - life.begin.v;
+    return AddressKind{
+        life.freed < t ? "freed heap" : "heap",
+        fmt::format("{} a block of {}", offset == 0 ? "the start of" : ByteCount(offset) + " into",
+                    DescribeLife(context, heap, life, t))};
+  }
+  constexpr uint64_t kNear = 4096;
+  const HeapLife *below = around.below, *above = around.above;
+  const uint64_t past =
+      below == nullptr ? ~uint64_t{0} : address.v - below->begin.v - below->extent();
+  const uint64_t before = above == nullptr ? ~uint64_t{0} : above->begin.v - address.v;
+  if (past <= before && past < kNear) {
+    return AddressKind{"heap", fmt::format("{} a block of {}",
+                                           past == 0 ? "right after" : ByteCount(past) + " after",
+                                           DescribeLife(context, heap, *below, t))};
+  }
+  // The allocator's own word is before a block.
+  if (before < kNear) {
+    return AddressKind{"heap", fmt::format("{} before a block of {}", ByteCount(before),
+                                           DescribeLife(context, heap, *above, t))};
+  }
+  return std::nullopt;
+}
+
+// The thread whose stack pointer is in `range`, as far as that is known.
+std::optional<ThreadNo> StackOf(const Context& context, AddressRange range, Time t) {
+  size_t asked = 0;
+  for (const Thread& thread : context.process().threads()) {
+    if (thread.start > t || thread.end < t) continue;
+    if (++asked > 256) break;
+    absl::StatusOr<Registers> registers = context.process().RegistersAt(t, thread.number);
+    if (registers.ok() && range.Contains(Address(registers->gpr[kRsp]))) return thread.number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address address, Time t,
+                                            ScanControl* control) {
+  const Process& process = context.process();
+  if (address.v < kPage) {
+    return AddressKind{
+        "null", address.v == 0 ? "the null pointer"
+                               : fmt::format("{} behind the null pointer", ByteCount(address.v))};
+  }
+  const uint64_t top = address.v >> 47;
+  if (top != 0 && top != 0x1ffff) {
+    return AddressKind{"unmapped", "no address that the processor accepts (not canonical)"};
+  }
+  absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);
+  if (!maps.ok()) return maps.status();
+  const Mapping *mapping = nullptr, *next = nullptr;
+  for (const Mapping& m : *maps) {
+    if (m.range.Contains(address)) mapping = &m;
+    if (m.range.begin > address && (next == nullptr || m.range.begin < next->range.begin)) {
+      next = &m;
+    }
+  }
+  const auto names_stack = [&](const Mapping& m) -> std::string {
+    if (m.path != "[stack]" && !m.path.empty()) return "";
+    const std::optional<ThreadNo> thread = StackOf(context, m.range, t);
+    if (thread) return fmt::format("the stack of thread {}", thread->v);
+    return m.path == "[stack]" ? "the stack of thread 1" : "";
+  };
+  // Below a stack that has been used up lies nothing, or a page without access.
+  constexpr uint64_t kBelowStack = 16 << 20;
+  const bool guard = mapping != nullptr && mapping->protection == 0 && mapping->path.empty();
+  if ((mapping == nullptr || guard) && next != nullptr &&
+      next->range.begin.v - address.v < kBelowStack) {
+    const std::string stack = names_stack(*next);
+    absl::StatusOr<Registers> registers = process.RegistersAt(t, std::nullopt);
+    // It is the stack's overflow when the stack pointer is there too.
+    const bool overflow = registers.ok() && registers->gpr[kRsp] - address.v + 65536 < 131072 &&
+                          registers->gpr[kRsp] < next->range.begin.v + 65536;
+    if (!stack.empty() && (guard || overflow)) {
+      return AddressKind{"guard page",
+                         fmt::format("{} below {}{}", ByteCount(next->range.begin.v - address.v),
+                                     stack, overflow ? ": stack overflow" : "")};
+    }
+    if (overflow) {
+      return AddressKind{"guard page", fmt::format("{} below a stack: stack overflow",
+                                                   ByteCount(next->range.begin.v - address.v))};
+    }
+  }
+  const bool may_be_heap = mapping == nullptr || mapping->path.empty() || mapping->path == "[heap]";
+  if (may_be_heap) {
+    absl::StatusOr<const HeapIndex*> heap = context.Heap(control);
+    if (!heap.ok()) return heap.status();
+    std::optional<AddressKind> found = DescribeHeap(context, **heap, address, t);
+    if (found) {
+      if (mapping == nullptr) found->text += "; " + process.DescribeUnmapped(address, t);
+      return *found;
+    }
+  }
+  if (mapping == nullptr) return AddressKind{"unmapped", process.DescribeUnmapped(address, t)};
+  if (const std::string stack = names_stack(*mapping); !stack.empty()) {
+    return AddressKind{"stack", stack};
+  }
+  const std::string access = mapping->protection == 0 ? " without access" : "";
+  if (mapping->path.empty() || mapping->path[0] == '[') {
+    return AddressKind{
+        mapping->path == "[heap]" ? "heap" : "anonymous",
+        fmt::format("{} memory{}, mapped at {}, in no block of the allocator",
+                    mapping->path.empty() ? "anonymous" : mapping->path, access, mapping->since.v)};
+  }
+  const std::string module = mapping->path.substr(mapping->path.rfind('/') + 1);
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+  if (symbols.ok() && (mapping->protection & 4) != 0) {
+    const std::string name = (*symbols)->NameOf(address);
+    return AddressKind{"code",
+                       fmt::format("code of {}{}{}", module, name.empty() ? "" : ": ", name)};
+  }
+  if (symbols.ok()) {
+    if (const std::optional<VariableInfo> variable = (*symbols)->VariableAt(address)) {
+      const uint64_t offset = address.v - variable->address.v;
+      return AddressKind{"data",
+                         fmt::format("{}{}, data of {}", variable->name,
+                                     offset == 0 ? "" : fmt::format("+{:#x}", offset), module)};
+    }
+  }
+  return AddressKind{"file", fmt::format("{}{}, offset {:#x}, mapped at {}", module, access,
+                                         address.v - mapping->range.begin.v + mapping->file_offset,
+                                         mapping->since.v)};
+}
+
+}  // namespace ttq
