@@ -41,8 +41,8 @@ struct Code {
   int first_line = 0;
   uint32_t flags = 0;
   int argcount = 0, posonlyargcount = 0, kwonlyargcount = 0;
-  uint64_t instructions = 0;       // address of the first; 0 up to 3.10
-  int64_t first_traceable = 0;     // bytes; a frame before it is not complete
+  uint64_t instructions = 0;    // address of the first; 0 up to 3.10
+  int64_t first_traceable = 0;  // bytes; a frame before it is not complete
   std::string line_table;
   struct Variable {
     std::string name;
@@ -63,11 +63,11 @@ struct Frame {
   int64_t offset = 0;  // of the current instruction in its code, bytes
   Position position;
   FrameOwner owner = FrameOwner::kThread;
-  bool is_entry = false;   // C called it; up to 3.10 every frame is
-  uint64_t function = 0;   // the function object; 0: not known
+  bool is_entry = false;  // C called it; up to 3.10 every frame is
+  uint64_t function = 0;  // the function object; 0: not known
   uint64_t globals = 0, builtins = 0;
-  uint64_t locals = 0;     // the mapping of a module's or class's frame; 0: none
-  uint64_t generator = 0;  // the generator or coroutine that it belongs to; 0: none
+  uint64_t locals = 0;             // the mapping of a module's or class's frame; 0: none
+  uint64_t generator = 0;          // the generator or coroutine that it belongs to; 0: none
   uint64_t stack_pointer_raw = 0;  // as kept: see Layout::frame_stack_top
 };
 
@@ -107,7 +107,7 @@ class FrameReader {
 
   // The word that says which frame a thread state runs, and what it says.
   struct Current {
-    uint64_t frame = 0;  // 0: none
+    uint64_t frame = 0;   // 0: none
     uint64_t cframe = 0;  // 3.11 and 3.12: the one it was read from
     bool known = true;
   };

@@ -15,6 +15,7 @@
 #define TTQ_QUERY_PYTHON_OBJECTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,9 +90,11 @@ class ObjectReader {
   // Values; nullopt when the object is not of that kind (or of a subclass), or cannot be read.
   // Text is UTF-8; a lone surrogate is written as \udXXX.
   std::optional<std::string> Str(uint64_t object, size_t most = 1 << 20);
+  std::optional<std::u32string> Text(uint64_t object, size_t most = 1 << 20);
   std::optional<std::string> BytesOf(uint64_t object, size_t most = 1 << 24);
   std::optional<int64_t> Int(uint64_t object);
-  std::optional<std::vector<uint64_t>> Items(uint64_t object, size_t most = 1 << 16);  // list, tuple
+  std::optional<std::vector<uint64_t>> Items(uint64_t object,
+                                             size_t most = 1 << 16);  // list, tuple
   using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
   // In insertion order. `most` bounds the rows looked at.
   std::optional<Pairs> DictItems(uint64_t object, size_t most = 1 << 20);
@@ -121,12 +124,12 @@ class ObjectReader {
 
   Memory& memory_;
   const Layout& layout_;
-  absl::flat_hash_map<uint64_t, std::optional<TypeInfo>> types_;
+  // Null: not a type. What Type gave stays where it is.
+  absl::flat_hash_map<uint64_t, std::unique_ptr<const TypeInfo>> types_;
 };
 
-// repr() of a text (UTF-8, with lone surrogates as \udXXX in `Str`'s way) and of bytes, as Python
-// prints them.
-std::string ReprOfText(std::string_view utf8);
+// repr() of a text, of bytes and of a float, as Python prints them; in UTF-8.
+std::string ReprOfText(std::u32string_view text);
 std::string ReprOfBytes(std::string_view bytes);
 std::string ReprOfFloat(double value);
 

@@ -28,7 +28,7 @@ struct Runtime {
   uint64_t address = 0;  // of _PyRuntime
   std::string module;    // path of the file it is in
   uint64_t load_bias = 0;
-  AddressRange range;     // of the module
+  AddressRange range;  // of the module
   int major = 0, minor = 0;
   std::string version;  // "3.11.7"; "3.10" where the patch level is not known (yet)
   bool free_threaded = false;

@@ -1,0 +1,720 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/python/frame_history.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "store/format.h"
+
+namespace ttq::python {
+namespace {
+
+// The file's version: the transitions it holds are those that this version finds.
+constexpr uint32_t kFileVersion = 1;
+constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
+constexpr size_t kHeadBytes = sizeof(kMagic) + 4 + 8;
+constexpr uint64_t kMostFileBytes = uint64_t{4} << 30;
+constexpr uint64_t kMostChunkBytes = 1 << 28;
+constexpr size_t kDecodedChunks = 16;
+
+void AppendSigned(std::string* out, int64_t v) {
+  AppendVarint(out, static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63));
+}
+void AppendText(std::string* out, std::string_view text) {
+  AppendVarint(out, text.size());
+  out->append(text);
+}
+
+// Reads what the functions above wrote; after the first failure everything is 0.
+class Reader {
+ public:
+  explicit Reader(std::string_view in) : in_(in) {}
+  uint64_t Number() {
+    uint64_t v = 0;
+    if (ok_ && !ReadVarint(&in_, &v)) ok_ = false;
+    return ok_ ? v : 0;
+  }
+  int64_t Signed() {
+    const uint64_t v = Number();
+    return static_cast<int64_t>(v >> 1 ^ (~(v & 1) + 1));
+  }
+  std::string_view Text() {
+    const uint64_t n = Number();
+    if (n > in_.size()) ok_ = false;
+    if (!ok_) return {};
+    const std::string_view text = in_.substr(0, n);
+    in_.remove_prefix(n);
+    return text;
+  }
+  // A count of things that take at least a byte each.
+  size_t Count() {
+    const uint64_t n = Number();
+    if (n > in_.size()) ok_ = false;
+    return ok_ ? n : 0;
+  }
+  void Fail() { ok_ = false; }
+  bool ok() const { return ok_; }
+  bool done() const { return in_.empty(); }
+
+ private:
+  std::string_view in_;
+  bool ok_ = true;
+};
+
+std::string Compress(std::string_view data) {
+  std::string out(ZSTD_compressBound(data.size()), '\0');
+  const size_t n = ZSTD_compress(out.data(), out.size(), data.data(), data.size(), 1);
+  out.resize(ZSTD_isError(n) ? 0 : n);
+  return out;
+}
+
+uint64_t RecordingKey(const Recording& recording, const Process& process) {
+  const ProcessInfo& info = process.info();
+  const uint64_t parts[] = {info.number.v,
+                            info.end.v,
+                            info.blocks,
+                            info.writes,
+                            info.log_bytes,
+                            static_cast<uint64_t>(info.start_wall_ns),
+                            static_cast<uint64_t>(recording.info().start_wall_ns)};
+  return XXH3_64bits(parts, sizeof parts);
+}
+
+std::string FilePath(const Recording& recording, const Process& process) {
+  return fmt::format("{}/python-frames-{}", recording.info().path, process.info().number.v);
+}
+
+// Whether it could all be written makes no difference: the next question makes it again.
+void WriteFile(const std::string& path, const std::string& content) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return;
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = write(fd, content.data() + done, content.size() - done);
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  const bool closed = close(fd) == 0;
+  if (done != content.size() || !closed || rename(temporary.c_str(), path.c_str()) != 0) {
+    unlink(temporary.c_str());
+  }
+}
+
+// The runtimes ever in the process, looked for when their modules have been there for a while.
+absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
+                                                  const Process& process) {
+  absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
+  if (!modules.ok()) return modules.status();
+  const Time end = process.info().end;
+  // An interpreter can be told from its threads while it lives: at the end it may be gone.
+  std::vector<Time> times = {end, Time(end.v / 2)};
+  for (const LoadedModule& module : *modules) {
+    if (module.unloaded < end && module.unloaded.v > 0) times.push_back(module.unloaded - 1);
+  }
+  constexpr size_t kMostTimes = 16;
+  if (times.size() > kMostTimes) times.resize(kMostTimes);
+  std::vector<Runtime> found;
+  std::string problem;
+  for (const Time t : times) {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
+    if (!moment.ok()) return moment.status();
+    MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<Runtime>> runtimes = FindRuntimes(&recording, process, memory, t);
+    if (!runtimes.ok()) return runtimes.status();
+    for (Runtime& runtime : *runtimes) {
+      if (!runtime.layout) {
+        problem = runtime.problem;
+        continue;
+      }
+      const bool alive = !FindInterpreters(process, memory, runtime).empty();
+      const auto known = std::find_if(found.begin(), found.end(), [&](const Runtime& r) {
+        return r.address == runtime.address;
+      });
+      if (known == found.end()) {
+        found.push_back(std::move(runtime));
+      } else if (alive) {
+        *known = std::move(runtime);
+      }
+    }
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(problem.empty() ? DescribeNoRuntime(process, end) : problem);
+  }
+  return found;
+}
+
+}  // namespace
+
+// ---- Making it ----------------------------------------------------------------------------------
+
+// Puts blocks together, in order.
+class FrameHistory::Builder {
+ public:
+  Builder(const Process& process, const std::vector<Runtime>& runtimes, FrameHistory* history)
+      : process_(process), runtimes_(runtimes), history_(*history) {}
+
+  std::unique_ptr<BlockVisitor> Make(std::shared_ptr<const std::vector<ThreadStack>> start) {
+    return std::make_unique<TransitionVisitor>(process_, runtimes_, &history_.codes_,
+                                               std::move(start));
+  }
+
+  absl::Status Take(std::unique_ptr<BlockVisitor> taken) {
+    auto* visitor = static_cast<TransitionVisitor*>(taken.get());
+    if (begun_ && !GoesOn(*visitor)) {
+      // From what the block before ended with.
+      auto start = std::make_shared<const std::vector<ThreadStack>>(now_);
+      std::unique_ptr<BlockVisitor> again;
+      absl::Status s = process_.WatchBlocks(
+          {visitor->start(), visitor->end()}, [&](uint32_t) { return Make(start); },
+          [&](std::unique_ptr<BlockVisitor> v) {
+            again = std::move(v);
+            return absl::OkStatus();
+          },
+          nullptr);
+      if (!s.ok()) return s;
+      if (again) {
+        taken = std::move(again);
+        visitor = static_cast<TransitionVisitor*>(taken.get());
+      }
+    }
+    begun_ = true;
+    Append(*visitor);
+    return absl::OkStatus();
+  }
+
+ private:
+  static const ThreadStack* Find(const std::vector<ThreadStack>& stacks, uint64_t thread_state) {
+    for (const ThreadStack& stack : stacks) {
+      if (stack.thread_state == thread_state) return &stack;
+    }
+    return nullptr;
+  }
+
+  bool GoesOn(const TransitionVisitor& visitor) const {
+    for (const ThreadStack& stack : now_) {
+      const ThreadStack* other = Find(visitor.start_stacks(), stack.thread_state);
+      if (other == nullptr ? !stack.frames.empty() : !stack.SameAs(*other)) return false;
+    }
+    for (const ThreadStack& stack : visitor.start_stacks()) {
+      if (Find(now_, stack.thread_state) == nullptr && !stack.frames.empty()) return false;
+    }
+    return true;
+  }
+
+  void Append(const TransitionVisitor& visitor) {
+    ChunkData chunk;
+    chunk.begin = visitor.start();
+    chunk.end = visitor.end();
+    chunk.count = visitor.transitions().size();
+    std::vector<ThreadStack> start = visitor.start_stacks();
+    for (ThreadStack& stack : start) {
+      const ThreadStack* before = Find(now_, stack.thread_state);
+      if (before == nullptr) continue;
+      stack.thread = before->thread;
+      for (size_t i = 0; i < stack.frames.size() && i < before->frames.size(); ++i) {
+        stack.frames[i].pushed = before->frames[i].pushed;
+      }
+    }
+    for (size_t i = 0; i < visitor.stacks().size(); ++i) {
+      Stack kept;
+      kept.thread_state = visitor.stacks()[i].thread_state;
+      if (i < start.size()) {
+        kept.thread = start[i].thread;
+        for (const StackEntry& frame : start[i].frames) {
+          if (frame.state != StackEntry::kShown) continue;
+          kept.frames.push_back({frame.frame, frame.pushed, frame.code});
+        }
+      }
+      chunk.stacks.push_back(std::move(kept));
+    }
+    // A thread state that ended within the block goes no further; an address that was taken again
+    // is the later one's.
+    std::vector<ThreadStack> now;
+    for (size_t i = visitor.stacks().size(); i-- > 0;) {
+      ThreadStack stack = visitor.stacks()[i];
+      if (Find(now, stack.thread_state) != nullptr) continue;
+      for (StackEntry& frame : stack.frames) {
+        if (frame.initial >= 0 && i < start.size() &&
+            static_cast<size_t>(frame.initial) < start[i].frames.size()) {
+          frame.pushed = start[i].frames[static_cast<size_t>(frame.initial)].pushed;
+        }
+        frame.initial = -1;
+      }
+      if (stack.thread == ThreadNo() && i < start.size()) stack.thread = start[i].thread;
+      if (!stack.frames.empty() || !stack.cframes.empty()) now.push_back(std::move(stack));
+    }
+    std::reverse(now.begin(), now.end());
+    now_ = std::move(now);
+
+    std::string encoded;
+    Time last = chunk.begin;
+    uint32_t thread_state = 0;
+    ThreadNo thread;
+    uint64_t frame = 0;
+    for (const RawTransition& t : visitor.transitions()) {
+      const bool other = t.thread_state != thread_state || t.thread != thread;
+      encoded.push_back(static_cast<char>(static_cast<int>(t.kind) | (other ? 8 : 0)));
+      if (other) {
+        AppendVarint(&encoded, t.thread_state);
+        AppendVarint(&encoded, t.thread.v);
+        thread_state = t.thread_state;
+        thread = t.thread;
+      }
+      AppendSigned(&encoded, static_cast<int64_t>(t.time.v - last.v));
+      last = t.time;
+      AppendSigned(&encoded, static_cast<int64_t>(t.frame - frame));
+      frame = t.frame;
+      AppendSigned(&encoded, t.offset);
+      if (!Enters(t.kind)) continue;
+      AppendVarint(&encoded, t.code);
+      AppendSigned(&encoded, t.caller_offset);
+      chunk.codes.push_back(t.code);
+    }
+    std::sort(chunk.codes.begin(), chunk.codes.end());
+    chunk.codes.erase(std::unique(chunk.codes.begin(), chunk.codes.end()), chunk.codes.end());
+    chunk.encoded = Compress(encoded);
+    history_.chunks_.push_back(std::move(chunk));
+  }
+
+  const Process& process_;
+  const std::vector<Runtime>& runtimes_;
+  FrameHistory& history_;
+  bool begun_ = false;
+  std::vector<ThreadStack> now_;  // where the last block ended
+};
+
+absl::Status FrameHistory::Build(const Recording& recording, const Process& process,
+                                 ScanControl* control) {
+  absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
+  if (!runtimes.ok()) return runtimes.status();
+  for (const Runtime& runtime : *runtimes) {
+    layouts_.push_back(*runtime.layout);
+    versions_.emplace_back(runtime.minor, runtime.free_threaded);
+  }
+  Builder builder(process, *runtimes, this);
+  return process.WatchBlocks(
+      TimeSpan(), [&](uint32_t) { return builder.Make(nullptr); },
+      [&](std::unique_ptr<BlockVisitor> visitor) { return builder.Take(std::move(visitor)); },
+      control);
+}
+
+absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recording& recording,
+                                                                     const Process& process,
+                                                                     ScanControl* control) {
+  const uint64_t key = RecordingKey(recording, process);
+  const std::string path = FilePath(recording, process);
+  if (recording.info().finished) {
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    if (file) {
+      const auto size = static_cast<uint64_t>(file.tellg());
+      std::string content(size <= kMostFileBytes ? size : 0, '\0');
+      file.seekg(0);
+      file.read(content.data(), static_cast<std::streamsize>(content.size()));
+      auto history = std::make_shared<FrameHistory>();
+      if (file && history->Parse(content, key).ok()) {
+        history->from_file_ = true;
+        return std::shared_ptr<const FrameHistory>(std::move(history));
+      }
+    }
+  }
+  auto history = std::make_shared<FrameHistory>();
+  if (absl::Status s = history->Build(recording, process, control); !s.ok()) return s;
+  if (recording.info().finished) WriteFile(path, history->Serialize(key));
+  return std::shared_ptr<const FrameHistory>(std::move(history));
+}
+
+// ---- Its file -----------------------------------------------------------------------------------
+
+std::string FrameHistory::Serialize(uint64_t recording_key) const {
+  std::string out(kHeadBytes, '\0');
+  AppendVarint(&out, recording_key);
+  AppendVarint(&out, versions_.size());
+  for (const auto& [minor, free_threaded] : versions_) {
+    AppendVarint(&out, static_cast<uint64_t>(minor));
+    AppendVarint(&out, free_threaded);
+  }
+  AppendVarint(&out, codes_.size());
+  for (uint32_t id = 0; id < codes_.size(); ++id) {
+    const CodeTable::Entry& entry = codes_.at(id);
+    const Code& code = entry.code;
+    AppendVarint(&out, entry.runtime);
+    AppendVarint(&out, entry.is_cleanup);
+    AppendVarint(&out, code.address);
+    AppendText(&out, code.name);
+    AppendText(&out, code.qualname);
+    AppendText(&out, code.filename);
+    AppendSigned(&out, code.first_line);
+    AppendVarint(&out, code.flags);
+    AppendSigned(&out, code.argcount);
+    AppendSigned(&out, code.posonlyargcount);
+    AppendSigned(&out, code.kwonlyargcount);
+    AppendVarint(&out, code.instructions);
+    AppendSigned(&out, code.first_traceable);
+    AppendText(&out, code.line_table);
+    AppendVarint(&out, code.variables.size());
+    for (const Code::Variable& variable : code.variables) {
+      AppendText(&out, variable.name);
+      AppendVarint(&out, variable.kind);
+    }
+  }
+  AppendVarint(&out, chunks_.size());
+  for (const ChunkData& chunk : chunks_) {
+    AppendVarint(&out, chunk.begin.v);
+    AppendVarint(&out, chunk.end.v);
+    AppendVarint(&out, chunk.count);
+    AppendVarint(&out, chunk.codes.size());
+    uint32_t last = 0;
+    for (const uint32_t code : chunk.codes) {
+      AppendVarint(&out, code - last);
+      last = code;
+    }
+    AppendVarint(&out, chunk.stacks.size());
+    for (const Stack& stack : chunk.stacks) {
+      AppendVarint(&out, stack.thread_state);
+      AppendVarint(&out, stack.thread.v);
+      AppendVarint(&out, stack.frames.size());
+      for (const ActiveFrame& frame : stack.frames) {
+        AppendVarint(&out, frame.frame);
+        AppendVarint(&out, frame.pushed.v);
+        AppendVarint(&out, frame.code);
+      }
+    }
+    AppendText(&out, chunk.encoded);
+  }
+  memcpy(out.data(), kMagic, sizeof kMagic);
+  memcpy(out.data() + sizeof kMagic, &kFileVersion, 4);
+  const uint64_t hash = XXH3_64bits(out.data() + kHeadBytes, out.size() - kHeadBytes);
+  memcpy(out.data() + sizeof kMagic + 4, &hash, 8);
+  return out;
+}
+
+absl::Status FrameHistory::Parse(std::string_view file, uint64_t recording_key) {
+  uint32_t version = 0;
+  uint64_t hash = 0;
+  if (file.size() < kHeadBytes || memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
+    return absl::DataLossError("not a history of frames");
+  }
+  memcpy(&version, file.data() + sizeof kMagic, 4);
+  memcpy(&hash, file.data() + sizeof kMagic + 4, 8);
+  if (version != kFileVersion) return absl::FailedPreconditionError("another version");
+  file.remove_prefix(kHeadBytes);
+  if (XXH3_64bits(file.data(), file.size()) != hash) return absl::DataLossError("damaged");
+  Reader in(file);
+  if (in.Number() != recording_key) return absl::FailedPreconditionError("another recording");
+  for (size_t n = in.Count(); n-- > 0 && in.ok();) {
+    const auto minor = static_cast<int>(in.Number());
+    const bool free_threaded = in.Number() != 0;
+    const std::optional<Layout> layout = python::LayoutOf(minor, free_threaded);
+    if (!layout) return absl::DataLossError("a version that is not known");
+    layouts_.push_back(*layout);
+    versions_.emplace_back(minor, free_threaded);
+  }
+  for (size_t n = in.Count(); n-- > 0 && in.ok();) {
+    CodeTable::Entry entry;
+    Code& code = entry.code;
+    entry.runtime = static_cast<uint32_t>(in.Number());
+    if (entry.runtime >= layouts_.size()) in.Fail();
+    entry.is_cleanup = in.Number() != 0;
+    code.address = in.Number();
+    code.name = in.Text();
+    code.qualname = in.Text();
+    code.filename = in.Text();
+    code.first_line = static_cast<int>(in.Signed());
+    code.flags = static_cast<uint32_t>(in.Number());
+    code.argcount = static_cast<int>(in.Signed());
+    code.posonlyargcount = static_cast<int>(in.Signed());
+    code.kwonlyargcount = static_cast<int>(in.Signed());
+    code.instructions = in.Number();
+    code.first_traceable = in.Signed();
+    code.line_table = in.Text();
+    for (size_t v = in.Count(); v-- > 0 && in.ok();) {
+      Code::Variable variable;
+      variable.name = in.Text();
+      variable.kind = static_cast<uint8_t>(in.Number());
+      code.variables.push_back(std::move(variable));
+    }
+    codes_.Append(std::move(entry));
+  }
+  const size_t codes = codes_.size();
+  for (size_t n = in.Count(); n-- > 0 && in.ok();) {
+    ChunkData chunk;
+    chunk.begin = Time(in.Number());
+    chunk.end = Time(in.Number());
+    chunk.count = in.Number();
+    uint32_t last = 0;
+    for (size_t c = in.Count(); c-- > 0 && in.ok();) {
+      chunk.codes.push_back(last += static_cast<uint32_t>(in.Number()));
+      if (last >= codes) in.Fail();
+    }
+    for (size_t s = in.Count(); s-- > 0 && in.ok();) {
+      Stack stack;
+      stack.thread_state = in.Number();
+      stack.thread = ThreadNo(static_cast<uint32_t>(in.Number()));
+      for (size_t f = in.Count(); f-- > 0 && in.ok();) {
+        ActiveFrame frame;
+        frame.frame = in.Number();
+        frame.pushed = Time(in.Number());
+        frame.code = static_cast<uint32_t>(in.Number());
+        if (frame.code >= codes) in.Fail();
+        stack.frames.push_back(frame);
+      }
+      chunk.stacks.push_back(std::move(stack));
+    }
+    chunk.encoded = in.Text();
+    chunks_.push_back(std::move(chunk));
+  }
+  return in.ok() && in.done() ? absl::OkStatus() : absl::DataLossError("damaged");
+}
+
+// ---- Asking it ----------------------------------------------------------------------------------
+
+uint64_t FrameHistory::transitions() const {
+  uint64_t n = 0;
+  for (const ChunkData& chunk : chunks_) n += chunk.count;
+  return n;
+}
+
+int FrameHistory::LineOf(uint32_t id, int64_t offset) const {
+  if (id == kNoCode) return 0;
+  return LineAt(layout_of(id), code(id), offset);
+}
+
+int FrameHistory::LineOf(const Transition& transition) const {
+  if (transition.kind == TransitionKind::kCall) return code(transition.code).first_line;
+  return LineOf(transition.code, transition.offset);
+}
+
+std::vector<uint32_t> FrameHistory::FindCodes(
+    const std::function<bool(std::string_view)>& matches) const {
+  std::vector<uint32_t> found;
+  for (uint32_t id = 0; id < codes_.size(); ++id) {
+    const Code& c = codes_.at(id).code;
+    if (matches(c.name) || (c.qualname != c.name && matches(c.qualname))) found.push_back(id);
+  }
+  return found;
+}
+
+std::pair<size_t, size_t> FrameHistory::ChunksOf(TimeSpan span) const {
+  const auto first = std::partition_point(chunks_.begin(), chunks_.end(),
+                                          [&](const ChunkData& c) { return c.end < span.begin; });
+  const auto last = std::partition_point(first, chunks_.end(),
+                                         [&](const ChunkData& c) { return c.begin < span.end; });
+  return {static_cast<size_t>(first - chunks_.begin()),
+          static_cast<size_t>(last - chunks_.begin())};
+}
+
+bool FrameHistory::ChunkEnters(size_t chunk, const std::vector<uint32_t>& codes) const {
+  const std::vector<uint32_t>& entered = chunks_[chunk].codes;
+  return std::any_of(codes.begin(), codes.end(), [&](uint32_t code) {
+    return std::binary_search(entered.begin(), entered.end(), code);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chunk(
+    size_t number) const {
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = cache_.begin(); it != cache_.end(); ++it) {
+      if (it->chunk != number) continue;
+      cache_.splice(cache_.begin(), cache_, it);
+      return cache_.front().transitions;
+    }
+  }
+  const ChunkData& chunk = chunks_[number];
+  const auto damaged = [] {
+    return absl::DataLossError("the history of Python frames is damaged");
+  };
+  const uint64_t size = ZSTD_getFrameContentSize(chunk.encoded.data(), chunk.encoded.size());
+  if (size > kMostChunkBytes) return damaged();
+  std::string data(size, '\0');
+  const size_t got =
+      ZSTD_decompress(data.data(), data.size(), chunk.encoded.data(), chunk.encoded.size());
+  if (ZSTD_isError(got) || got != size) return damaged();
+
+  auto transitions = std::make_shared<std::vector<Transition>>();
+  std::vector<std::vector<ActiveFrame>> stacks;
+  for (const Stack& stack : chunk.stacks) stacks.push_back(stack.frames);
+  Reader in(data);
+  Time time = chunk.begin;
+  size_t thread_state = 0;
+  ThreadNo thread;
+  uint64_t frame = 0;
+  while (in.ok() && !in.done()) {
+    const uint64_t head = in.Number();
+    if (head & 8) {
+      thread_state = in.Number();
+      thread = ThreadNo(static_cast<uint32_t>(in.Number()));
+    }
+    Transition t;
+    t.kind = static_cast<TransitionKind>(head & 7);
+    if (thread_state >= stacks.size() || (head & 7) == 0 || (head & 7) == 7) return damaged();
+    std::vector<ActiveFrame>& stack = stacks[thread_state];
+    time = Time(time.v + static_cast<uint64_t>(in.Signed()));
+    frame += static_cast<uint64_t>(in.Signed());
+    t.time = time;
+    t.thread = thread;
+    t.thread_state = chunk.stacks[thread_state].thread_state;
+    t.frame = frame;
+    t.offset = in.Signed();
+    if (Enters(t.kind)) {
+      t.code = static_cast<uint32_t>(in.Number());
+      t.caller_offset = in.Signed();
+      if (t.code >= codes_.size()) return damaged();
+      t.pushed = t.time;
+      t.depth = static_cast<uint32_t>(stack.size());
+      stack.push_back({t.frame, t.pushed, t.code});
+    } else {
+      if (stack.empty() || stack.back().frame != frame) return damaged();
+      t.pushed = stack.back().pushed;
+      t.code = stack.back().code;
+      stack.pop_back();
+      t.depth = static_cast<uint32_t>(stack.size());
+    }
+    if (t.depth > 0) {
+      t.caller_frame = stack[t.depth - 1].frame;
+      t.caller_code = stack[t.depth - 1].code;
+    }
+    transitions->push_back(t);
+  }
+  if (!in.ok() || transitions->size() != chunk.count) return damaged();
+  std::shared_ptr<const std::vector<Transition>> result = std::move(transitions);
+  std::lock_guard lock(mutex_);
+  cache_.push_front({number, result});
+  if (cache_.size() > kDecodedChunks) cache_.pop_back();
+  return result;
+}
+
+absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& entered) const {
+  const auto holds = [&](const ChunkData& chunk) {
+    return std::any_of(chunk.stacks.begin(), chunk.stacks.end(), [&](const Stack& stack) {
+      return stack.thread_state == entered.thread_state && stack.frames.size() > entered.depth &&
+             stack.frames[entered.depth].frame == entered.frame &&
+             stack.frames[entered.depth].pushed == entered.pushed;
+    });
+  };
+  // The chunk that it is entered in, or the last of those that begin with it on the stack.
+  size_t chunk = ChunksOf({entered.time, entered.time + 1}).first;
+  while (chunk + 1 < chunks_.size() && chunks_[chunk + 1].begin <= entered.time &&
+         !holds(chunks_[chunk + 1])) {
+    ++chunk;
+  }
+  const auto after = chunks_.begin() + static_cast<ptrdiff_t>(std::min(chunk + 1, chunks_.size()));
+  const auto last = std::partition_point(after, chunks_.end(), holds);
+  const auto end = static_cast<size_t>(last - chunks_.begin());
+  if (end == 0) return std::optional<Transition>();
+  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(end - 1);
+  if (!transitions.ok()) return transitions.status();
+  for (const Transition& t : **transitions) {
+    if (!Enters(t.kind) && t.frame == entered.frame && t.pushed == entered.pushed &&
+        t.thread_state == entered.thread_state) {
+      return std::optional<Transition>(t);
+    }
+  }
+  return std::optional<Transition>();
+}
+
+absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
+    ThreadNo thread, Time t, uint64_t* thread_state) const {
+  const auto after = std::partition_point(chunks_.begin(), chunks_.end(),
+                                          [&](const ChunkData& c) { return c.begin <= t; });
+  if (after == chunks_.begin()) return std::vector<ActiveFrame>();
+  const auto number = static_cast<size_t>(after - chunks_.begin()) - 1;
+  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(number);
+  if (!transitions.ok()) return transitions.status();
+  std::vector<Stack> stacks = chunks_[number].stacks;
+  size_t best = stacks.size();
+  for (size_t i = 0; i < stacks.size(); ++i) {
+    if (stacks[i].thread == thread && (best == stacks.size() || !stacks[i].frames.empty()))
+      best = i;
+  }
+  for (const Transition& transition : **transitions) {
+    if (transition.time >= t) break;
+    if (transition.thread != thread) continue;
+    // Of two with one address the later one.
+    for (size_t i = stacks.size(); i-- > 0;) {
+      if (stacks[i].thread_state != transition.thread_state) continue;
+      best = i;
+      break;
+    }
+    std::vector<ActiveFrame>& frames = stacks[best].frames;
+    frames.resize(std::min<size_t>(frames.size(), transition.depth));
+    if (Enters(transition.kind)) {
+      frames.push_back({transition.frame, transition.pushed, transition.code});
+    }
+  }
+  if (best == stacks.size()) return std::vector<ActiveFrame>();
+  if (thread_state) *thread_state = stacks[best].thread_state;
+  return std::move(stacks[best].frames);
+}
+
+absl::StatusOr<std::vector<FrameHistory::Run>> FrameHistory::RunsOf(
+    const std::vector<uint32_t>& codes, TimeSpan span) const {
+  const auto wanted = [&](uint32_t code) {
+    return std::binary_search(codes.begin(), codes.end(), code);
+  };
+  std::vector<Run> runs;
+  std::vector<std::pair<uint64_t, Run>> open;  // by thread state; span.begin is its begin
+  const auto close = [&](uint64_t thread_state, Time t) {
+    for (size_t i = open.size(); i-- > 0;) {
+      if (open[i].first != thread_state) continue;
+      Run run = open[i].second;
+      open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+      run.span = {std::max(run.span.begin, span.begin), std::min(t, span.end)};
+      if (!run.span.empty()) runs.push_back(run);
+    }
+  };
+  const auto [first, last] = ChunksOf(span);
+  Time end = span.begin;
+  for (size_t number = first; number < last; ++number) {
+    const ChunkData& chunk = chunks_[number];
+    end = chunk.end;
+    if (number == first) {
+      for (const Stack& stack : chunk.stacks) {
+        if (stack.frames.empty() || !wanted(stack.frames.back().code)) continue;
+        open.emplace_back(stack.thread_state,
+                          Run{{chunk.begin, kTimeMax}, stack.thread, stack.frames.back()});
+      }
+    }
+    // Nothing of interest is on a stack or comes onto one.
+    const bool on_stack =
+        std::any_of(chunk.stacks.begin(), chunk.stacks.end(), [&](const Stack& stack) {
+          return std::any_of(stack.frames.begin(), stack.frames.end(),
+                             [&](const ActiveFrame& frame) { return wanted(frame.code); });
+        });
+    if (!on_stack && !ChunkEnters(number, codes)) continue;
+    absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(number);
+    if (!transitions.ok()) return transitions.status();
+    std::vector<Stack> stacks = chunk.stacks;
+    for (const Transition& t : **transitions) {
+      // The write that enters a frame is still made by the frame below.
+      close(t.thread_state, t.time + 1);
+      auto stack = std::find_if(stacks.rbegin(), stacks.rend(),
+                                [&](const Stack& s) { return s.thread_state == t.thread_state; });
+      if (stack == stacks.rend()) continue;
+      stack->frames.resize(std::min<size_t>(stack->frames.size(), t.depth));
+      if (Enters(t.kind)) stack->frames.push_back({t.frame, t.pushed, t.code});
+      if (!stack->frames.empty() && wanted(stack->frames.back().code)) {
+        open.emplace_back(t.thread_state,
+                          Run{{t.time + 1, kTimeMax}, t.thread, stack->frames.back()});
+      }
+    }
+  }
+  while (!open.empty()) close(open.back().first, std::max(end, span.begin) + 1);
+  std::sort(runs.begin(), runs.end(),
+            [](const Run& a, const Run& b) { return a.span.begin < b.span.begin; });
+  return runs;
+}
+
+}  // namespace ttq::python

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//
+// All Python frames of a process over its whole life: when each was entered and left, by which
+// thread, how, and from where. Made by one parallel scan of the recording (query/python/
+// transitions.h) when a question first needs it, then kept in a file of the recording, so that
+// recording costs nothing and a newer ttq finds more in an old recording. docs/store-format.md
+// describes the file. It is made anew when it is damaged, of another version or of another
+// recording, and is not written while the recording is still being made.
+//
+// What it holds is cut into chunks, one per block, each with the stacks at its start: any question
+// about a time decodes one chunk.
+//
+// Immutable and thread-safe once made.
+
+#ifndef TTQ_QUERY_PYTHON_FRAME_HISTORY_H_
+#define TTQ_QUERY_PYTHON_FRAME_HISTORY_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/python/transitions.h"
+#include "store/reader.h"
+
+namespace ttq::python {
+
+struct Transition {
+  Time time;  // of the write that made it
+  ThreadNo thread;
+  TransitionKind kind = TransitionKind::kCall;
+  uint64_t thread_state = 0;
+  // A frame's address is soon another's: with the time it was entered at it is this one's alone.
+  uint64_t frame = 0;
+  Time pushed;
+  uint32_t code = kNoCode;
+  int64_t offset = 0;  // of its instruction in its code, bytes; before the first: see LineAt
+  uint32_t depth = 0;  // frames below it
+  // The frame below; none: caller_code is kNoCode. caller_offset only where it is entered.
+  uint64_t caller_frame = 0;
+  uint32_t caller_code = kNoCode;
+  int64_t caller_offset = 0;
+};
+
+class FrameHistory {
+ public:
+  // Loads it, or makes it; `control` as for any scan, may be null. NotFound when the process has no
+  // CPython whose data structures are known; the message says which it has.
+  static absl::StatusOr<std::shared_ptr<const FrameHistory>> Of(const Recording& recording,
+                                                                const Process& process,
+                                                                ScanControl* control);
+
+  // A reservation about everything it says, or "".
+  const std::string& note() const { return note_; }
+  // Whether it was read from its file.
+  bool from_file() const { return from_file_; }
+  uint64_t transitions() const;
+
+  size_t codes() const { return codes_.size(); }
+  const Code& code(uint32_t id) const { return codes_.at(id).code; }
+  const Layout& layout_of(uint32_t code) const { return layouts_[codes_.at(code).runtime]; }
+  // 0: none is known.
+  int LineOf(uint32_t code, int64_t offset) const;
+  // Where its frame is: of a call the function's first line.
+  int LineOf(const Transition& transition) const;
+  // The codes whose name, qualified name or last part of it satisfies `matches`.
+  std::vector<uint32_t> FindCodes(const std::function<bool(std::string_view)>& matches) const;
+
+  size_t chunks() const { return chunks_.size(); }
+  TimeSpan ChunkSpan(size_t chunk) const { return {chunks_[chunk].begin, chunks_[chunk].end}; }
+  // The chunks that overlap `span`: [first, last).
+  std::pair<size_t, size_t> ChunksOf(TimeSpan span) const;
+  // Whether a frame of one of these codes (sorted) is entered in it.
+  bool ChunkEnters(size_t chunk, const std::vector<uint32_t>& codes) const;
+  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> Chunk(size_t chunk) const;
+
+  // When the frame of `entered` is left (a generator's: suspended or left); nullopt: it never is.
+  absl::StatusOr<std::optional<Transition>> EndOf(const Transition& entered) const;
+
+  struct ActiveFrame {
+    uint64_t frame = 0;
+    Time pushed;
+    uint32_t code = kNoCode;
+  };
+  // The frames of a thread before instruction t, outermost first. `thread_state` gets the thread
+  // state they belong to.
+  absl::StatusOr<std::vector<ActiveFrame>> StackAt(ThreadNo thread, Time t,
+                                                   uint64_t* thread_state = nullptr) const;
+
+  // Spans of time in which the innermost frame of a thread is one of `codes`, in order.
+  struct Run {
+    TimeSpan span;
+    ThreadNo thread;
+    ActiveFrame frame;
+  };
+  absl::StatusOr<std::vector<Run>> RunsOf(const std::vector<uint32_t>& codes, TimeSpan span) const;
+
+ private:
+  struct Stack {
+    uint64_t thread_state = 0;
+    ThreadNo thread;
+    std::vector<ActiveFrame> frames;
+  };
+  struct ChunkData {
+    Time begin, end;
+    uint64_t count = 0;
+    std::vector<uint32_t> codes;  // entered, sorted
+    std::vector<Stack> stacks;    // at begin
+    std::string encoded;          // of the transitions, compressed
+  };
+  struct Decoded {
+    size_t chunk;
+    std::shared_ptr<const std::vector<Transition>> transitions;
+  };
+  class Builder;
+
+  absl::Status Build(const Recording& recording, const Process& process, ScanControl* control);
+  std::string Serialize(uint64_t recording_key) const;
+  absl::Status Parse(std::string_view file, uint64_t recording_key);
+
+  CodeTable codes_;
+  std::vector<Layout> layouts_;  // by runtime
+  std::vector<std::pair<int, bool>> versions_;
+  std::vector<ChunkData> chunks_;
+  std::string note_;
+  bool from_file_ = false;
+
+  mutable std::mutex mutex_;
+  mutable std::list<Decoded> cache_;  // most recently used first
+};
+
+}  // namespace ttq::python
+
+#endif  // TTQ_QUERY_PYTHON_FRAME_HISTORY_H_

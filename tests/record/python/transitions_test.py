@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# The entries into and exits from Python functions that a recording holds equal, event for event,
+# what sys.setprofile (and from 3.12 on sys.monitoring) says in a second run of the same script.
+# Usage: transitions_test.py TTQ DUMP_TRANSITIONS [INTERPRETER...]
+
+import glob
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+CORPUS = str(HERE / "corpus.py")
+ENTERS = ("call", "resume", "throw")
+
+
+def interpreters():
+    yield "/usr/bin/python3"
+    for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14"):
+        for path in sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*")))[:1]:
+            yield path + "/bin/python3"
+
+
+def events_of(interpreter, how):
+    run = subprocess.run([interpreter, "-S", CORPUS, how], capture_output=True, text=True)
+    if run.returncode != 0:
+        return None
+    return [line.split() for line in run.stdout.splitlines()]
+
+
+def recorded(ttq, dump, interpreter, directory):
+    recording = f"{directory}/corpus.ttq"
+    subprocess.run([ttq, "record", "-o", recording, "--", interpreter, "-S", CORPUS], check=True,
+                   capture_output=True)
+    lists = []
+    for _ in range(2):  # made, then read from its file
+        run = subprocess.run([dump, recording], check=True, capture_output=True, text=True)
+        lists.append(run.stdout)
+    if lists[0] != lists[1]:
+        sys.exit("the history read from its file is not the one that was made")
+    rows = []
+    for line in lists[0].splitlines():
+        time, thread, depth, kind, first, at, file, name = line.split(" ", 7)
+        if file in (CORPUS, "<string>"):
+            rows.append((int(thread), kind, name, int(first), int(at)))
+    return rows
+
+
+def differs(want, got):
+    """What is wrong with got, or None."""
+    for n, (w, g) in enumerate(zip(want, got)):
+        event, name, first, line = w[0], w[1], int(w[2]), int(w[3])
+        _, kind, got_name, got_first, got_line = g
+        if want.kinds == "profile":
+            same = (kind in ENTERS) == (event == "call")
+        else:
+            same = kind == event
+        if name != got_name or first != got_first or not same:
+            return f"event {n}: want {w}, got {g}"
+        # A call's line is its function's first; the interpreter may say 0 there.
+        if kind == "call" and got_line != first:
+            return f"event {n}: called at line {got_line}, its first is {first}"
+        if kind != "call" and line != got_line and want.kinds == "profile":
+            return f"event {n}: want {w}, got line {got_line}"
+    if len(want) != len(got):
+        return f"{len(want)} events, but {len(got)} were found"
+    return None
+
+
+class Events(list):
+    kinds = ""
+
+
+def main():
+    ttq, dump = sys.argv[1:3]
+    failed = tried = 0
+    for interpreter in sys.argv[3:] or interpreters():
+        version = subprocess.run([interpreter, "--version"], capture_output=True, text=True)
+        if version.returncode != 0:
+            print(f"skipped {interpreter}: cannot be run")
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            rows = recorded(ttq, dump, interpreter, directory)
+        begin = next(i for i, row in enumerate(rows) if row[1:3] == ("call", "run"))
+        end = next(i for i, row in enumerate(rows) if row[1:3] == ("return", "run"))
+        got = [row for row in rows[begin:end + 1] if row[0] == 1]
+        threads = [row[1:3] for row in rows if row[0] == 2]
+        if threads != [("call", "in_thread")] + 3 * [("call", "add"), ("return", "add")] + [
+                ("return", "in_thread")]:
+            print(f"{interpreter}: the second thread did {threads}")
+            failed += 1
+        for how in ("profile", "monitor"):
+            want = events_of(interpreter, how)
+            if want is None:
+                if how == "profile":
+                    sys.exit(f"{interpreter}: the oracle failed")
+                continue
+            want = Events(want)
+            want.kinds = how
+            wrong = differs(want, got)
+            tried += 1
+            failed += wrong is not None
+            print(f"{interpreter} {version.stdout.strip()} {how}:",
+                  wrong or f"{len(got)} events are equal")
+    if tried == 0:
+        print("skipped: no interpreter was found")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
