@@ -469,9 +469,9 @@ class Planner {
       last = std::get_if<ast::Last>(&query.stages[conditions].what);
       if (last) request.direction = Direction::kBackward;
     }
-    std::set<std::string> costly = {"value", "previous", "repr",        "py_backtrace", "backtrace",
-                                    "args",  "result",   "return_time", "ended",        "old",
-                                    "new"};
+    std::set<std::string> costly = {"value",     "previous", "repr",   "py_backtrace",
+                                    "backtrace", "args",     "result", "return_time",
+                                    "ended",     "old",      "new"};
     costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
     request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);

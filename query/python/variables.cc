@@ -152,8 +152,8 @@ Spot FindSpot(ObjectReader& objects, uint64_t object, const Key& key, bool attri
     } else {
       dict = memory.Pointer(word);
       if (dict == 0 && type.Is(kInlineValues)) {
-        values = object + static_cast<uint64_t>(layout.minor == 13 ? layout.object_head
-                                                                   : type.basicsize);
+        values = object +
+                 static_cast<uint64_t>(layout.minor == 13 ? layout.object_head : type.basicsize);
       }
     }
     if (values != 0) {

@@ -77,13 +77,13 @@ class ChangeSource : public Operator {
  private:
   // They are sorted by word, then time.
   const WatchedSlot* SlotOf(const Access& access) const {
-    auto it = std::lower_bound(
-        slots_->begin(), slots_->end(), access.address.v,
-        [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
+    auto it =
+        std::lower_bound(slots_->begin(), slots_->end(), access.address.v,
+                         [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
     while (it != slots_->end() && it->word + 8 <= access.address.v + access.size) {
       const uint64_t word = it->word;
-      const auto end = std::partition_point(
-          it, slots_->end(), [&](const WatchedSlot& s) { return s.word == word; });
+      const auto end = std::partition_point(it, slots_->end(),
+                                            [&](const WatchedSlot& s) { return s.word == word; });
       auto after = std::partition_point(
           it, end, [&](const WatchedSlot& s) { return s.begin < access.time; });
       // Activations do not overlap, but an item's last place ends where the next begins.
@@ -94,8 +94,8 @@ class ChangeSource : public Operator {
   }
 
   absl::Status Fill(const Access& access, const WatchedSlot& slot, Row* row) {
-    *row = {access.time,       OfThread(access.thread), access.pc, Null{}, Null{}, Null{}, Null{},
-            Address(slot.word), Null{}};
+    *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
+            Null{},      Address(slot.word),      Null{}};
     if (slot.frame != 0) (*row)[8] = Address(slot.frame);
     const uint64_t offset = slot.word - access.address.v;
     uint64_t before = 0, after = 0;
@@ -194,8 +194,8 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
   Target target;
   constexpr size_t kMostPlaces = 2000;
   if (places.size() > kMostPlaces) {
-    target.note = fmt::format("only the last {} activations were asked for their object",
-                              kMostPlaces);
+    target.note =
+        fmt::format("only the last {} activations were asked for their object", kMostPlaces);
     places.erase(places.begin(), places.end() - kMostPlaces);
   }
   // The latest time at which each object was named.
@@ -218,8 +218,7 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
     return ErrorAt(object.range, absl::StrCat("nothing was called ", ast::ToString(object)));
   }
   for (const auto& [address, t] : objects) {
-    auto slots =
-        python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
+    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
     if (!slots.ok()) return slots.status();
     target.slots.insert(target.slots.end(), slots->begin(), slots->end());
   }
@@ -255,10 +254,10 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
       for (const uint32_t code : *codes) {
         for (const auto& v : history.code(code).variables) names.push_back(v.name);
       }
-      return UnknownAt(expr.range,
-                       fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in),
-                                   name->name),
-                       Nearest(name->name, names));
+      return UnknownAt(
+          expr.range,
+          fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in), name->name),
+          Nearest(name->name, names));
     }
   } else {
     // A global of the main module comes first.
@@ -332,19 +331,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   Add(&plan, "slot", Type::kAddress);
   Add(&plan, "frame_address", Type::kAddress);
   plan.presentation.table_columns = {"time", "thread", "old", "new", "python", "function"};
-  plan.presentation.no_rows = fmt::format("{} was not changed{}", ast::ToString(*source.target),
-                                          SpanText(*span));
+  plan.presentation.no_rows =
+      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(*span));
   plan.reversible = true;
   if (!target->note.empty()) plan.notes.push_back(target->note);
   plan.open = [&context, slots, span = *span,
                thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    return OperatorPtr(std::make_unique<ChangeSource>(
-        context, slots, Intersect(span, request.span), thread, request));
+    return OperatorPtr(std::make_unique<ChangeSource>(context, slots, Intersect(span, request.span),
+                                                      thread, request));
   };
   plan.explain = [slots, span = *span](const SourceRequest& request) {
     return absl::StatusOr<std::string>(
-        fmt::format("writes to the {} places where it was kept{}, by the page index",
-                    slots->size(), SpanText(Intersect(span, request.span))));
+        fmt::format("writes to the {} places where it was kept{}, by the page index", slots->size(),
+                    SpanText(Intersect(span, request.span))));
   };
   return plan;
 }
