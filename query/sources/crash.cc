@@ -118,16 +118,14 @@ class Investigation {
           **moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
       if (absl::IsNotFound(stack.status())) continue;
       if (!stack.ok()) return stack.status();
-      List frames;
-      for (const Frame& frame : stack->frames) {
-        absl::StatusOr<Value> object = FrameObject(context_, **moment, frame);
-        if (!object.ok()) return object.status();
-        frames.push_back(*std::move(object));
-        if (faulting) functions_.push_back(frame.function);
+      absl::StatusOr<Value> frames = FrameList(context_, **moment, *stack);
+      if (!frames.ok()) return frames.status();
+      if (faulting) {
+        for (const Frame& frame : stack->frames) functions_.push_back(frame.function);
       }
       if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
       Object one;
-      one.fields = {{"thread", OfThread(thread)}, {"frames", Value(std::move(frames))}};
+      one.fields = {{"thread", OfThread(thread)}, {"frames", *std::move(frames)}};
       r_.backtraces.push_back(Value(std::move(one)));
     }
     return absl::OkStatus();
