@@ -34,11 +34,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls&, const ast::Query& query, cons
   return NotYet(query, "`executions of FUNCTION`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`events signal | last 1`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`executions of _PyEval_EvalFrameDefault`");
