@@ -35,7 +35,7 @@ void AppendUtf8(char32_t c, std::string* out) {
 bool IsPrintable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;
   static constexpr char32_t kNot[][2] = {
-      {0x7f, 0x7f},
+      {0x7f, 0xa0},
 #include "query/python/unprintable.inc"
   };
   const auto* range = std::upper_bound(std::begin(kNot), std::end(kNot), c,
@@ -858,7 +858,11 @@ struct ObjectReader::Printer {
   void PrintInstance(uint64_t object, const TypeInfo& type) {
     if (PrintWellKnownClass(object, type)) return;
     const TypeInfo* base = &type;
-    for (int i = 0; base && base->heap() && base->base != 0 && i < kMostLevelsOfBases; ++i) {
+    // Classes that C makes at run time are called by their module too: "collections.deque".
+    const auto by_c = [](const TypeInfo& t) {
+      return !t.heap() || t.name.find('.') != t.name.npos;
+    };
+    for (int i = 0; base && !by_c(*base) && base->base != 0 && i < kMostLevelsOfBases; ++i) {
       base = reader.Type(base->base);
     }
     if (base && base->name != "object") {
@@ -874,9 +878,7 @@ struct ObjectReader::Printer {
       if (own_repr) out.resize(out.size() - type.short_name().size() - 1);
     }
     const std::vector<Attribute> attributes = reader.Attributes(object);
-    const bool plain_c = attributes.empty() && type.dictoffset == 0 && !type.Is(kManagedDict) &&
-                         memory().Get<int64_t>(type.address + layout().object_size) == 0;
-    if (plain_c || (!limits.attributes && HasDefaultRepr(type))) {
+    if ((attributes.empty() && by_c(type)) || (!limits.attributes && HasDefaultRepr(type))) {
       PrintPlain(object, type);
       return;
     }
@@ -947,14 +949,15 @@ struct ObjectReader::Printer {
     return false;
   }
 
-  // The one that the decorator makes: it is wrapped by reprlib.recursive_repr.
+  // The one that the decorator makes: it is wrapped against recursion by a function of dataclasses
+  // or, later, reprlib.
   bool HasDataclassRepr(const TypeInfo& type) {
     const uint64_t function = reader.GetAttribute(type.address, "__repr__");
     const TypeInfo* kind = reader.TypeOf(function);
     if (!kind || kind->name != "function") return false;
     const uint64_t code = Pointer(function + layout().function_code);
     const std::string file = reader.Str(Pointer(code + layout().code_filename)).value_or("");
-    return file.find("reprlib") != file.npos;
+    return file.ends_with("reprlib.py") || file.ends_with("dataclasses.py");
   }
 
   bool PrintFields(uint64_t object, std::string_view name, const std::vector<uint64_t>& names,
@@ -1095,11 +1098,11 @@ struct ObjectReader::Printer {
     return true;
   }
 
-  // An OrderedDict keeps its order in a list of nodes {key, hash, next, prev} of its own.
+  // An OrderedDict keeps its order in a list of nodes {key, hash, next, prev}; the first is the
+  // first thing behind the dict.
   void OrderByNodes(uint64_t part, ObjectReader::Pairs* items) {
-    constexpr uint64_t kFirst = 32;  // behind fast_nodes, their number, the sentinel and the state
     ObjectReader::Pairs ordered;
-    uint64_t node = Pointer(part + kFirst);
+    uint64_t node = Pointer(part);
     for (size_t i = 0; node != 0 && i < items->size(); ++i, node = Pointer(node + 16)) {
       const uint64_t key = Pointer(node);
       for (const auto& item : *items) {
@@ -1313,7 +1316,7 @@ struct ObjectReader::Printer {
       return Add(fmt::format("<weakref at {:#x}; dead>", object)), true;
     }
     return Add(fmt::format("<weakref at {:#x}; to '{}' at {:#x}>", object,
-                           reader.FullTypeName(*type), target)),
+                           layout().minor >= 14 ? reader.FullTypeName(*type) : type->name, target)),
            true;
   }
 

@@ -58,8 +58,8 @@ absl::Status PythonState::Find() {
     instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
     Instance* instance = instances_.back().get();
     if (instance->runtime.layout->thread_cframe != kAbsent) {
-      instance->frames.set_cframe_was_set([this, instance](uint64_t thread_state, uint64_t cframe) {
-        return CFrameWasSet(*instance->runtime.layout, thread_state, cframe);
+      instance->frames.set_cframe_was_set([this, instance](uint64_t cframe) {
+        return CFrameWasSet(*instance->runtime.layout, cframe);
       });
     }
   }
@@ -76,7 +76,7 @@ absl::Status PythonState::Find() {
   return absl::OkStatus();
 }
 
-bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint64_t cframe) {
+bool PythonState::CFrameWasSet(const Layout& layout, uint64_t cframe) {
   const auto last_write = [&](uint64_t at, TimeSpan span) -> std::optional<Time> {
     AccessQuery query;
     query.ranges = {{Address(at), Address(at + 8)}};
@@ -90,13 +90,14 @@ bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint
     if (!access.ok() || !*access) return std::nullopt;
     return (*access)->time;
   };
+  // Entering fills in `previous`, installs the cframe and then stores the frame. (That the thread
+  // state points at the cframe tells nothing: returning from an inner evaluation makes it do so
+  // again.) The compiler may turn the first stores round.
   const Time now = moment_->time();
-  const std::optional<Time> installed =
-      last_write(thread_state + layout.thread_cframe, {Time(0), now});
-  if (!installed) return true;
-  // The compiler may store the frame a few instructions before it installs the cframe.
-  constexpr uint64_t kBefore = 16;
-  const Time since = installed->v > kBefore ? *installed - kBefore : Time(0);
+  const std::optional<Time> entered = last_write(cframe + layout.cframe_previous, {Time(0), now});
+  if (!entered) return true;
+  constexpr uint64_t kReordered = 32;  // instructions
+  const Time since = entered->v > kReordered ? *entered - kReordered : Time(0);
   return last_write(cframe + layout.cframe_current, {since, now}).has_value();
 }
 

@@ -68,7 +68,7 @@ class PythonState {
   absl::Status Find();
   void MatchByStackPointer(std::vector<Interpreter>* interpreters);
   bool IsOfGil(const ThreadStack& stack, uint64_t futex);
-  bool CFrameWasSet(const Layout& layout, uint64_t thread_state, uint64_t cframe);
+  bool CFrameWasSet(const Layout& layout, uint64_t cframe);
 
   const Recording* recording_;
   const Process* process_;
