@@ -12,10 +12,10 @@
 #include "fmt/format.h"
 #include "query/diagnostic.h"
 #include "query/heap.h"
-#include "re2/re2.h"
 #include "query/python/frame_history.h"
 #include "query/python/memory.h"
 #include "query/python/runtime.h"
+#include "re2/re2.h"
 
 namespace ttq {
 namespace {

@@ -80,20 +80,21 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
 // Appends the Python code that a row's thread was running.
 Extend MakePython(const Context* context, ScanControl* control, size_t time_slot,
                   size_t thread_slot) {
-  return [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(
-                                      context, control)](Row* row) -> absl::Status {
-    const int64_t* thread = (*row)[thread_slot].get<int64_t>();
-    const Time* time = (*row)[time_slot].get<Time>();
-    if (!thread || !time) {
-      row->emplace_back();
-      return absl::OkStatus();
-    }
-    absl::StatusOr<std::optional<python::Place>> place =
-        provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
-    if (!place.ok()) return place.status();
-    row->push_back(python::ValueOf(*place));
-    return absl::OkStatus();
-  };
+  return
+      [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(context, control)](
+          Row* row) -> absl::Status {
+        const int64_t* thread = (*row)[thread_slot].get<int64_t>();
+        const Time* time = (*row)[time_slot].get<Time>();
+        if (!thread || !time) {
+          row->emplace_back();
+          return absl::OkStatus();
+        }
+        absl::StatusOr<std::optional<python::Place>> place =
+            provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
+        if (!place.ok()) return place.status();
+        row->push_back(python::ValueOf(*place));
+        return absl::OkStatus();
+      };
 }
 
 // The columns visible at one point of the pipeline, and the operators up to there.
@@ -405,9 +406,9 @@ class Planner {
       last = std::get_if<ast::Last>(&query.stages[conditions].what);
       if (last) request.direction = Direction::kBackward;
     }
-    std::set<std::string> costly = {"value", "previous", "repr",        "py_backtrace", "backtrace",
-                                    "args",  "result",   "return_time", "ended",        "old",
-                                    "new"};
+    std::set<std::string> costly = {"value",     "previous", "repr",   "py_backtrace",
+                                    "backtrace", "args",     "result", "return_time",
+                                    "ended",     "old",      "new"};
     costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
 

@@ -60,8 +60,7 @@ std::set<int> LinesOf(const Layout& layout, const Code& code) {
 }  // namespace
 
 bool IsFile(std::string_view path, std::string_view file) {
-  return path == file ||
-         (path.ends_with(file) && path[path.size() - file.size() - 1] == '/');
+  return path == file || (path.ends_with(file) && path[path.size() - file.size() - 1] == '/');
 }
 
 size_t ArgumentCount(const Code& code) {
@@ -85,10 +84,9 @@ absl::StatusOr<std::vector<uint32_t>> FindCodes(
     if (!found.empty()) return found;
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    return UnknownAt(
-        function->range,
-        fmt::format("no Python function called {} ever ran", ast::ToString(*function)),
-        Nearest(function->function.text, names));
+    return UnknownAt(function->range,
+                     fmt::format("no Python function called {} ever ran", ast::ToString(*function)),
+                     Nearest(function->function.text, names));
   }
   const auto& place = std::get<ast::FileLine>(what);
   int innermost = 0;

@@ -149,7 +149,8 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
       continue;
     }
     // The first time that it reaches 0 is the one that counts.
-    if (change->before == 1 && change->after != 2 && (change->after <= 0 || !IsCount(change->after))) {
+    if (change->before == 1 && change->after != 2 &&
+        (change->after <= 0 || !IsCount(change->after))) {
       pending_death_ = std::move(change);
     }
     last_type = kTimeMax;

@@ -26,7 +26,7 @@ namespace ttq::python {
 
 struct Place {
   std::string function, file;
-  int line = 0;  // 0: not known
+  int line = 0;             // 0: not known
   uint32_t code = kNoCode;  // in the history, when it was asked
   bool operator==(const Place&) const = default;
 };

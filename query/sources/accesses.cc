@@ -166,8 +166,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
       row->push_back(ActorName(access));
       if (with_kind) row->push_back(access.is_write ? "write" : "read");
     };
-    OperatorPtr rows =
-        std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome);
+    OperatorPtr rows = std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome);
     if (by_python) rows = python::MakeByPython(std::move(rows), by_python, 0, 1);
     return rows;
   };

@@ -67,8 +67,9 @@ class ChangeSource : public Operator {
       }
       const WatchedSlot* slot = SlotOf(**access);
       if (!slot) continue;
-      absl::Status s = Fill(**access, *slot, row);
-      if (!s.ok()) return s;
+      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
+      if (!is_change.ok()) return is_change;
+      if (!*is_change) continue;
       ++outcome_->source_rows;
       return true;
     }
@@ -77,13 +78,13 @@ class ChangeSource : public Operator {
  private:
   // They are sorted by word, then time.
   const WatchedSlot* SlotOf(const Access& access) const {
-    auto it = std::lower_bound(
-        slots_->begin(), slots_->end(), access.address.v,
-        [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
+    auto it =
+        std::lower_bound(slots_->begin(), slots_->end(), access.address.v,
+                         [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
     while (it != slots_->end() && it->word + 8 <= access.address.v + access.size) {
       const uint64_t word = it->word;
-      const auto end = std::partition_point(
-          it, slots_->end(), [&](const WatchedSlot& s) { return s.word == word; });
+      const auto end = std::partition_point(it, slots_->end(),
+                                            [&](const WatchedSlot& s) { return s.word == word; });
       auto after = std::partition_point(
           it, end, [&](const WatchedSlot& s) { return s.begin < access.time; });
       // Activations do not overlap, but an item's last place ends where the next begins.
@@ -93,15 +94,18 @@ class ChangeSource : public Operator {
     return nullptr;
   }
 
-  absl::Status Fill(const Access& access, const WatchedSlot& slot, Row* row) {
-    *row = {access.time,       OfThread(access.thread), access.pc, Null{}, Null{}, Null{}, Null{},
-            Address(slot.word), Null{}};
+  // False for a word that is made ready to hold a value: it says nothing before and after.
+  absl::StatusOr<bool> Fill(const Access& access, const WatchedSlot& slot, Row* row) {
+    *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
+            Null{},      Address(slot.word),      Null{}};
     if (slot.frame != 0) (*row)[8] = Address(slot.frame);
     const uint64_t offset = slot.word - access.address.v;
     uint64_t before = 0, after = 0;
     if (access.value.size() >= offset + 8) memcpy(&after, access.value.data() + offset, 8);
     if (access.previous.size() >= offset + 8) memcpy(&before, access.previous.data() + offset, 8);
-    if (!want_values_) return absl::OkStatus();
+    if (after == 0 && before == 0) return false;
+    if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
+    if (!want_values_ && after > 1) return true;
     absl::StatusOr<python::PythonState*> state = provenance_.StateAt(access.time);
     if (!state.ok()) return state.status();
     for (const auto& instance : (*state)->instances()) {
@@ -118,9 +122,9 @@ class ChangeSource : public Operator {
       (*row)[4] = show(after);
       if (before != 0 && !(*row)[3].is_null()) (*row)[5] = Address(before);
       if (after != 0) (*row)[6] = Address(after);
-      break;
+      return after != 0 || !(*row)[3].is_null();
     }
-    return absl::OkStatus();
+    return true;
   }
 
   const Context& context_;
@@ -194,8 +198,8 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
   Target target;
   constexpr size_t kMostPlaces = 2000;
   if (places.size() > kMostPlaces) {
-    target.note = fmt::format("only the last {} activations were asked for their object",
-                              kMostPlaces);
+    target.note =
+        fmt::format("only the last {} activations were asked for their object", kMostPlaces);
     places.erase(places.begin(), places.end() - kMostPlaces);
   }
   // The latest time at which each object was named.
@@ -218,8 +222,7 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
     return ErrorAt(object.range, absl::StrCat("nothing was called ", ast::ToString(object)));
   }
   for (const auto& [address, t] : objects) {
-    auto slots =
-        python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
+    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
     if (!slots.ok()) return slots.status();
     target.slots.insert(target.slots.end(), slots->begin(), slots->end());
   }
@@ -255,10 +258,10 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
       for (const uint32_t code : *codes) {
         for (const auto& v : history.code(code).variables) names.push_back(v.name);
       }
-      return UnknownAt(expr.range,
-                       fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in),
-                                   name->name),
-                       Nearest(name->name, names));
+      return UnknownAt(
+          expr.range,
+          fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in), name->name),
+          Nearest(name->name, names));
     }
   } else {
     // A global of the main module comes first.
@@ -332,19 +335,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   Add(&plan, "slot", Type::kAddress);
   Add(&plan, "frame_address", Type::kAddress);
   plan.presentation.table_columns = {"time", "thread", "old", "new", "python", "function"};
-  plan.presentation.no_rows = fmt::format("{} was not changed{}", ast::ToString(*source.target),
-                                          SpanText(*span));
+  plan.presentation.no_rows =
+      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(*span));
   plan.reversible = true;
   if (!target->note.empty()) plan.notes.push_back(target->note);
   plan.open = [&context, slots, span = *span,
                thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    return OperatorPtr(std::make_unique<ChangeSource>(
-        context, slots, Intersect(span, request.span), thread, request));
+    return OperatorPtr(std::make_unique<ChangeSource>(context, slots, Intersect(span, request.span),
+                                                      thread, request));
   };
   plan.explain = [slots, span = *span](const SourceRequest& request) {
     return absl::StatusOr<std::string>(
-        fmt::format("writes to the {} places where it was kept{}, by the page index",
-                    slots->size(), SpanText(Intersect(span, request.span))));
+        fmt::format("writes to the {} places where it was kept{}, by the page index", slots->size(),
+                    SpanText(Intersect(span, request.span))));
   };
   return plan;
 }

@@ -55,8 +55,21 @@ class PyCallSource : public Operator {
   }
 
  private:
-  enum Slot { kTime, kThread, kFunction, kFile, kLine, kArgs, kResult, kReturnTime, kEnded, kDepth,
-              kCaller, kFrame, kSlots };
+  enum Slot {
+    kTime,
+    kThread,
+    kFunction,
+    kFile,
+    kLine,
+    kArgs,
+    kResult,
+    kReturnTime,
+    kEnded,
+    kDepth,
+    kCaller,
+    kFrame,
+    kSlots
+  };
 
   absl::Status LoadChunk(size_t number) {
     rows_.clear();
@@ -183,8 +196,8 @@ class PyCallSource : public Operator {
         if (end.offset >= 2 && before && (*before & 0xff) == extended) index |= *before & 0xff00;
         const uint64_t consts =
             memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
-        return Show(instance, memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) +
-                                             8 * index));
+        return Show(instance,
+                    memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
       }
     }
     return Show(instance, layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
@@ -235,8 +248,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   Add(&plan, "caller", Type::kObject);
   Add(&plan, "frame_address", Type::kAddress);
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
-  plan.presentation.table_columns = {"time", "function", "args", "result", "return_time", "depth",
-                                     "caller"};
+  plan.presentation.table_columns = {"time",        "function", "args",  "result",
+                                     "return_time", "depth",    "caller"};
   if ((*thread) || context.process().threads().size() > 1) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
   }
@@ -246,9 +259,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     const size_t n = std::min(python::ArgumentCount(c), c.variables.size());
     for (size_t i = 0; i < n; ++i) plan.fields_of_args.push_back(c.variables[i].name);
   }
-  plan.presentation.no_rows =
-      fmt::format("no call of it{} (of {} Python calls and returns)", SpanText(*span),
-                  (*history)->transitions());
+  plan.presentation.no_rows = fmt::format("no call of it{} (of {} Python calls and returns)",
+                                          SpanText(*span), (*history)->transitions());
   if (!(*history)->note().empty()) plan.notes.push_back((*history)->note());
   plan.open = [&context, history = *history, codes = *codes, span = *span,
                thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
@@ -262,9 +274,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     const auto [first, last] = history->ChunksOf(Intersect(span, request.span));
     size_t entering = 0;
     for (size_t i = first; i < last; ++i) entering += history->ChunkEnters(i, codes);
-    return fmt::format("calls of {} Python functions{}: from the history of frames, {} of {} "
-                       "blocks enter one",
-                       codes.size(), SpanText(span), entering, history->chunks());
+    return fmt::format(
+        "calls of {} Python functions{}: from the history of frames, {} of {} "
+        "blocks enter one",
+        codes.size(), SpanText(span), entering, history->chunks());
   };
   return plan;
 }

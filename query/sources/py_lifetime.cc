@@ -96,7 +96,8 @@ class Epochs {
                                     SpanText(asked_.span), absl::StrJoin(others_, ", ")));
     } else if (seen_ == 0) {
       const Time t = std::min(asked_.span.end, context_.process().info().end);
-      outcome_->AddNote(fmt::format("no Python object was made at {}{}", at, SpanText(asked_.span)));
+      outcome_->AddNote(
+          fmt::format("no Python object was made at {}{}", at, SpanText(asked_.span)));
       absl::StatusOr<std::vector<Mapping>> maps = context_.process().MappingsAt(t);
       const auto holds = [&](const Mapping& m) {
         return m.range.Contains(Address(asked_.address));
@@ -158,7 +159,8 @@ class Epochs {
   size_t seen_ = 0;
 };
 
-using MakeEpochRows = std::function<absl::StatusOr<std::vector<Row>>(Epochs&, const SourceRequest&)>;
+using MakeEpochRows =
+    std::function<absl::StatusOr<std::vector<Row>>(Epochs&, const SourceRequest&)>;
 
 // Rows made from epochs when the first is asked for.
 void SetEpochs(SourcePlan* plan, const Context& context, const Asked& asked,
@@ -256,31 +258,30 @@ absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Quer
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanEvent();
-  SetEpochs(&plan, context, *asked, "the deallocation of the object at",
-            [asked = *asked](Epochs& epochs,
-                             const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-              std::vector<Row> rows;
-              while (rows.empty()) {
-                absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
-                if (!epoch.ok()) return epoch.status();
-                if (!*epoch) break;
-                if (!(*epoch)->death) {
-                  request.outcome->AddNote(fmt::format(
-                      "the {} at {:#x}{} is alive at time {}", (*epoch)->type_name, asked.address,
-                      (*epoch)->birth
-                          ? fmt::format(", made at {},", (*epoch)->birth->access.time.v)
-                          : "",
-                      (*epoch)->alive.v));
-                  continue;
-                }
-                if ((*epoch)->death->access.time < asked.span.begin) break;
-                absl::StatusOr<Row> row =
-                    RowOf(epochs, asked, **epoch, *(*epoch)->death, request.want_values);
-                if (!row.ok()) return row.status();
-                rows.push_back(*std::move(row));
-              }
-              return rows;
-            });
+  SetEpochs(
+      &plan, context, *asked, "the deallocation of the object at",
+      [asked = *asked](Epochs& epochs,
+                       const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+        std::vector<Row> rows;
+        while (rows.empty()) {
+          absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
+          if (!epoch.ok()) return epoch.status();
+          if (!*epoch) break;
+          if (!(*epoch)->death) {
+            request.outcome->AddNote(fmt::format(
+                "the {} at {:#x}{} is alive at time {}", (*epoch)->type_name, asked.address,
+                (*epoch)->birth ? fmt::format(", made at {},", (*epoch)->birth->access.time.v) : "",
+                (*epoch)->alive.v));
+            continue;
+          }
+          if ((*epoch)->death->access.time < asked.span.begin) break;
+          absl::StatusOr<Row> row =
+              RowOf(epochs, asked, **epoch, *(*epoch)->death, request.want_values);
+          if (!row.ok()) return row.status();
+          rows.push_back(*std::move(row));
+        }
+        return rows;
+      });
   return plan;
 }
 
@@ -324,8 +325,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
                 }
                 if (e.death) {
                   row[7] = e.death->access.time;
-                  auto place =
-                      epochs.provenance().Of(e.death->access.thread, e.death->access.time);
+                  auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
                   if (!place.ok()) return place.status();
                   row[8] = python::ValueOf(*place);
                 }
@@ -349,10 +349,9 @@ absl::StatusOr<TimeSpan> SpanOfCounts(Epochs& epochs, const Asked& asked, Outcom
   TimeSpan span = asked.span;
   if ((*epoch)->birth) span.begin = (*epoch)->birth->access.time;
   if ((*epoch)->birth && span.begin.v > 0) {
-    outcome->AddNote(fmt::format("of the {} made at {}{}", (*epoch)->type_name, span.begin.v,
-                                 (*epoch)->death
-                                     ? fmt::format(" and freed at {}", (*epoch)->death->access.time.v)
-                                     : ""));
+    outcome->AddNote(fmt::format(
+        "of the {} made at {}{}", (*epoch)->type_name, span.begin.v,
+        (*epoch)->death ? fmt::format(" and freed at {}", (*epoch)->death->access.time.v) : ""));
   }
   return span;
 }
@@ -396,9 +395,8 @@ class CountSource : public Operator {
       absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
       if (!word.ok()) return word.status();
       word_ = *word;
-      auto cursor =
-          CountsOf(context_.process(), asked_.address, word_, Intersect(*span, request_.span),
-                   request_.direction, options_.control);
+      auto cursor = CountsOf(context_.process(), asked_.address, word_,
+                             Intersect(*span, request_.span), request_.direction, options_.control);
       if (!cursor.ok()) return cursor.status();
       cursor_ = *std::move(cursor);
     }
@@ -459,9 +457,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& 
     return absl::StatusOr<OperatorPtr>(std::make_unique<CountSource>(context, asked, request));
   };
   plan.explain = [asked = *asked](const SourceRequest&) {
-    return absl::StatusOr<std::string>(fmt::format(
-        "writes to the reference count of {:#x}{}, by the page index", asked.address,
-        SpanText(asked.span)));
+    return absl::StatusOr<std::string>(
+        fmt::format("writes to the reference count of {:#x}{}, by the page index", asked.address,
+                    SpanText(asked.span)));
   };
   return plan;
 }
@@ -486,8 +484,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
   Add(&plan, "after_free", Type::kInteger);
   Add(&plan, "first", Type::kTime);
   Add(&plan, "last", Type::kTime);
-  plan.presentation.table_columns = {"balance",  "increments", "decrements",
-                                     "after_free", "python",   "function"};
+  plan.presentation.table_columns = {"balance",    "increments", "decrements",
+                                     "after_free", "python",     "function"};
   SetEpochs(
       &plan, context, *asked, "who took and gave back references to",
       [asked = *asked, &context, too_early](
@@ -504,8 +502,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
         }
         absl::StatusOr<python::CountWord> word = WordAt(epochs, context, *span);
         if (!word.ok()) return word.status();
-        auto cursor = CountsOf(context.process(), asked.address, *word, *span,
-                               Direction::kForward, request.options->control);
+        auto cursor = CountsOf(context.process(), asked.address, *word, *span, Direction::kForward,
+                               request.options->control);
         if (!cursor.ok()) return cursor.status();
         struct Owner {
           Value python;
@@ -539,8 +537,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
           const std::string& function =
               location->frames.empty() ? location->function : location->frames.back().function;
           const python::Place where = place->value_or(python::Place());
-          Owner& owner = owners[{function, location->module, where.function, where.file,
-                                 where.line}];
+          Owner& owner =
+              owners[{function, location->module, where.function, where.file, where.line}];
           if (owner.increments + owner.decrements + owner.after_free == 0) {
             owner.python = python::ValueOf(*place);
             owner.first = t;
