@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
+#include "query/python/lifetime.h"
 
 namespace ttq::python {
 namespace {
@@ -18,6 +19,7 @@ constexpr size_t kMostMoves = 10000;
 // Where an item is at one time, and the words that say so.
 struct Spot {
   uint64_t slot = 0;  // 0: it is not there
+  uint64_t rows = 0;  // of the keys it is among
   std::vector<uint64_t> layout;
 };
 
@@ -33,6 +35,7 @@ bool IsKey(ObjectReader& objects, uint64_t object, const Key& key) {
 // The row of a key among a dict's keys, and where its value word is in a combined dict.
 struct KeyRow {
   size_t index = 0;
+  uint64_t rows = 0;
   uint64_t value_word = 0;
 };
 std::optional<KeyRow> FindRow(ObjectReader& objects, uint64_t keys, const Key& key) {
@@ -60,7 +63,7 @@ std::optional<KeyRow> FindRow(ObjectReader& objects, uint64_t keys, const Key& k
     const uint64_t row = rows + width * static_cast<uint64_t>(i);
     const uint64_t at = memory.Pointer(row + (general ? 8 : 0));
     if (at == 0 || !IsKey(objects, at, key)) continue;
-    return KeyRow{static_cast<size_t>(i), row + width - 8};
+    return KeyRow{static_cast<size_t>(i), static_cast<uint64_t>(*count), row + width - 8};
   }
   return std::nullopt;
 }
@@ -75,6 +78,7 @@ void FindInDict(ObjectReader& objects, uint64_t dict, const Key& key, Spot* spot
   if (keys == 0) return;
   const std::optional<KeyRow> row = FindRow(objects, keys, key);
   if (!row) return;
+  spot->rows = row->rows;
   spot->slot = values == 0 ? row->value_word : values + layout.values_array + 8 * row->index;
 }
 
@@ -265,8 +269,15 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
   // Before it was made its memory was another's.
   const Layout layout = *(*first)->instances()[0]->runtime.layout;
   const uint64_t type = (*first)->memory().Pointer(object + layout.object_type);
+  Time begin = span.begin;
+  absl::StatusOr<std::unique_ptr<EpochScanner>> scanner =
+      EpochScanner::Open(process, &provenance, object, {Time(0), t}, nullptr);
+  if (!scanner.ok()) return scanner.status();
+  absl::StatusOr<std::optional<Epoch>> epoch = (*scanner)->Next();
+  if (!epoch.ok()) return epoch.status();
+  if (*epoch && (*epoch)->birth) begin = std::max(begin, (*epoch)->birth->access.time);
   Time until = t;
-  for (size_t i = 0; i < kMostMoves && until > span.begin; ++i) {
+  for (size_t i = 0; i < kMostMoves && until > begin; ++i) {
     absl::StatusOr<PythonState*> state = provenance.StateAt(until);
     if (!state.ok()) return state.status();
     PythonState::Instance* instance = InstanceFor(**state, layout);
@@ -275,7 +286,14 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
     const Spot spot = FindSpot(instance->objects, object, key, attribute);
     absl::StatusOr<Time> moved = LastWrite(process, spot.layout, until);
     if (!moved.ok()) return moved.status();
-    if (spot.slot != 0) slots.push_back({spot.slot, *moved, until, 0});
+    if (spot.slot != 0) {
+      if (!slots.empty() && slots.back().begin == until) {
+        slots.back().copied = (*state)->memory().Pointer(spot.slot);
+      }
+      // Copying takes this many instructions at most.
+      const uint64_t copying = 5000 + 64 * spot.rows;
+      slots.push_back({spot.slot, std::max(*moved, begin), until, 0, 0, *moved + copying});
+    }
     if (*moved == Time(0) || *moved >= until) break;
     until = *moved;
   }
@@ -284,28 +302,34 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
 }
 
 absl::StatusOr<MainFrame> FindMainFrame(const FrameHistory& history, TimeSpan span) {
-  // The outermost frame that lives longest: the main module's.
-  std::optional<Transition> best;
-  MainFrame main;
-  uint64_t longest = 0;
+  std::vector<uint32_t> modules;
+  for (uint32_t id = 0; id < history.codes(); ++id) {
+    const Code& code = history.code(id);
+    if (code.name == "<module>" && !code.filename.starts_with("<frozen")) modules.push_back(id);
+  }
+  // The main module's lives longest, and is the outermost unless it was started by `-m`.
+  std::optional<MainFrame> best;
+  std::pair<bool, uint64_t> best_rank;
   for (size_t chunk = 0; chunk < history.chunks(); ++chunk) {
     if (history.ChunkSpan(chunk).begin >= span.end) break;
+    if (!history.ChunkEnters(chunk, modules)) continue;
     absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions =
         history.Chunk(chunk);
     if (!transitions.ok()) return transitions.status();
     for (const Transition& t : **transitions) {
-      if (!Enters(t.kind) || t.depth != 0 || t.time >= span.end) continue;
+      if (!Enters(t.kind) || t.time >= span.end) continue;
+      if (!std::binary_search(modules.begin(), modules.end(), t.code)) continue;
       absl::StatusOr<std::optional<Transition>> end = history.EndOf(t);
       if (!end.ok()) return end.status();
       const Time left = *end ? std::min((*end)->time, span.end) : span.end;
-      if (best && left.v - t.time.v <= longest) continue;
-      best = t;
-      longest = left.v - t.time.v;
-      main = {left, t.frame};
+      const std::pair<bool, uint64_t> rank(t.depth == 0, left.v - t.time.v);
+      if (best && rank <= best_rank) continue;
+      best_rank = rank;
+      best = MainFrame{left, t.frame};
     }
   }
-  if (!best) return absl::NotFoundError("no Python function ran");
-  return main;
+  if (!best) return absl::NotFoundError("no Python module ran");
+  return *best;
 }
 
 }  // namespace ttq::python

@@ -32,6 +32,9 @@ struct WatchedSlot {
   uint64_t word = 0;
   Time begin, end;
   uint64_t frame = 0;  // of a local; 0: none
+  // What a dict that was resized copies into it, until about `settled`: no change.
+  uint64_t copied = 0;
+  Time settled;
 };
 
 // The slots of the local `name` of each activation of `codes` (sorted) that overlaps `span`.

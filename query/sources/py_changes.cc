@@ -67,8 +67,9 @@ class ChangeSource : public Operator {
       }
       const WatchedSlot* slot = SlotOf(**access);
       if (!slot) continue;
-      absl::Status s = Fill(**access, *slot, row);
-      if (!s.ok()) return s;
+      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
+      if (!is_change.ok()) return is_change;
+      if (!*is_change) continue;
       ++outcome_->source_rows;
       return true;
     }
@@ -93,7 +94,8 @@ class ChangeSource : public Operator {
     return nullptr;
   }
 
-  absl::Status Fill(const Access& access, const WatchedSlot& slot, Row* row) {
+  // False for a word that is made ready to hold a value: it says nothing before and after.
+  absl::StatusOr<bool> Fill(const Access& access, const WatchedSlot& slot, Row* row) {
     *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
             Null{},      Address(slot.word),      Null{}};
     if (slot.frame != 0) (*row)[8] = Address(slot.frame);
@@ -101,7 +103,9 @@ class ChangeSource : public Operator {
     uint64_t before = 0, after = 0;
     if (access.value.size() >= offset + 8) memcpy(&after, access.value.data() + offset, 8);
     if (access.previous.size() >= offset + 8) memcpy(&before, access.previous.data() + offset, 8);
-    if (!want_values_) return absl::OkStatus();
+    if (after == 0 && before == 0) return false;
+    if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
+    if (!want_values_ && after > 1) return true;
     absl::StatusOr<python::PythonState*> state = provenance_.StateAt(access.time);
     if (!state.ok()) return state.status();
     for (const auto& instance : (*state)->instances()) {
@@ -118,9 +122,9 @@ class ChangeSource : public Operator {
       (*row)[4] = show(after);
       if (before != 0 && !(*row)[3].is_null()) (*row)[5] = Address(before);
       if (after != 0) (*row)[6] = Address(after);
-      break;
+      return after != 0 || !(*row)[3].is_null();
     }
-    return absl::OkStatus();
+    return true;
   }
 
   const Context& context_;
