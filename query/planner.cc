@@ -135,7 +135,7 @@ Extend MakePython(const Context* context, ScanControl* control, size_t time_slot
 class Pipeline : public Columns {
  public:
   Pipeline(const Context* context, const RunOptions& options, const SourcePlan& source,
-           OperatorPtr root)
+           OperatorPtr root, std::shared_ptr<Outcome> outcome)
       : context_(context),
         options_(options),
         root_(std::move(root)),
@@ -144,7 +144,7 @@ class Pipeline : public Columns {
         pc_slot_(source.pc_slot),
         thread_slot_(source.thread_slot),
         arguments_(source.fields_of_args),
-        moment_(std::make_shared<RowMoment>(*context)) {
+        moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
           {column.column, column.slot, column.derived, column.compute, column.hidden});
@@ -486,7 +486,7 @@ class Planner {
       if (!opened.ok()) return opened.status();
       root = *std::move(opened);
     }
-    Pipeline pipeline(&context_, options_, *source, std::move(root));
+    Pipeline pipeline(&context_, options_, *source, std::move(root), plan.outcome);
     const auto first = [&](uint64_t count) {
       pipeline.Push([&](OperatorPtr in) { return MakeFirst(std::move(in), count); });
     };
