@@ -43,12 +43,9 @@ size_t LastComponent(std::string_view name) {
 // As people write it: compilers say "long unsigned int".
 std::string BaseName(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kShorter[] = {
-      {"long int", "long"},
-      {"long unsigned int", "unsigned long"},
-      {"short int", "short"},
-      {"short unsigned int", "unsigned short"},
-      {"long long int", "long long"},
-      {"long long unsigned int", "unsigned long long"},
+      {"long int", "long"},           {"long unsigned int", "unsigned long"},
+      {"short int", "short"},         {"short unsigned int", "unsigned short"},
+      {"long long int", "long long"}, {"long long unsigned int", "unsigned long long"},
   };
   for (const auto& [from, to] : kShorter) {
     if (name == from) return std::string(to);
