@@ -12,6 +12,9 @@
 #include "fmt/format.h"
 #include "query/diagnostic.h"
 #include "query/heap.h"
+#include "query/python/frame_history.h"
+#include "query/python/memory.h"
+#include "query/python/runtime.h"
 #include "query/types/expression_at.h"
 #include "query/types/render.h"
 #include "query/types/type_space.h"
@@ -172,6 +175,52 @@ absl::StatusOr<const Symbolizer*> Context::SymbolsAt(Time t) const {
   std::lock_guard<std::mutex> lock(mutex_);
   if (absl::Status s = LoadModules(); !s.ok()) return s;
   return Symbols(std::upper_bound(boundaries_.begin(), boundaries_.end(), t) - boundaries_.begin());
+}
+
+bool Context::HasPython() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (has_python_) return *has_python_;
+  }
+  const bool has = [&] {
+    absl::StatusOr<std::vector<LoadedModule>> modules = process_->Modules();
+    if (!modules.ok()) return false;
+    for (const LoadedModule& module : *modules) {
+      if (module.path.find("python", module.path.rfind('/') + 1) != std::string::npos) return true;
+    }
+    // One that is part of a program of another name.
+    const Time end = process_->info().end;
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(end);
+    if (!moment.ok()) return false;
+    python::MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<python::Runtime>> runtimes =
+        python::FindRuntimes(recording_, *process_, memory, end);
+    return runtimes.ok() && !runtimes->empty();
+  }();
+  std::lock_guard lock(mutex_);
+  has_python_ = has;
+  return has;
+}
+
+absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrames(
+    ScanControl* control) const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return frames_;
+  if (!no_frames_.ok()) return no_frames_;
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> made =
+      python::FrameHistory::Of(*recording_, *process_, control);
+  if (!made.ok()) {
+    if (absl::IsNotFound(made.status())) no_frames_ = made.status();
+    return made.status();
+  }
+  frames_ = *std::move(made);
+  return frames_;
+}
+
+bool Context::HasPythonFrames() const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return true;
+  return no_frames_.ok() && python::FrameHistory::IsKept(*recording_, *process_);
 }
 
 absl::StatusOr<const Symbolizer*> Context::AllSymbols() const {
@@ -496,14 +545,6 @@ absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& l
   return result;
 }
 
-absl::StatusOr<Context::Pointer> Context::ResolvePointer(const ast::Expr& expr,
-                                                         const EvaluateAt& where) const {
-  absl::StatusOr<Place> place = EvaluatePlace(expr, where);
-  if (!place.ok()) return place.status();
-  if (!place->lvalue) return Pointer{.address = place->address, .size = std::nullopt};
-  return Pointer{.address = place->address, .size = place->size == 0 ? 8 : place->size};
-}
-
 // ---- Code ------------------------------------------------------------------------------------
 
 absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern& function) const {
@@ -543,9 +584,14 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
     if (f.entry) code.entries.push_back(*f.entry);
     for (const CodeRange& piece : f.ranges) {
       if (!piece.range.empty()) code.ranges.push_back(piece.range);
-      if (piece.kind == CodeRange::Kind::kInlined) code.entries.push_back(piece.entry);
+      if (piece.kind == CodeRange::Kind::kInlined) {
+        code.entries.push_back(piece.entry);
+        code.inlined.push_back(piece.entry);
+      }
     }
   }
+  std::sort(code.inlined.begin(), code.inlined.end());
+  code.inlined.erase(std::unique(code.inlined.begin(), code.inlined.end()), code.inlined.end());
   std::sort(code.entries.begin(), code.entries.end());
   code.entries.erase(std::unique(code.entries.begin(), code.entries.end()), code.entries.end());
   if (code.ranges.empty()) {
