@@ -347,7 +347,7 @@ class Binder {
     absl::StatusOr<Value> result = Renderer(**types, state.moment.get()).Structured(*value);
     if (!result.ok() || !state.as_text) return result;
     if (const Address* address = result->template get<Address>()) {
-      return ReadString(context.process(), *address, *at);
+      return ReadString(*state.moment, *address);
     }
     return result;
   }
