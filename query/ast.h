@@ -256,7 +256,7 @@ struct Clauses {
 // Each says which clauses it takes; "thread" includes `all threads` for the stacks, registers and
 // Python's frames only.
 
-// Clauses: at (when the location's expression is evaluated), span, thread (not all), by.
+// Clauses: span, thread (not all), by; at, frame: where the location's expression is evaluated.
 struct Accesses {
   enum class Kind { kWrites, kReads, kAccesses };
   // kFirst and kNext both take the earliest match of the span; "next" reads better after `after`.
@@ -265,7 +265,7 @@ struct Accesses {
   Mode mode = Mode::kAll;
   Location location;
 };
-// Clauses: at.
+// Clauses: at, thread, frame.
 struct Memory {
   Location location;
 };

@@ -57,6 +57,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     where.time = std::min(after ? span->begin : span->end, info.end);
   }
   where.thread = *thread;
+  if (query.clauses.frame) {
+    where.frame = query.clauses.frame->value;
+    if (!where.time) where.time = info.end;
+  }
   absl::StatusOr<ResolvedLocation> location = context.ResolveLocation(source.location, 1, where);
   if (!location.ok()) return location.status();
 

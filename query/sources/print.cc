@@ -38,6 +38,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
       EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number);
   if (!result.ok()) return result.status();
   const CValue& value = result->value;
+  if (value.in_memory && value.type->Strip()->kind != CType::Kind::kFunction) {
+    // Nothing of it is there: that is a mistake in the expression, not a value.
+    char byte;
+    absl::StatusOr<uint64_t> got = (*moment)->Read(Address(value.address), 1, &byte);
+    if (!got.ok()) return got.status();
+    if (*got == 0) {
+      return ErrorAt(source.expr->range, process.DescribeUnmapped(Address(value.address), *at));
+    }
+  }
   Renderer renderer(*result->types, moment->get());
   absl::StatusOr<std::string> text = renderer.Text(value);
   if (!text.ok()) return text.status();

@@ -85,7 +85,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& que
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
   EvaluateAt where;
-  if (query.clauses.at) where.time = *at;
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  if (query.clauses.at || query.clauses.frame || *thread) where.time = *at;
+  where.thread = *thread;
+  if (query.clauses.frame) where.frame = query.clauses.frame->value;
   absl::StatusOr<ResolvedLocation> location =
       context.ResolveLocation(source.location, kMemoryDefault, where);
   if (!location.ok()) return location.status();

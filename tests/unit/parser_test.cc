@@ -557,10 +557,10 @@ TEST(ParserErrorTest, Numbers) {
 }
 
 TEST(ParserErrorTest, ClausesThatDoNotBelong) {
-  EXPECT_EQ(Error("writes to x at 5"),
-            "ttq: 'at' does not go with 'writes to'; it takes before, after or between\n"
-            "  writes to x at 5\n"
-            "              ^~~~\n");
+  EXPECT_EQ(Error("events at 5"),
+            "ttq: 'at' does not go with 'events'; it takes before, after or between\n"
+            "  events at 5\n"
+            "         ^~~~\n");
   EXPECT_EQ(Error("memory x before 5"),
             "ttq: 'before' does not go with 'memory'; it takes 'at TIME'\n"
             "  memory x before 5\n"

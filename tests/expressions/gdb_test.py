@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares `print` with gdb's at the same place of the same program, expression by expression.
+
+Each program is recorded once. A place is the Nth call of stop_here and a frame of its stack.
+Addresses differ between the two runs, and spacing is gdb's business: both are normalised. Where gdb
+says <optimized out>, ttq must give a value that it marks as past, or a reason.
+
+    gdb_test.py TTQ FOLDER-OF-PROGRAMS
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+C_GLOBALS = """counter; file_static; ratio; half; precise; letter; byte_value; negative_char; truth
+text; escaped; words; numbers; zeros; matrix; colour; some_flags; origin; *origin_pointer
+origin_pointer; bits; bits.b; number; points; small; large; size; nothing; hidden; *hidden; wide
+per_thread; callback; twice; &twice; &counter; &numbers[2]; numbers[2]*2+1; sizeof(matrix)
+sizeof(struct only_here); *(struct only_here*)&elsewhere; (char)65; 1.5*2; 7/2; -7/2; 7%3; 1<<4
+5>3; $rip; (long)counter; (unsigned char)300; GREEN; (enum colour)1; (enum colour)9; (enum flags)7
+(enum flags)8; elsewhere; &origin; &points; origin_pointer->y; (*origin_pointer).x; words[1]
+&words; matrix[1]; matrix[1][2]; !counter; ~counter; -ratio; counter==42; ratio>3; &points[1]
+&points[1]-&points[0]; points[1].x; &callback; *callback; sizeof(int); letter+1; counter&&0
+(long*)0; (unsigned long*)0; (char**)0; &words[1]; by_value; main; stop_here; make_hidden
+&matrix; &matrix[1]"""
+C_BY_VALUE = """full_args; full_args.in; full_args.out; label; sum; extra; &full_args; *label; label[1]
+&label"""
+C_SUM_TO = """list; *list; list->next->name; *list->next; list->next->inner; list->callback
+list->next->callback; limit; total; length; scratch; calls; list->next->next"""
+CC_CONTAINERS = """text; empty; long_text; vector; words; flags; map; empty_map; set; table; unique
+shared; none; maybe; never; pair; list; alias; shape; *shape; name; number; circle; stack; both
+shapes::level; shapes::Shape::count; shapes::Kind::kSquare; circle.kind; circle.radius_
+stack.items[1]; &alias; sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
+shape->id_; both.left; &circle; &name"""
+CC_MEMBER = "radius_; id_; *this; this; kind; this->radius_ * 2"
+CC_OPTIMIZED = "text; empty; vector; map; set; maybe; number; alias; shape; name; list"
+
+# Program, Nth call of stop_here, frame, expressions.
+PLACES = [
+    ("values_c_O0", 1, 1, C_GLOBALS + ";" + C_BY_VALUE),
+    ("values_c_O0", 2, 1, C_SUM_TO),
+    ("values_c_O2", 1, 1, C_GLOBALS + ";full_args; full_args.in; extra; label; sum"),
+    ("values_cc_O0", 1, 1, CC_CONTAINERS),
+    ("values_cc_O0", 2, 1, CC_MEMBER),
+    ("values_cc_O2", 1, 1, CC_OPTIMIZED),
+]
+# What gdb calls optimized out and the recording knows: the struct that by_value was given.
+PAST = {("values_c_O2", "full_args"): "{in = 10, out = 20}", ("values_c_O2", "full_args.in"): "10"}
+
+failures = []
+
+
+def split(text):
+    return [e.strip() for e in re.split(r"[;\n]", text) if e.strip()]
+
+
+def normal(text):
+    # Addresses, and names of the addresses of stack and heap, are of one run.
+    return re.sub(r"0x[0-9a-f]{5,}", "ADDRESS", re.sub(r"\s+", "", text))
+
+
+def ask_gdb(program, call, frame, expressions):
+    commands = ["set style enabled off", "set width 0", "break stop_here", "run"]
+    commands += ["continue"] * (call - 1) + [f"frame {frame}"]
+    for expression in expressions:
+        commands += ["echo @@@\\n", f"print {expression}"]
+    arguments = [word for command in commands for word in ("-ex", command)]
+    run = subprocess.run(
+        ["gdb", "-batch", "-nx", "-iex", "set auto-load safe-path /", *arguments, program],
+        capture_output=True, text=True, timeout=120)
+    answers = []
+    for part in run.stdout.split("@@@\n")[1:]:
+        found = re.match(r"\$\d+ = (.*)", part.strip(), re.S)
+        answers.append(found.group(1).strip() if found else None)
+    if len(answers) != len(expressions):
+        sys.exit(f"gdb gave {len(answers)} answers to {len(expressions)} questions: {run.stderr}")
+    return answers
+
+
+def ask_ttq(ttq, trace, time, frame, expression):
+    run = subprocess.run(
+        [ttq, "-t", trace, "-f", "json", f"print {expression} at {time} in frame {frame}"],
+        capture_output=True, text=True, timeout=120)
+    if run.returncode != 0:
+        return None, run.stderr.strip()
+    answer = json.loads(run.stdout)
+    return answer["rows"][0], answer["note"]
+
+
+def compare(ttq, folder, traces, place):
+    program, call, frame, text = place
+    expressions = split(text)
+    trace = traces[program]
+    times = subprocess.run(
+        [ttq, "-t", trace, "-f", "json", "executions of stop_here"],
+        capture_output=True, text=True, check=True)
+    time = json.loads(times.stdout)["rows"][call - 1]["time"]
+    for expression, wanted in zip(expressions, ask_gdb(f"{folder}/{program}", call, frame,
+                                                        expressions)):
+        row, note = ask_ttq(ttq, trace, time, frame, expression)
+        where = f"{program}, call {call}: print {expression}"
+        if row is None or wanted is None:
+            failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {note if row is None else row}")
+        elif wanted == "<optimized out>":
+            known = PAST.get((program, expression))
+            if row["value"] == wanted or not note:
+                failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {row['value']} without a reason")
+            elif known and (row["value"] != known or row["known_at"] is None):
+                failures.append(f"{where}\n  known: {known}\n  ttq: {row['value']} ({note})")
+        elif normal(row["value"]) != normal(wanted):
+            failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {row['value']}")
+    return len(expressions)
+
+
+def check(ttq, trace, query, wanted):
+    """`wanted` is a piece of the answer's text, or of the error's."""
+    run = subprocess.run([ttq, "-t", trace, query], capture_output=True, text=True, timeout=120)
+    if wanted not in run.stdout + run.stderr:
+        failures.append(f"{query}\n  wanted: {wanted}\n  got: {run.stdout}{run.stderr}")
+
+
+def check_forms(ttq, traces):
+    c = traces["values_c_O0"]
+    at = "at (executions of stop_here | first 1)"
+    check(ttq, c, "writes to counter", "0x2a")
+    check(ttq, c, "writes to counter", "main")
+    check(ttq, c, "memory origin_pointer->y", "04 00 00 00")
+    second = "at (executions of stop_here | first 2 | last 1) in frame 1"
+    check(ttq, c, f"memory list->next->value {second}", "02 00 00 00")
+    check(ttq, c, f"last write to list->next->value {second}", "main")
+    check(ttq, c, 'executions of stop_here where counter == 42 and text == "hello" | count', "2")
+    check(ttq, c, "executions of stop_here where ratio > 3.5 | count", "0")
+    check(ttq, c, f"source {at} in frame 1", "sum = full_args.in")
+    check(ttq, c, f"print {'origin.z'} {at}", "struct point has no member named z\n")
+    check(ttq, c, f"print (struct poin*)0 {at}", "no module has a type named struct poin")
+    check(ttq, c, f"print (struct poin*)0 {at}", "did you mean point")
+    check(ttq, c, f"print *(int*)16 {at}", "0x10")
+    check(ttq, c, f"print 1/0 {at}", "division by zero")
+    check(ttq, c, f"print countr {at} in frame 1", "nothing is called countr here")
+    check(ttq, c, f"print sum {at} in frame 99", "there is no frame 99")
+    check(ttq, c, f"print bits.a {at}", "5")
+    check(ttq, c, f"print &bits.a {at}", "a bit-field has no address")
+
+
+def check_cache(ttq, traces):
+    """A damaged cache changes no answer."""
+    folder = os.path.join(os.environ["XDG_CACHE_HOME"], "ttq")
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        with open(os.path.join(folder, name), "r+b") as file:
+            file.seek(64)
+            file.write(b"\xff" * 64)
+    check(ttq, traces["values_cc_O0"], "print circle", "radius_ = 1.5")
+
+
+def main():
+    ttq, folder = sys.argv[1:]
+    if not shutil.which("gdb"):
+        sys.exit("gdb is needed")
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
+        traces = {}
+        for program in sorted({place[0] for place in PLACES}):
+            traces[program] = os.path.join(scratch, program + ".ttq")
+            subprocess.run([ttq, "record", "-o", traces[program], "--", f"{folder}/{program}"],
+                           check=True, capture_output=True, timeout=300)
+        count = sum(compare(ttq, folder, traces, place) for place in PLACES)
+        check_forms(ttq, traces)
+        check_cache(ttq, traces)
+    for failure in failures:
+        print(failure)
+    print(f"{count} expressions compared with gdb, {len(failures)} failures")
+    sys.exit(1 if failures or count < 150 else 0)
+
+
+main()
