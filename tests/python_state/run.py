@@ -157,6 +157,22 @@ def check_instances(ttq, python, version):
     return len(wanted) + len(INSTANCES)
 
 
+def check_edited(ttq, python, version):
+    """A script that is edited, then removed, after it ran: its lines come out of the recording."""
+    program = os.path.join(ttq.home, "edited.py")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("def f():\n    x = 'original'\n    print(x, flush=True)\nf()\n")
+    trace = ttq.record(python, program)
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("# Something else.\n" * 10)
+    query = "py source at (events output | first 1)"
+    lines = ["def f():", "    x = 'original'", "    print(x, flush=True)", "f()"]
+    same("edited", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
+    os.unlink(program)
+    same("removed", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
+    return 2
+
+
 def check_arrays(ttq, python, version):
     if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode != 0:
         return None
@@ -218,7 +234,7 @@ def main():
         sys.exit(SKIPPED)
     wrong = 0
     for version, python in sorted(found.items()):
-        for check in (check_situations, check_instances, check_arrays, check_hung):
+        for check in (check_situations, check_instances, check_edited, check_arrays, check_hung):
             name = f"{'.'.join(map(str, version))} ({python}) {check.__name__[6:]}"
             with tempfile.TemporaryDirectory(prefix="python-", dir=directory) as home:
                 try:
