@@ -58,7 +58,7 @@ absl::Status PythonState::Find() {
     instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
     Instance* instance = instances_.back().get();
     if (instance->runtime.layout->thread_cframe != kAbsent) {
-      instance->frames.set_cframe_was_set([this, instance](uint64_t cframe) {
+      instance->frames.set_cframe_was_set([this, instance](uint64_t, uint64_t cframe) {
         return CFrameWasSet(*instance->runtime.layout, cframe);
       });
     }

@@ -217,6 +217,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
   plan.presentation.table_columns = {"frame", "function", "file", "line", "source"};
   if (asked->all) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
+    plan.presentation.table_columns.push_back("waits");
   }
   SetPython(&plan, context, asked->at, "Python's stack",
             [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
@@ -435,6 +436,27 @@ Value AttributesValue(python::ObjectReader& objects, uint64_t address) {
   return fields.fields.empty() ? Value() : Value(std::move(fields));
 }
 
+// Where a generator or a coroutine that does not run goes on: its place and its variables.
+Value SuspendedValue(python::FrameReader& frames, uint64_t generator) {
+  const std::optional<python::Frame> frame = frames.SuspendedFrame(generator);
+  if (!frame) return Value();
+  constexpr size_t kMost = 1000;
+  python::ReprLimits limits;
+  limits.characters = 256;
+  limits.levels = 3;
+  Object locals;
+  for (const python::LocalVariable& variable : frames.Locals(*frame, kMost)) {
+    locals.fields.emplace_back(variable.name, frames.objects().Repr(variable.value, limits));
+  }
+  const int line = frame->position.line;
+  Object place;
+  place.fields = {{"function", frame->code->qualname},
+                  {"file", frame->code->filename},
+                  {"line", line > 0 ? Value(int64_t{line}) : Value()},
+                  {"locals", Value(std::move(locals))}};
+  return Value(std::move(place));
+}
+
 // Where an exception came from: its traceback's entries, the outermost first.
 Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
   constexpr size_t kMost = 1000;
@@ -490,6 +512,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   Add(&plan, "attributes", Type::kObject);
   Add(&plan, "traceback", Type::kList);
   Add(&plan, "type_address", Type::kAddress);
+  Add(&plan, "suspended_at", Type::kObject);
   plan.presentation.layout = Presentation::Layout::kRecord;
   SetPython(
       &plan, context, *at, "a Python object",
@@ -523,7 +546,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
           rows->push_back({state.time(), Address(address), name, objects.Repr(address, limits),
                            RefcountValue(refcount), int64_t{refcount && refcount->immortal},
                            AttributesValue(objects, address), std::move(traceback),
-                           Address(type.address)});
+                           Address(type.address), SuspendedValue(instance->frames, address)});
           return absl::OkStatus();
         }
         if (!state.instances().empty()) {

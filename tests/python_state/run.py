@@ -157,6 +157,22 @@ def check_instances(ttq, python, version):
     return len(wanted) + len(INSTANCES)
 
 
+def check_edited(ttq, python, version):
+    """A script that is edited, then removed, after it ran: its lines come out of the recording."""
+    program = os.path.join(ttq.home, "edited.py")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("def f():\n    x = 'original'\n    print(x, flush=True)\nf()\n")
+    trace = ttq.record(python, program)
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("# Something else.\n" * 10)
+    query = "py source at (events output | first 1)"
+    lines = ["def f():", "    x = 'original'", "    print(x, flush=True)", "f()"]
+    same("edited", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
+    os.unlink(program)
+    same("removed", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
+    return 2
+
+
 def check_arrays(ttq, python, version):
     if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode != 0:
         return None
@@ -171,7 +187,13 @@ def check_arrays(ttq, python, version):
 
 
 def check_hung(ttq, python, version):
-    """A program that a signal ends while all its threads wait."""
+    """A program that is ended while all its threads wait: by kill, and by Ctrl-C."""
+    for number, at in ((signal.SIGTERM, "end"), (signal.SIGINT, "(events signal | last 1)")):
+        compare_hung(ttq, python, number, at)
+    return 8
+
+
+def compare_hung(ttq, python, number, at):
     trace = os.path.join(ttq.home, "hung.ttq")
     subprocess.run(["rm", "-rf", trace], check=True)
     program = f"{HERE}/programs/hung.py"
@@ -183,18 +205,23 @@ def check_hung(ttq, python, version):
         child = int(open(children).read().split()[0])
         # The threads have begun to wait when the program writes; give them time to go to sleep.
         time.sleep(2)
-        os.kill(child, signal.SIGTERM)
+        os.kill(child, number)
         record.wait(timeout=120)
-    answer = ttq.ask(trace, "py backtrace at end all threads")
+    answer = ttq.ask(trace, f"py backtrace at {at} all threads")
+    if number == signal.SIGINT:
+        end = ttq.ask(trace, "py backtrace at end all threads")
+        if end["rows"] or "a signal came at" not in (end["note"] or ""):
+            raise Wrong(f"the end after Ctrl-C does not lead to the signal: {end}")
     where = {}
     for row in answer["rows"]:
         where.setdefault(row["thread"], []).append((row["name"], row["waits"]))
     for function, waits in (("waiter", "waits for a lock"), ("evwait", "waits for a lock"),
                             ("sleeper", "sleeps"), ("<module>", "sleeps")):
+        # The main thread is woken by Ctrl-C.
+        waits = "" if number == signal.SIGINT and function == "<module>" else waits
         stacks = [s for s in where.values() if any(name == function for name, _ in s)]
         if len(stacks) != 1 or not (stacks[0][0][1] or "").startswith(waits):
-            raise Wrong(f"{function} does not say {waits!r}: {where}")
-    return 4
+            raise Wrong(f"{number.name}: {function} does not say {waits!r}: {where}")
 
 
 def main():
@@ -207,7 +234,7 @@ def main():
         sys.exit(SKIPPED)
     wrong = 0
     for version, python in sorted(found.items()):
-        for check in (check_situations, check_instances, check_arrays, check_hung):
+        for check in (check_situations, check_instances, check_edited, check_arrays, check_hung):
             name = f"{'.'.join(map(str, version))} ({python}) {check.__name__[6:]}"
             with tempfile.TemporaryDirectory(prefix="python-", dir=directory) as home:
                 try:
