@@ -77,6 +77,40 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
   };
 }
 
+// Appends the stack of a row's thread at its time: a list of frames.
+Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, size_t time_slot,
+                     std::optional<size_t> thread_slot, std::shared_ptr<Outcome> outcome) {
+  return [&context, moment = std::move(moment), time_slot, thread_slot,
+          outcome = std::move(outcome)](Row* row) -> absl::Status {
+    const Time* time = (*row)[time_slot].get<Time>();
+    std::optional<ThreadNo> thread;
+    if (thread_slot) {
+      if (const int64_t* n = (*row)[*thread_slot].get<int64_t>()) {
+        thread = ThreadNo(static_cast<uint32_t>(*n));
+      }
+    }
+    Value frames;
+    if (time) {
+      absl::StatusOr<Moment*> then = moment->At(*time);
+      if (then.ok()) {
+        absl::StatusOr<Stack> stack = moment->unwinder().StackOf(**then, thread);
+        if (stack.ok()) {
+          Describe(*stack, outcome.get());
+          absl::StatusOr<Value> list = FrameList(context, **then, *stack);
+          if (!list.ok()) return list.status();
+          frames = *std::move(list);
+        } else if (!absl::IsNotFound(stack.status())) {
+          return stack.status();
+        }
+      } else if (!absl::IsOutOfRange(then.status())) {
+        return then.status();
+      }
+    }
+    row->push_back(std::move(frames));
+    return absl::OkStatus();
+  };
+}
+
 // Appends the Python code that a row's thread was running.
 Extend MakePython(const Context* context, ScanControl* control, size_t time_slot,
                   size_t thread_slot) {
@@ -109,16 +143,20 @@ class Pipeline : public Columns {
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
         thread_slot_(source.thread_slot),
-        arguments_(source.fields_of_args) {
+        arguments_(source.fields_of_args),
+        moment_(std::make_shared<RowMoment>(*context)) {
     for (const SourceColumn& column : source.columns) {
-      visible_.push_back({column.column, column.slot, column.derived});
+      visible_.push_back(
+          {column.column, column.slot, column.derived, column.compute, column.hidden});
     }
   }
+
+  std::shared_ptr<RowMoment> moment() override { return moment_; }
 
   std::optional<Found> Find(std::string_view name) override {
     for (Visible& column : visible_) {
       if (column.column.name != name) continue;
-      Materialize(column.derived);
+      Materialize(&column);
       return Found{column.slot, column.column.type};
     }
     return FindArgument(name);
@@ -126,13 +164,17 @@ class Pipeline : public Columns {
 
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
-    for (const Visible& column : visible_) names.push_back(column.column.name);
+    for (const Visible& column : visible_) {
+      if (!column.hidden) names.push_back(column.column.name);
+    }
     return names;
   }
 
   std::vector<Column> columns() const {
     std::vector<Column> columns;
-    for (const Visible& column : visible_) columns.push_back(column.column);
+    for (const Visible& column : visible_) {
+      if (!column.hidden) columns.push_back(column.column);
+    }
     return columns;
   }
 
@@ -142,15 +184,17 @@ class Pipeline : public Columns {
     root_ = make(std::move(root_));
   }
 
-  // The operator on top appends one more column.
-  void Append(Column column) { visible_.push_back({std::move(column), width_++, Derived::kNone}); }
-
   // From here on rows have exactly these columns, in this order.
   void Replace(const std::vector<Column>& columns) {
     visible_.clear();
     arguments_.clear();
     width_ = 0;
-    for (const Column& column : columns) visible_.push_back({column, width_++, Derived::kNone});
+    for (const Column& column : columns) Append(column);
+  }
+
+  // A column that the operator just pushed appends to each row.
+  void Append(Column column) {
+    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false});
   }
 
   absl::StatusOr<std::vector<BoundExpression>> BindAll(const std::vector<ast::ExprPtr>& exprs) {
@@ -166,9 +210,10 @@ class Pipeline : public Columns {
   // Cuts rows down to their visible columns, in order.
   void Finish() {
     std::vector<BoundExpression> all;
+    std::erase_if(visible_, [](const Visible& column) { return column.hidden; });
     bool in_place = visible_.size() == width_;
     for (size_t i = 0; i < visible_.size(); ++i) {
-      Materialize(visible_[i].derived);
+      Materialize(&visible_[i]);
       const size_t slot = visible_[i].slot;
       in_place = in_place && slot == i;
       all.push_back({[slot](const Row& row) { return row[slot]; }, visible_[i].column.type,
@@ -187,6 +232,8 @@ class Pipeline : public Columns {
     Column column;
     size_t slot;
     Derived derived;
+    ComputeColumn compute;
+    bool hidden;
   };
 
   // A field of `args`, as a slot of its own.
@@ -215,8 +262,23 @@ class Pipeline : public Columns {
     return Found{width_++, Type::kValue, /*any=*/true};
   }
 
-  void Materialize(Derived derived) {
+  void Materialize(Visible* wanted) {
+    const Derived derived = wanted->derived;
     if (derived == Derived::kNone) return;
+    if (derived == Derived::kComputed) {
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in),
+                          [moment = moment_, compute = std::move(wanted->compute)](Row* row) {
+                            absl::StatusOr<Value> value = compute(*moment, *row);
+                            if (!value.ok()) return value.status();
+                            row->push_back(*std::move(value));
+                            return absl::OkStatus();
+                          });
+      });
+      wanted->slot = width_++;
+      wanted->derived = Derived::kNone;
+      return;
+    }
     static constexpr std::array<std::string_view, 4> kPlace = {"function", "module", "file",
                                                                "line"};
     const size_t base = width_;
@@ -256,6 +318,7 @@ class Pipeline : public Columns {
   size_t time_slot_, pc_slot_, thread_slot_;
   std::vector<std::string> arguments_;  // names of fields of `args`
   absl::flat_hash_map<std::string, size_t> argument_slots_;
+  std::shared_ptr<RowMoment> moment_;
 };
 
 std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
@@ -411,6 +474,8 @@ class Planner {
                                     "ended",     "old",      "new"};
     costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
+    request.want_values = Uses(query, {"value", "previous"}, /*whole_rows=*/!time_only);
+    request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;
     if (explain) {
@@ -559,30 +624,59 @@ class Planner {
       pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
       return absl::OkStatus();
     }
-    if (std::holds_alternative<ast::WithPyBacktrace>(stage.what)) {
-      return AddPyBacktrace(stage, pipeline, plan);
+    if (const auto* with = std::get_if<ast::WithBacktrace>(&stage.what)) {
+      if (with->mixed) {
+        return ErrorAt(stage.range, "`| backtrace mixed` is not yet available in this version",
+                       "use `| backtrace` and `| py backtrace` instead");
+      }
+      return AddBacktrace(stage.range, pipeline, plan);
     }
-    return ErrorAt(stage.range, "`| backtrace` is not yet available in this version",
-                   "use `| select time, function, file, line` instead");
+    return AddPyBacktrace(stage.range, pipeline, plan);
   }
 
-  absl::Status AddPyBacktrace(const ast::Stage& stage, Pipeline* pipeline, Plan* plan) {
+  // The slots of time and thread of the rows so far, for a stage that needs the moment.
+  struct When {
+    size_t time;
+    std::optional<size_t> thread;
+  };
+  absl::StatusOr<When> FindWhen(ast::Range range, std::string_view column, Pipeline* pipeline) {
     const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
     if (!time || time->type != Type::kTime) {
-      return ErrorAt(stage.range, "these rows have no time, so there is no stack to them",
-                     "put `| py backtrace` before the stage that leaves `time` out");
+      return ErrorAt(range, "these rows have no time, so there is no stack to them",
+                     "put this stage before the one that leaves `time` out");
     }
-    pipeline->Push([&](OperatorPtr in) {
-      return MakeExtend(
-          std::move(in),
-          MakePyBacktrace(&context_, time->slot,
-                          thread ? std::optional(thread->slot) : std::nullopt, plan->outcome));
-    });
-    pipeline->Append({"py_backtrace", Type::kList});
+    if (pipeline->Find(column)) return ErrorAt(range, "these rows have their stacks already");
+    return When{time->slot, thread ? std::optional(thread->slot) : std::nullopt};
+  }
+
+  void Append(const Column& column, Pipeline* pipeline, Plan* plan) {
+    pipeline->Append(column);
     if (!plan->presentation.table_columns.empty()) {
-      plan->presentation.table_columns.push_back("py_backtrace");
+      plan->presentation.table_columns.push_back(column.name);
     }
+  }
+
+  absl::Status AddPyBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
+    absl::StatusOr<When> when = FindWhen(range, "py_backtrace", pipeline);
+    if (!when.ok()) return when.status();
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(std::move(in),
+                        MakePyBacktrace(&context_, when->time, when->thread, plan->outcome));
+    });
+    Append({"py_backtrace", Type::kList}, pipeline, plan);
     plan->steps.push_back("the Python stack at each row's time, from the memory of that time");
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
+    absl::StatusOr<When> when = FindWhen(range, "backtrace", pipeline);
+    if (!when.ok()) return when.status();
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(std::move(in), MakeBacktrace(context_, pipeline->moment(), when->time,
+                                                     when->thread, plan->outcome));
+    });
+    Append({"backtrace", Type::kList}, pipeline, plan);
+    plan->steps.push_back("the stack of each row's thread at its time");
     return absl::OkStatus();
   }
 

@@ -3,7 +3,8 @@
 
 Records PROGRAM (examples/tour) once. Each ```ttq block must be answered, by the index and by a full
 scan alike, and with at least one row; each ```ttq-later block must be refused with the words that
-the manual promises.
+the manual promises. A ```ttq-python block is asked of model.py, whose printed address takes the
+place of the manual's.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+ADDRESS = "0x20003302710"
 # Right questions whose answer is "none".
 EMPTY = {"writes to counter where file is null"}
 
@@ -54,7 +56,8 @@ def check_refused(ttq, home, query):
 def main():
     ttq, program, document = sys.argv[1:]
     with open(document, encoding="utf-8") as file:
-        blocks = re.findall(r"^```(ttq|ttq-later)\n(.*?)^```$", file.read(), re.M | re.S)
+        blocks = re.findall(r"^```(ttq|ttq-later|ttq-python)\n(.*?)^```$", file.read(),
+                            re.M | re.S)
     assert len(blocks) > 50, "the manual has lost its examples"
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="ttq-docs-") as home:
@@ -62,7 +65,22 @@ def main():
                                 env={**os.environ, "TTQ_HOME": home}, timeout=120)
         if record.returncode != 128 + 11:
             sys.exit(f"record: exit {record.returncode}, expected SIGSEGV: {record.stderr}")
+        python_home = home + "/python"
+        record = subprocess.run(
+            [ttq, "record", "/usr/bin/python3",
+             os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.py")],
+            capture_output=True, text=True, env={**os.environ, "TTQ_HOME": python_home},
+            timeout=120)
+        if record.returncode != 128 + 11:
+            sys.exit(f"record: exit {record.returncode}, expected SIGSEGV: {record.stderr}")
+        address = record.stdout.strip()
         for kind, query in blocks:
+            if kind == "ttq-python":
+                problem = check_answered(ttq, python_home, query.replace(ADDRESS, address))
+                if problem:
+                    wrong += 1
+                    print(f"--- {query.strip()}\n{problem}\n")
+                continue
             problem = (check_answered if kind == "ttq" else check_refused)(ttq, home, query)
             if problem:
                 wrong += 1
