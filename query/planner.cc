@@ -474,7 +474,6 @@ class Planner {
                                     "ended",     "old",      "new"};
     costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
-    request.want_values = Uses(query, {"value", "previous"}, /*whole_rows=*/!time_only);
     request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;

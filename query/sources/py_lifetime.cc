@@ -127,13 +127,7 @@ class Epochs {
     absl::StatusOr<Stack> stack = unwinder.StackOf(**moment, thread);
     if (absl::IsNotFound(stack.status())) return Value();
     if (!stack.ok()) return stack.status();
-    List list;
-    for (const Frame& frame : stack->frames) {
-      absl::StatusOr<Value> object = FrameObject(context_, **moment, frame);
-      if (!object.ok()) return object.status();
-      list.push_back(*std::move(object));
-    }
-    return Value(std::move(list));
+    return FrameList(context_, **moment, *stack);
   }
 
   Provenance& provenance() { return provenance_; }
