@@ -42,7 +42,8 @@ bool IsCount(int64_t n) {
 absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& process,
                                                                  Provenance* provenance,
                                                                  uint64_t object, TimeSpan span,
-                                                                 ScanControl* control) {
+                                                                 ScanControl* control,
+                                                                 bool births_only) {
   const Time end = std::min(span.end, process.info().end);
   absl::StatusOr<PythonState*> state = provenance->StateAt(end);
   if (!state.ok()) return state.status();
@@ -60,12 +61,56 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
   // Births before the span are looked for too: an object's epoch does not begin with it.
   query.span = {Time(0), span.end};
   query.direction = Direction::kBackward;
+  if (births_only) {
+    absl::StatusOr<Time> until = scanner->EndOfBirth(process, end);
+    if (!until.ok()) return until.status();
+    query.span.end = std::min(query.span.end, *until);
+  }
   absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
       process.Accesses(std::move(query), control);
   if (!cursor.ok()) return cursor.status();
   scanner->cursor_ = *std::move(cursor);
   scanner->span_.end = end;
   return scanner;
+}
+
+namespace {
+
+// The type is stored at most so many instructions after the count.
+constexpr uint64_t kTypeAfter = 400;
+
+// Types whose free lists hand out objects without storing the type again.
+bool IsKept(const TypeInfo& type) {
+  static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
+                                               "slice", "frame", "Context", "int"};
+  return std::find(std::begin(kKept), std::end(kKept), type.name) != std::end(kKept);
+}
+
+}  // namespace
+
+absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) {
+  absl::StatusOr<PythonState*> state = provenance_.StateAt(end);
+  if (!state.ok()) return state.status();
+  bool alive = false;
+  for (const auto& instance : (*state)->instances()) {
+    const TypeInfo* type = instance->objects.TypeOf(object_);
+    const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
+    alive = alive || (type && !IsKept(*type) && count && count->count > 0 && !count->immortal);
+  }
+  if (!alive) return kTimeMax;
+  // Its type was stored when it was made and never again: far fewer blocks than those that count.
+  const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
+  AccessQuery query;
+  query.ranges = {{Address(type_at), Address(type_at + 8)}};
+  query.span = {Time(0), end};
+  query.direction = Direction::kBackward;
+  query.want_values = false;
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+      process.Accesses(std::move(query), nullptr);
+  if (!cursor.ok()) return cursor.status();
+  absl::StatusOr<std::optional<Access>> stored = (*cursor)->Next();
+  if (!stored.ok()) return stored.status();
+  return *stored ? (*stored)->time + kTypeAfter : kTimeMax;
 }
 
 absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
@@ -79,9 +124,7 @@ absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
     if (!type) continue;
     epoch->type = type->address;
     epoch->type_name = instance->objects.FullTypeName(*type);
-    static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
-                                                 "slice", "frame", "Context", "int"};
-    return std::find(std::begin(kKept), std::end(kKept), type->name) != std::end(kKept);
+    return IsKept(*type);
   }
   return true;
 }
@@ -89,8 +132,6 @@ absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
 absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
   if (ended_) return std::optional<Epoch>();
   const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
-  // The type is stored at most so many instructions after the count.
-  constexpr uint64_t kTypeAfter = 400;
   Time last_type = kTimeMax;  // of the type store met last: the earliest so far
   while (true) {
     absl::StatusOr<std::optional<Access>> next = cursor_->Next();
