@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
   // Births before the span are looked for too: an object's epoch does not begin with it.
   query.span = {Time(0), span.end};
   query.direction = Direction::kBackward;
+  scanner->span_.end = end;
   if (births_only) {
     absl::StatusOr<Time> until = scanner->EndOfBirth(process, end);
     if (!until.ok()) return until.status();
@@ -70,7 +71,6 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
       process.Accesses(std::move(query), control);
   if (!cursor.ok()) return cursor.status();
   scanner->cursor_ = *std::move(cursor);
-  scanner->span_.end = end;
   return scanner;
 }
 
@@ -89,26 +89,48 @@ bool IsKept(const TypeInfo& type) {
 }  // namespace
 
 absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) {
-  absl::StatusOr<PythonState*> state = provenance_.StateAt(end);
-  if (!state.ok()) return state.status();
-  bool alive = false;
-  for (const auto& instance : (*state)->instances()) {
-    const TypeInfo* type = instance->objects.TypeOf(object_);
-    const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
-    alive = alive || (type && !IsKept(*type) && count && count->count > 0 && !count->immortal);
+  const auto alive_at = [&](Time t) -> absl::StatusOr<bool> {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const TypeInfo* type = instance->objects.TypeOf(object_);
+      const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
+      if (type && !IsKept(*type) && count && IsCount(count->count) && count->count > 0 &&
+          !count->immortal) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto last_write = [&](uint64_t at, uint64_t size,
+                              Time before) -> absl::StatusOr<std::optional<Access>> {
+    AccessQuery query;
+    query.ranges = {{Address(at), Address(at + size)}};
+    query.span = {Time(0), before};
+    query.direction = Direction::kBackward;
+    query.want_values = false;
+    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+        process.Accesses(std::move(query), nullptr);
+    if (!cursor.ok()) return cursor.status();
+    return (*cursor)->Next();
+  };
+  absl::StatusOr<bool> alive = alive_at(end);
+  if (!alive.ok()) return alive.status();
+  if (!*alive) {
+    // Perhaps just before its count was written for the last time: that was its death.
+    absl::StatusOr<std::optional<Access>> last =
+        last_write(object_ + word_.offset, word_.size, end);
+    if (!last.ok()) return last.status();
+    if (!*last) return kTimeMax;
+    end = (*last)->time;
+    alive = alive_at(end);
+    if (!alive.ok()) return alive.status();
+    if (!*alive) return kTimeMax;
+    span_.end = end;
   }
-  if (!alive) return kTimeMax;
   // Its type was stored when it was made and never again: far fewer blocks than those that count.
   const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
-  AccessQuery query;
-  query.ranges = {{Address(type_at), Address(type_at + 8)}};
-  query.span = {Time(0), end};
-  query.direction = Direction::kBackward;
-  query.want_values = false;
-  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
-      process.Accesses(std::move(query), nullptr);
-  if (!cursor.ok()) return cursor.status();
-  absl::StatusOr<std::optional<Access>> stored = (*cursor)->Next();
+  absl::StatusOr<std::optional<Access>> stored = last_write(type_at, 8, end);
   if (!stored.ok()) return stored.status();
   return *stored ? (*stored)->time + kTypeAfter : kTimeMax;
 }
