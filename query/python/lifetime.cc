@@ -42,7 +42,8 @@ bool IsCount(int64_t n) {
 absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& process,
                                                                  Provenance* provenance,
                                                                  uint64_t object, TimeSpan span,
-                                                                 ScanControl* control) {
+                                                                 ScanControl* control,
+                                                                 bool births_only) {
   const Time end = std::min(span.end, process.info().end);
   absl::StatusOr<PythonState*> state = provenance->StateAt(end);
   if (!state.ok()) return state.status();
@@ -60,12 +61,78 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
   // Births before the span are looked for too: an object's epoch does not begin with it.
   query.span = {Time(0), span.end};
   query.direction = Direction::kBackward;
+  scanner->span_.end = end;
+  if (births_only) {
+    absl::StatusOr<Time> until = scanner->EndOfBirth(process, end);
+    if (!until.ok()) return until.status();
+    query.span.end = std::min(query.span.end, *until);
+  }
   absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
       process.Accesses(std::move(query), control);
   if (!cursor.ok()) return cursor.status();
   scanner->cursor_ = *std::move(cursor);
-  scanner->span_.end = end;
   return scanner;
+}
+
+namespace {
+
+// The type is stored at most so many instructions after the count.
+constexpr uint64_t kTypeAfter = 400;
+
+// Types whose free lists hand out objects without storing the type again.
+bool IsKept(const TypeInfo& type) {
+  static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
+                                               "slice", "frame", "Context", "int"};
+  return std::find(std::begin(kKept), std::end(kKept), type.name) != std::end(kKept);
+}
+
+}  // namespace
+
+absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) {
+  const auto alive_at = [&](Time t) -> absl::StatusOr<bool> {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const TypeInfo* type = instance->objects.TypeOf(object_);
+      const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
+      if (type && !IsKept(*type) && count && IsCount(count->count) && count->count > 0 &&
+          !count->immortal) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto last_write = [&](uint64_t at, uint64_t size,
+                              Time before) -> absl::StatusOr<std::optional<Access>> {
+    AccessQuery query;
+    query.ranges = {{Address(at), Address(at + size)}};
+    query.span = {Time(0), before};
+    query.direction = Direction::kBackward;
+    query.want_values = false;
+    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+        process.Accesses(std::move(query), nullptr);
+    if (!cursor.ok()) return cursor.status();
+    return (*cursor)->Next();
+  };
+  absl::StatusOr<bool> alive = alive_at(end);
+  if (!alive.ok()) return alive.status();
+  if (!*alive) {
+    // Perhaps just before its count was written for the last time: that was its death.
+    absl::StatusOr<std::optional<Access>> last =
+        last_write(object_ + word_.offset, word_.size, end);
+    if (!last.ok()) return last.status();
+    if (!*last) return kTimeMax;
+    end = (*last)->time;
+    alive = alive_at(end);
+    if (!alive.ok()) return alive.status();
+    if (!*alive) return kTimeMax;
+    span_.end = end;
+  }
+  // Its type was stored when it was made and never again: far fewer blocks than those that count.
+  const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
+  absl::StatusOr<std::optional<Access>> stored = last_write(type_at, 8, end);
+  if (!stored.ok()) return stored.status();
+  return *stored ? (*stored)->time + kTypeAfter : kTimeMax;
 }
 
 absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
@@ -79,9 +146,7 @@ absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
     if (!type) continue;
     epoch->type = type->address;
     epoch->type_name = instance->objects.FullTypeName(*type);
-    static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
-                                                 "slice", "frame", "Context", "int"};
-    return std::find(std::begin(kKept), std::end(kKept), type->name) != std::end(kKept);
+    return IsKept(*type);
   }
   return true;
 }
@@ -89,8 +154,6 @@ absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
 absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
   if (ended_) return std::optional<Epoch>();
   const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
-  // The type is stored at most so many instructions after the count.
-  constexpr uint64_t kTypeAfter = 400;
   Time last_type = kTimeMax;  // of the type store met last: the earliest so far
   while (true) {
     absl::StatusOr<std::optional<Access>> next = cursor_->Next();

@@ -54,10 +54,13 @@ struct Epoch {
 
 class EpochScanner {
  public:
-  // Objects at `object` that lived before `span.end`. `provenance` must outlive it.
+  // Objects at `object` that lived before `span.end`. `provenance` must outlive it. With
+  // `births_only` the first epoch's death may be left out, and what happened to an object that is
+  // still alive is not gone through.
   static absl::StatusOr<std::unique_ptr<EpochScanner>> Open(const Process& process,
                                                             Provenance* provenance, uint64_t object,
-                                                            TimeSpan span, ScanControl* control);
+                                                            TimeSpan span, ScanControl* control,
+                                                            bool births_only = false);
   // The next older one; nullopt: there is no older one.
   absl::StatusOr<std::optional<Epoch>> Next();
   const Layout& layout() const { return layout_; }
@@ -71,6 +74,8 @@ class EpochScanner {
         word_(CountWordOf(layout)) {}
   // Reads the type of the epoch; whether a free list may have handed it out without a type store.
   absl::StatusOr<bool> Finish(Epoch* epoch);
+  // The end of what must be looked at for the birth of the object alive at `end`.
+  absl::StatusOr<Time> EndOfBirth(const Process& process, Time end);
 
   Provenance& provenance_;
   uint64_t object_;

@@ -271,7 +271,8 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
   const uint64_t type = (*first)->memory().Pointer(object + layout.object_type);
   Time begin = span.begin;
   absl::StatusOr<std::unique_ptr<EpochScanner>> scanner =
-      EpochScanner::Open(process, &provenance, object, {Time(0), t}, nullptr);
+      EpochScanner::Open(process, &provenance, object, {Time(0), t}, nullptr,
+                         /*births_only=*/true);
   if (!scanner.ok()) return scanner.status();
   absl::StatusOr<std::optional<Epoch>> epoch = (*scanner)->Next();
   if (!epoch.ok()) return epoch.status();

@@ -58,7 +58,7 @@ class Epochs {
   absl::StatusOr<std::optional<Epoch>> Next() {
     if (!scanner_) {
       auto scanner = EpochScanner::Open(context_.process(), &provenance_, asked_.address,
-                                        asked_.span, control_);
+                                        asked_.span, control_, births_only_);
       if (absl::IsNotFound(scanner.status())) {
         outcome_->AddNote(std::string(scanner.status().message()));
         return std::optional<Epoch>();
@@ -131,6 +131,8 @@ class Epochs {
   }
 
   Provenance& provenance() { return provenance_; }
+  // Before the first Next: the death of the newest is of no interest.
+  void set_births_only() { births_only_ = true; }
 
  private:
   absl::StatusOr<bool> IsCalled(const Epoch& epoch) {
@@ -151,6 +153,7 @@ class Epochs {
   std::unique_ptr<EpochScanner> scanner_;
   std::vector<std::string> others_;
   size_t seen_ = 0;
+  bool births_only_ = false;
 };
 
 using MakeEpochRows =
@@ -223,6 +226,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& q
   SetEpochs(&plan, context, *asked, "the creation of the object at",
             [asked = *asked](Epochs& epochs,
                              const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+              epochs.set_births_only();
               std::vector<Row> rows;
               while (rows.empty()) {
                 absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();

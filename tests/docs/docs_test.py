@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """docs_test.py TTQ PROGRAM DOCUMENT: every example of the language manual, asked for real.
 
-Records PROGRAM (examples/tour) once, and examples/python-tour for the ```ttq-python blocks. Each ```ttq block must be answered, by the index and by a full
-scan alike, and with at least one row; each ```ttq-later block must be refused with the words that
-the manual promises.
+Records PROGRAM (examples/tour), examples/python-tour and model.py. Each ```ttq block is asked of the
+first, each ```ttq-python block of the second, each ```ttq-history block of the third, whose printed
+address takes the place of the manual's. Each must be answered, by the index and by a full scan alike,
+and with at least one row; each ```ttq-later block must be refused with the words that the manual
+promises.
 """
 
 import json
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+ADDRESS = "0x20003302710"
 # Right questions whose answer is "none".
 EMPTY = {"writes to counter where file is null"}
 
@@ -54,7 +57,8 @@ def check_refused(ttq, home, query):
 def main():
     ttq, program, document = sys.argv[1:]
     with open(document, encoding="utf-8") as file:
-        blocks = re.findall(r"^```(ttq|ttq-later|ttq-python)\n(.*?)^```$", file.read(), re.M | re.S)
+        blocks = re.findall(r"^```(ttq|ttq-later|ttq-python|ttq-history)\n(.*?)^```$", file.read(),
+                            re.M | re.S)
     assert len(blocks) > 50, "the manual has lost its examples"
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="ttq-docs-") as home:
@@ -62,19 +66,25 @@ def main():
                                 env={**os.environ, "TTQ_HOME": home}, timeout=120)
         if record.returncode != 128 + 11:
             sys.exit(f"record: exit {record.returncode}, expected SIGSEGV: {record.stderr}")
-        python_home = os.path.join(home, "python")
-        tour = os.path.join(os.path.dirname(document), "../examples/python-tour/tour.py")
         # The test itself runs in an interpreter; a virtual environment's link is not what is asked.
-        record = subprocess.run([ttq, "record", os.path.realpath(sys.executable), tour],
-                                capture_output=True, text=True, timeout=300,
-                                env={**os.environ, "TTQ_HOME": python_home})
-        if record.returncode != 128 + 11:
-            sys.exit(f"record: exit {record.returncode}, expected SIGSEGV: {record.stderr}")
+        python_home, history_home = home + "/python", home + "/history"
+        tour = os.path.join(os.path.dirname(document), "../examples/python-tour/tour.py")
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.py")
+        address = None
+        for place, script in ((python_home, tour), (history_home, model)):
+            record = subprocess.run([ttq, "record", "/usr/bin/python3", script],
+                                    capture_output=True, text=True, timeout=300,
+                                    env={**os.environ, "TTQ_HOME": place})
+            if record.returncode != 128 + 11:
+                sys.exit(f"record: exit {record.returncode}, expected SIGSEGV: {record.stderr}")
+            address = record.stdout.strip()
         for kind, query in blocks:
-            if kind == "ttq-later":
-                problem = check_refused(ttq, home, query)
+            if kind == "ttq-history":
+                problem = check_answered(ttq, history_home, query.replace(ADDRESS, address))
+            elif kind == "ttq-python":
+                problem = check_answered(ttq, python_home, query)
             else:
-                problem = check_answered(ttq, python_home if kind == "ttq-python" else home, query)
+                problem = (check_answered if kind == "ttq" else check_refused)(ttq, home, query)
             if problem:
                 wrong += 1
                 print(f"--- {query.strip()}\n{problem}\n")

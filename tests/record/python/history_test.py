@@ -113,7 +113,7 @@ def check_variables(r):
     r.changes("py changes of level", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
     totals = [(None, "0"), ("0", "1"), ("1", "3"), ("3", "6")]
     r.changes("py changes of counter.total", totals)
-    r.changes("py changes of self.total in Counter.add", totals)
+    r.changes("py changes of self.total in add", totals)
     r.changes("py changes of slotted.total", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
     r.changes("py changes of d['k']",
               [(None, "10"), ("10", "20"), ("20", "30"), ("30", "99")],
