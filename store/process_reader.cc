@@ -586,6 +586,8 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
     out.pc = recipe->instructions()[inside].address;
   }
   memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  out.fs_base = state.reg[kTtqRegFs];
+  out.gs_base = state.reg[kTtqRegGs];
   return out;
 }
 

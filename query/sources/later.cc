@@ -59,9 +59,4 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why&, const ast::Query& query, const 
   return NotYet(query, "`writes to ADDR`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Origin&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`last write to LOCATION`");
-}
-
 }  // namespace ttq
