@@ -109,6 +109,10 @@ absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValuePlace place, uint32_t 
     Hop hop;
     absl::StatusOr<std::optional<ValuePlace>> next = Step(place, &hop);
     if (!next.ok()) return next.status();
+    // What a vector register held is what was copied out of it.
+    if (hop.value.empty() && place.kind == ValuePlace::Kind::kVector && !hops.empty()) {
+      hop.value = hops.back().value.substr(0, place.size);
+    }
     hops.push_back(std::move(hop));
     if (!*next) return hops;
     place = **next;
@@ -576,7 +580,6 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromOperand(
   }
   hop->kind = "register";
   hop->from = TextOf(next, place.before);
-  // The value of a vector register is known by what it was loaded from; here, by what it became.
   return std::optional<ValuePlace>(next);
 }
 
