@@ -138,6 +138,8 @@ RegisterName NameOfRegister(x86_reg reg) {
 Operand OperandOf(const cs_x86_op& op) {
   Operand out;
   out.size = op.size;
+  out.read = (op.access & CS_AC_READ) != 0;
+  out.written = (op.access & CS_AC_WRITE) != 0;
   switch (op.type) {
     case X86_OP_REG:
       out.kind = Operand::Kind::kRegister;

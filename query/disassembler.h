@@ -58,6 +58,7 @@ struct Operand {
   uint8_t scale = 1;
   int64_t displacement = 0;
   int64_t immediate = 0;  // kImmediate
+  bool read = false, written = false;
 };
 
 // What an instruction does, as far as copies are concerned. In the comments `a`, `b` are the first

@@ -44,24 +44,6 @@ absl::Span<const uint8_t> Bytes8(std::string_view bytes) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-std::string OperandText(const Operand& operand, const DecodedInstruction& decoded,
-                        const Registers& registers) {
-  switch (operand.kind) {
-    case Operand::Kind::kImmediate:
-      return fmt::format("${:#x}", static_cast<uint64_t>(operand.immediate));
-    case Operand::Kind::kRegister: {
-      const std::optional<uint64_t> value = RegisterValue(operand.reg, registers);
-      if (!value || operand.reg.file == RegisterName::File::kNone) return operand.reg.Text();
-      return fmt::format("{} = {:#x}", operand.reg.Text(), *value);
-    }
-    case Operand::Kind::kMemory: {
-      const std::optional<Address> at = EffectiveAddress(operand, decoded, registers);
-      return at ? fmt::format("[{:#x}]", at->v) : "memory";
-    }
-  }
-  return "";
-}
-
 // Makes sure that "the whole of it" is never more than what was recorded of it.
 constexpr uint32_t kMostBytes = 64;
 
@@ -85,6 +67,24 @@ std::optional<Address> EffectiveAddress(const Operand& operand, const DecodedIns
   // With an address-size prefix registers count modulo 2^32.
   if (operand.base.size == 4 || operand.index.size == 4) address &= 0xffffffff;
   return Address(address + *segment);
+}
+
+std::string OperandText(const Operand& operand, const DecodedInstruction& decoded,
+                        const Registers& registers) {
+  switch (operand.kind) {
+    case Operand::Kind::kImmediate:
+      return fmt::format("${:#x}", static_cast<uint64_t>(operand.immediate));
+    case Operand::Kind::kRegister: {
+      const std::optional<uint64_t> value = RegisterValue(operand.reg, registers);
+      if (!value || operand.reg.file == RegisterName::File::kNone) return operand.reg.Text();
+      return fmt::format("{} = {:#x}", operand.reg.Text(), *value);
+    }
+    case Operand::Kind::kMemory: {
+      const std::optional<Address> at = EffectiveAddress(operand, decoded, registers);
+      return at ? fmt::format("[{:#x}]", at->v) : "memory";
+    }
+  }
+  return "";
 }
 
 std::string ValueText(std::string_view bytes) {
@@ -259,6 +259,26 @@ absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::Instructi
   if (i >= run->instructions || i >= code.instructions.size()) return std::optional<Instruction>();
   return std::optional<Instruction>(
       Instruction{t, code.instructions[i].address, code.instructions[i].bytes});
+}
+
+absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::InstructionBefore(
+    ThreadNo thread, Time t) {
+  Time at = t.v == 0 ? t : t - 1;
+  for (int blocks = 0; blocks < kMostBlocks && at.v > 0; ++blocks) {
+    absl::StatusOr<std::shared_ptr<const std::vector<Run>>> runs = process_.RunsAround(at);
+    if (!runs.ok()) return runs.status();
+    const std::vector<Run>& all = **runs;
+    auto run = std::partition_point(all.begin(), all.end(),
+                                    [&](const Run& r) { return r.time < t; });
+    while (run != all.begin()) {
+      --run;
+      if (run->thread != thread) continue;
+      return InstructionAt(std::min(run->time + run->instructions, t) - 1);
+    }
+    const Time first = all.empty() ? Time(0) : all.front().time;
+    at = first.v == 0 ? first : first - 1;
+  }
+  return std::optional<Instruction>();
 }
 
 // When the thread goes on after instruction `after`, within the same block of the store.

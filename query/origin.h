@@ -59,12 +59,17 @@ class OriginTracer {
   // At most `depth` hops. `note` gets why it stopped early, if it did.
   absl::StatusOr<std::vector<Hop>> Trace(ValuePlace place, uint32_t depth, std::string* note);
 
- private:
   struct Instruction {
     Time time;
     Address pc;
-    std::string_view bytes;
+    std::string_view bytes;  // as executed
   };
+  // What was executed at t; nullopt: nothing, or it is not known.
+  absl::StatusOr<std::optional<Instruction>> InstructionAt(Time t);
+  // What the thread executed last before t.
+  absl::StatusOr<std::optional<Instruction>> InstructionBefore(ThreadNo thread, Time t);
+
+ private:
   struct Setter {
     enum class Kind : uint8_t { kInstruction, kSignal, kThreadStart, kUnknown };
     Kind kind = Kind::kUnknown;
@@ -95,7 +100,6 @@ class OriginTracer {
   absl::StatusOr<Setter> FindSetter(const ValuePlace& place);
   // The last instruction before `before` that writes the register, by the code alone.
   absl::StatusOr<std::optional<Instruction>> LastWriter(const ValuePlace& place, Time before);
-  absl::StatusOr<std::optional<Instruction>> InstructionAt(Time t);
   absl::StatusOr<std::optional<Time>> NextOf(ThreadNo thread, Time after);
   const Code& CodeOf(SuperblockId id);
   // The call of the allocator that was running at `t` and gave `value`.
@@ -115,6 +119,10 @@ class OriginTracer {
 // The address of a memory operand. Nullopt for one that no general register tells.
 std::optional<Address> EffectiveAddress(const Operand& operand, const DecodedInstruction& decoded,
                                         const Registers& registers);
+
+// "%rdi = 0x10", "[0x1000]", "$0x3": an operand as it was before the instruction.
+std::string OperandText(const Operand& operand, const DecodedInstruction& decoded,
+                        const Registers& registers);
 
 // "0x2a", or "hex:0011…" for more than 8 bytes.
 std::string ValueText(std::string_view bytes);

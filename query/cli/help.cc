@@ -21,6 +21,7 @@ constexpr char kOverview[] =
   ttq query [OPTIONS] (QUERY | -F FILE | -)   the same, with options
   ttq info [TRACE]                            what a recording holds
   ttq ls                                      recordings, newest first
+  ttq crash [TRACE]                           why did it die?
   ttq check TRACE                             verify a recording
   ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
   ttq help [COMMAND | language | TOPIC]       topics: language, locations, times, conditions,
@@ -61,6 +62,12 @@ A file holds one query per line, or several with `;` between them; each is answe
 Program, exit, instructions, writes, threads, modules, Python and sizes of a recording.
 )"},
     {"ls", "ttq ls [-f table|json]\n\nThe recordings in $TTQ_HOME, newest first.\n"},
+    {"crash", R"(ttq crash [TRACE] [-p N] [-f text|json]
+
+Why the program died: the signal, the faulting instruction with its operands, what the address is or
+was, where it came from, who last wrote the memory it was read from, and all threads' stacks. The
+query `crash` gives the same as a row.
+)"},
     {"check", R"(ttq check [TRACE]
 
 Reads every block and index of a recording and compares them. Exits with 3 when something is wrong.

@@ -26,7 +26,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"record", ttq::RunRecord}, {"query", ttq::RunQuery}, {"info", ttq::RunInfo},
     {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"batch", ttq::RunBatchCommand},
-    {"help", ttq::RunHelp},
+    {"crash", ttq::RunCrash},   {"help", ttq::RunHelp},
 };
 
 int Run(int argc, char** argv) {

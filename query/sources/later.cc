@@ -19,11 +19,6 @@ absl::Status NotYet(const ast::Query& query, const char* instead) {
 
 }  // namespace
 
-absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`events signal | last 1`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`executions of _PyEval_EvalFrameDefault`");
