@@ -360,8 +360,7 @@ Operation OperationOf(const cs_insn& insn, const std::vector<Operand>& operands)
       return Operation::kStringMove;
     case X86_INS_MOVSD: {
       // Two instructions have this name.
-      const bool is_string = operands.size() == 2 &&
-                             operands[0].kind == Operand::Kind::kMemory &&
+      const bool is_string = operands.size() == 2 && operands[0].kind == Operand::Kind::kMemory &&
                              operands[1].kind == Operand::Kind::kMemory;
       return is_string ? Operation::kStringMove : Operation::kMove;
     }
@@ -552,9 +551,9 @@ ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
     case Shape::kPlain:
       return From(1, o);
     case Shape::kZeroExtend: {
-      const uint32_t moved = std::min<uint32_t>(
-          {to.size, operands[1].size,
-           insn.id == X86_INS_MOVD || insn.id == X86_INS_VMOVD ? 4u : 8u});
+      const uint32_t moved =
+          std::min<uint32_t>({to.size, operands[1].size,
+                              insn.id == X86_INS_MOVD || insn.id == X86_INS_VMOVD ? 4u : 8u});
       return o < moved ? From(1, o) : ByteAt{ByteAt::kZero};
     }
     case Shape::kSignExtend:
@@ -572,8 +571,8 @@ ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
     case Shape::kUnpackLow:
     case Shape::kUnpackHigh: {
       const uint32_t element = in_lane / n;
-      const uint32_t at = lane + element / 2 * n + in_lane % n +
-                          (how.shape == Shape::kUnpackHigh ? 8 : 0);
+      const uint32_t at =
+          lane + element / 2 * n + in_lane % n + (how.shape == Shape::kUnpackHigh ? 8 : 0);
       return source(element % 2 == 0 ? first : second, at);
     }
     case Shape::kHighToLow:
@@ -601,8 +600,8 @@ ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
       return o < 16 ? From(1, (insn.immediate & 1) * 16 + o) : ByteAt{ByteAt::kZero};
     case Shape::kClear: {
       const Operand &a = operands[operands.size() - 2], &b = operands.back();
-      const bool same = a.kind == Operand::Kind::kRegister &&
-                        b.kind == Operand::Kind::kRegister && a.reg == b.reg;
+      const bool same = a.kind == Operand::Kind::kRegister && b.kind == Operand::Kind::kRegister &&
+                        a.reg == b.reg;
       return same ? ByteAt{ByteAt::kZero} : ByteAt{};
     }
   }

@@ -139,8 +139,8 @@ std::string OriginTracer::TextOf(const ValuePlace& place, Time t) {
   switch (place.kind) {
     case ValuePlace::Kind::kGeneral: {
       const bool part = place.offset == 1 && place.size == 1 && place.number < 4;
-      const bool whole = place.offset == 0 && (place.size == 8 || place.size == 4 ||
-                                               place.size == 2 || place.size == 1);
+      const bool whole = place.offset == 0 &&
+                         (place.size == 8 || place.size == 4 || place.size == 2 || place.size == 1);
       const RegisterName name{RegisterName::File::kGeneral, place.number,
                               static_cast<uint8_t>(part ? 1 : 0),
                               static_cast<uint8_t>(part || whole ? place.size : 8)};
@@ -223,8 +223,8 @@ absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::LastWrite
     absl::StatusOr<std::shared_ptr<const std::vector<Run>>> runs = process_.RunsAround(at);
     if (!runs.ok()) return runs.status();
     const std::vector<Run>& all = **runs;
-    auto run = std::partition_point(all.begin(), all.end(),
-                                    [&](const Run& r) { return r.time < before; });
+    auto run =
+        std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.time < before; });
     while (run != all.begin()) {
       --run;
       if (run->thread != place.thread) continue;
@@ -234,8 +234,8 @@ absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::LastWrite
       count = std::min<uint64_t>(count, code.instructions.size());
       for (uint64_t i = count; i-- > 0;) {
         if (((general ? code.general[i] : code.vectors[i]) & bit) == 0) continue;
-        return std::optional<Instruction>(Instruction{
-            run->time + i, code.instructions[i].address, code.instructions[i].bytes});
+        return std::optional<Instruction>(
+            Instruction{run->time + i, code.instructions[i].address, code.instructions[i].bytes});
       }
     }
     // A block without instructions of its own ends the search as the start does.
@@ -250,8 +250,8 @@ absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::Instructi
   absl::StatusOr<std::shared_ptr<const std::vector<Run>>> runs = process_.RunsAround(t);
   if (!runs.ok()) return runs.status();
   const std::vector<Run>& all = **runs;
-  auto run = std::partition_point(all.begin(), all.end(),
-                                  [&](const Run& r) { return r.time <= t; });
+  auto run =
+      std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.time <= t; });
   if (run == all.begin()) return std::optional<Instruction>();
   --run;
   const Code& code = CodeOf(run->code);
@@ -268,8 +268,8 @@ absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::Instructi
     absl::StatusOr<std::shared_ptr<const std::vector<Run>>> runs = process_.RunsAround(at);
     if (!runs.ok()) return runs.status();
     const std::vector<Run>& all = **runs;
-    auto run = std::partition_point(all.begin(), all.end(),
-                                    [&](const Run& r) { return r.time < t; });
+    auto run =
+        std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.time < t; });
     while (run != all.begin()) {
       --run;
       if (run->thread != thread) continue;
@@ -286,9 +286,8 @@ absl::StatusOr<std::optional<Time>> OriginTracer::NextOf(ThreadNo thread, Time a
   absl::StatusOr<std::shared_ptr<const std::vector<Run>>> runs = process_.RunsAround(after);
   if (!runs.ok()) return runs.status();
   const std::vector<Run>& all = **runs;
-  auto run = std::partition_point(all.begin(), all.end(), [&](const Run& r) {
-    return r.time + r.instructions <= after + 1;
-  });
+  auto run = std::partition_point(
+      all.begin(), all.end(), [&](const Run& r) { return r.time + r.instructions <= after + 1; });
   for (; run != all.end(); ++run) {
     if (run->thread == thread) return std::optional<Time>(std::max(run->time, after + 1));
   }
@@ -403,8 +402,9 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::MemoryStep(ValuePlace pl
       } else if (map.path[0] == '[') {
         Ends(hop, "start", "what the program was started with");
       } else {
-        Ends(hop, "file", fmt::format("{} offset {:#x}", map.path,
-                                      place.address.v - map.range.begin.v + map.file_offset));
+        Ends(hop, "file",
+             fmt::format("{} offset {:#x}", map.path,
+                         place.address.v - map.range.begin.v + map.file_offset));
       }
       return std::optional<ValuePlace>();
     }
@@ -485,8 +485,9 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
     hop->pc = instruction.pc;
     switch (setter->kind) {
       case Setter::Kind::kThreadStart:
-        Ends(hop, "start", place.thread.v == 1 ? "as the program started"
-                                               : "as its parent left it when the thread started");
+        Ends(hop, "start",
+             place.thread.v == 1 ? "as the program started"
+                                 : "as its parent left it when the thread started");
         return std::optional<ValuePlace>();
       case Setter::Kind::kSignal:
         Ends(hop, "signal", "set by the kernel for a signal handler");
@@ -497,7 +498,8 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
       case Setter::Kind::kInstruction:
         break;
     }
-    hop->instruction = disassembler_.Disassemble(Bytes8(instruction.bytes), instruction.pc, 1)[0].text;
+    hop->instruction =
+        disassembler_.Disassemble(Bytes8(instruction.bytes), instruction.pc, 1)[0].text;
     const std::optional<DecodedInstruction> decoded =
         disassembler_.Decode(Bytes8(instruction.bytes), instruction.pc);
     if (!decoded) {
@@ -524,8 +526,7 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
         const uint64_t n = RegisterValue(source.reg, *registers).value_or(0);
         taken.assign(reinterpret_cast<const char*>(&n), 8);
       } else if (const auto at = EffectiveAddress(source, *decoded, *registers)) {
-        absl::StatusOr<MemoryImage> image =
-            process_.Memory(*at, source.size, instruction.time);
+        absl::StatusOr<MemoryImage> image = process_.Memory(*at, source.size, instruction.time);
         if (!image.ok()) return image.status();
         taken = image->bytes;
         taken.resize(8);
@@ -651,11 +652,10 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
     }
     case Operation::kLoadAddress: {
       const Operand& m = operands.back();
-      const bool one = m.base.file == RegisterName::File::kGeneral &&
-                       m.index.file == RegisterName::File::kNone;
+      const bool one =
+          m.base.file == RegisterName::File::kGeneral && m.index.file == RegisterName::File::kNone;
       if (m.base.file == RegisterName::File::kInstructionPointer ||
-          (m.base.file == RegisterName::File::kNone &&
-           m.index.file == RegisterName::File::kNone)) {
+          (m.base.file == RegisterName::File::kNone && m.index.file == RegisterName::File::kNone)) {
         const std::optional<Address> address = EffectiveAddress(m, decoded, registers);
         const std::string name = symbols_ && address ? symbols_->NameOf(*address) : "";
         std::string text = address ? fmt::format("${:#x}", address->v) : "a constant";
@@ -676,9 +676,9 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
         next.number = m.base.number;
         next.offset = 0;
         hop->kind = "address";
-        hop->from = fmt::format("{} {} {:#x}", m.base.Text(), m.displacement < 0 ? "-" : "+",
-                                static_cast<uint64_t>(m.displacement < 0 ? -m.displacement
-                                                                         : m.displacement));
+        hop->from = fmt::format(
+            "{} {} {:#x}", m.base.Text(), m.displacement < 0 ? "-" : "+",
+            static_cast<uint64_t>(m.displacement < 0 ? -m.displacement : m.displacement));
         return std::optional<ValuePlace>(next);
       }
       break;
@@ -702,9 +702,9 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
       return end;
     case Operation::kExchange: {
       if (own >= 2 || operands.size() != 2) break;
-      const uint32_t offset = place.offset - (operands[own].kind == Operand::Kind::kRegister
-                                                  ? operands[own].reg.offset
-                                                  : 0u);
+      const uint32_t offset =
+          place.offset -
+          (operands[own].kind == Operand::Kind::kRegister ? operands[own].reg.offset : 0u);
       if (offset >= operands[own].size) {
         Ends(hop, "constant", "$0x0");  // the upper half of a register
         return end;
@@ -795,8 +795,8 @@ absl::StatusOr<std::optional<std::string>> OriginTracer::AllocationAround(const 
     }
   }
   if (entries.empty()) return no;
-  absl::StatusOr<std::unique_ptr<Cursor<Execution>>> calls = process_.Executions(
-      entries, {Time(0), t + 1}, Direction::kBackward, place.thread, control_);
+  absl::StatusOr<std::unique_ptr<Cursor<Execution>>> calls =
+      process_.Executions(entries, {Time(0), t + 1}, Direction::kBackward, place.thread, control_);
   if (!calls.ok()) return calls.status();
   absl::StatusOr<std::optional<Execution>> call = (*calls)->Next();
   if (!call.ok()) return call.status();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Where a value came from: from a register or a piece of memory back to the instruction that put the
-// value there, and to where that one took it from, hop by hop.
+// Where a value came from: from a register or a piece of memory back to the instruction that put
+// the value there, and to where that one took it from, hop by hop.
 //
-// A hop is exact: memory by its last write in the recording, general registers by what each executed
-// instruction set, vector registers (which are not recorded) by the instruction that last wrote them
-// and the memory or register it copied. It ends where a value was made: a constant, a computation,
-// the result of a system call or of an allocation, the contents of a file, the program's start.
+// A hop is exact: memory by its last write in the recording, general registers by what each
+// executed instruction set, vector registers (which are not recorded) by the instruction that last
+// wrote them and the memory or register it copied. It ends where a value was made: a constant, a
+// computation, the result of a system call or of an allocation, the contents of a file, the
+// program's start.
 
 #ifndef TTQ_QUERY_ORIGIN_H_
 #define TTQ_QUERY_ORIGIN_H_
@@ -41,13 +42,13 @@ struct Hop {
   ThreadNo thread;
   Address pc;
   // Where the value at `place` was taken from: "memory", "register" (there is a further hop),
-  // "constant", "computation", "address", "allocation", "syscall", "input", "signal", "map", "file",
-  // "zero", "start", "unknown".
+  // "constant", "computation", "address", "allocation", "syscall", "input", "signal", "map",
+  // "file", "zero", "start", "unknown".
   std::string kind;
-  std::string instruction;     // empty: not an instruction's doing
-  std::string place;           // "%rax", "0x1000+8 (counter)"
-  std::string value;           // its bytes; empty: not known
-  std::string from;            // "%rdx", "0x2000+8", "$0", "malloc(24) for make_node (list.c:12)"
+  std::string instruction;  // empty: not an instruction's doing
+  std::string place;        // "%rax", "0x1000+8 (counter)"
+  std::string value;        // its bytes; empty: not known
+  std::string from;         // "%rdx", "0x2000+8", "$0", "malloc(24) for make_node (list.c:12)"
   std::optional<Address> address;  // of `place` when it is memory
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `ttq crash`: the answer to the query `crash`, laid out to be read from top to bottom on one screen.
+// `ttq crash`: the answer to the query `crash`, laid out to be read from top to bottom on one
+// screen.
 
 #include <unistd.h>
 
@@ -102,9 +103,9 @@ std::string Layout(const Answer& answer) {
   if (!file.empty() && !line.empty()) {
     where += fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
   }
-  std::string out = fmt::format(
-      "{}: {}\n  at {} in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
-      answer.Of("time", Type::kTime), answer.Of("thread", Type::kInteger), where);
+  std::string out =
+      fmt::format("{}: {}\n  at {} in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
+                  answer.Of("time", Type::kTime), answer.Of("thread", Type::kInteger), where);
   const auto add = [&](std::string_view label, const std::string& text) {
     if (!text.empty()) out += fmt::format("  {:<12} {}\n", label, text);
   };
@@ -113,8 +114,8 @@ std::string Layout(const Answer& answer) {
   if (const Value* operands = answer.Get("operands"); operands && operands->object() != nullptr) {
     std::string values;
     for (const auto& [name, value] : operands->object()->fields) {
-      values += fmt::format("{}{} = {}", values.empty() ? "" : ", ", name,
-                            CellText(value, Type::kValue));
+      values +=
+          fmt::format("{}{} = {}", values.empty() ? "" : ", ", name, CellText(value, Type::kValue));
     }
     if (!instruction.empty() && !values.empty()) instruction += "    " + values;
   }
@@ -130,9 +131,13 @@ std::string Layout(const Answer& answer) {
     for (const Value& write : *writes) {
       const Object* w = write.object();
       if (w == nullptr) continue;
-      out += fmt::format("  {:>12}  thread {}  {} → {}  by {}\n", Text(*w, "time", Type::kTime),
-                         Text(*w, "thread", Type::kInteger), Text(*w, "previous", Type::kValue),
-                         Text(*w, "value", Type::kValue), Text(*w, "by"));
+      const std::string by = Text(*w, "by"), thread = Text(*w, "thread", Type::kInteger);
+      std::string actor = Text(*w, "actor");
+      if (actor == "instruction") actor.clear();
+      out += fmt::format("  {:>12}{}  {} → {}{}{}\n", Text(*w, "time", Type::kTime),
+                         thread.empty() ? "" : "  thread " + thread,
+                         Text(*w, "previous", Type::kValue), Text(*w, "value", Type::kValue),
+                         actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
     }
   }
   if (const List* threads = answer.ListOf("backtraces")) {

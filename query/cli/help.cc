@@ -146,7 +146,8 @@ A comparison with a missing value is neither true nor false, as in SQL.
   memory                    time, address, size, bytes; memory that is not mapped is a row of its own
                             with missing bytes
   registers                 rax … r15, rip
-  disassemble               address, bytes, instruction, function, module, file, line
+  disassemble               address, bytes, instruction, current (=> at the one that runs at TIME), values,
+                            function, module, file, line
   threads                   os_tid, start, end, instructions
   modules                   module, address, end, load_bias, loaded, unloaded, build_id, path
   maps                      address, end, size, protection, since, offset, path

@@ -11,22 +11,6 @@
 namespace ttq {
 namespace {
 
-std::string ActorName(const Access& access) {
-  switch (access.actor) {
-    case Actor::kInstruction:
-      return "instruction";
-    case Actor::kSyscall:
-      return "syscall " + SyscallName(access.syscall);
-    case Actor::kSignal:
-      return "signal";
-    case Actor::kMap:
-      return "map";
-    case Actor::kThreadExit:
-      return "thread exit";
-  }
-  return "unknown";
-}
-
 // What is known of memory that nobody touched.
 std::string WhereBytesComeFrom(const Process& process, Address address, Time t) {
   absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);

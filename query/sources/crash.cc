@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `crash`: what ended the process, and what led to it, in one row. Everything in it can be asked for
-// by itself; this is the order in which one would ask.
+// `crash`: what ended the process, and what led to it, in one row. Everything in it can be asked
+// for by itself; this is the order in which one would ask.
 
 #include <algorithm>
 #include <cstring>
@@ -29,7 +29,7 @@ struct Report {
   Time time;
   ThreadNo thread;
   Registers registers;
-  Event event;  // the signal's
+  Event event;                // the signal's
   bool by_processor = false;  // not sent by a program
   std::string signal, cause, message, instruction, access;
   Object operands;
@@ -158,16 +158,15 @@ class Investigation {
 
   absl::Status Fault() {
     if (!r_.by_processor) return Raised();
-    absl::StatusOr<std::optional<OriginTracer::Instruction>> found =
-        tracer_.InstructionAt(r_.time);
+    absl::StatusOr<std::optional<OriginTracer::Instruction>> found = tracer_.InstructionAt(r_.time);
     if (!found.ok()) return found.status();
     const bool executed = *found && (*found)->pc == r_.registers.pc;
     if (!executed) {
       // It came here by a jump, or the instruction is none.
       return process_.info().fatal_signal == 4 ? Illegal() : Jumped();
     }
-    const auto bytes = absl::MakeConstSpan(
-        reinterpret_cast<const uint8_t*>((*found)->bytes.data()), (*found)->bytes.size());
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*found)->bytes.data()),
+                                           (*found)->bytes.size());
     absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
     if (!symbols.ok()) return symbols.status();
     const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
@@ -211,12 +210,11 @@ class Investigation {
   // The program sent the signal to itself: abort, assert, an uncaught exception.
   absl::Status Raised() {
     const auto has = [&](std::string_view part) {
-      return std::any_of(functions_.begin(), functions_.end(), [&](const std::string& f) {
-        return f.find(part) != std::string::npos;
-      });
+      return std::any_of(functions_.begin(), functions_.end(),
+                         [&](const std::string& f) { return f.find(part) != std::string::npos; });
     };
-    r_.cause = has("__assert_fail")  ? "an assertion failed"
-               : has("terminate")    ? "an exception that nobody caught"
+    r_.cause = has("__assert_fail") ? "an assertion failed"
+               : has("terminate")   ? "an exception that nobody caught"
                : has("stack_chk_fail") || has("__fortify_fail")
                    ? "the C library found a buffer overrun"
                : has("abort") ? "the program called abort"
@@ -232,8 +230,7 @@ class Investigation {
     if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return absl::OkStatus();
     r_.address = bad->pointer;
     r_.access = "free";
-    absl::StatusOr<AddressKind> kind =
-        DescribeAddress(context_, bad->pointer, bad->time, control_);
+    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, bad->pointer, bad->time, control_);
     if (!kind.ok()) return kind.status();
     r_.memory = *kind;
     r_.cause = kind->kind == "freed heap" ? "double free"
@@ -352,8 +349,15 @@ class Investigation {
                                                                   : "an access to a guard page";
     }
     if (process_.info().fatal_signal == 7) return "memory that has no contents";
-    if (kind == "unmapped") return "an address where nothing is mapped";
-    return fmt::format("memory that may not be accessed like this ({})", r_.access);
+    if (kind == "unmapped") {
+      return r_.memory.text.find("canonical") != std::string::npos
+                 ? "a wild pointer"
+                 : "an address where nothing is mapped";
+    }
+    return fmt::format("the memory there may not be {}", r_.access == "write" ? "written"
+                                                         : r_.access == "read"
+                                                             ? "read"
+                                                             : "accessed like this");
   }
 
   // Execution went to where there is no code.
@@ -368,9 +372,8 @@ class Investigation {
         tracer_.InstructionBefore(r_.thread, r_.time);
     if (!before.ok()) return before.status();
     if (!*before) return absl::OkStatus();
-    const auto bytes =
-        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*before)->bytes.data()),
-                            (*before)->bytes.size());
+    const auto bytes = absl::MakeConstSpan(
+        reinterpret_cast<const uint8_t*>((*before)->bytes.data()), (*before)->bytes.size());
     absl::StatusOr<Registers> registers = process_.RegistersAt((*before)->time, r_.thread);
     if (!registers.ok()) return registers.status();
     absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
@@ -407,14 +410,17 @@ class Investigation {
     absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kOriginDepth, &note);
     if (!hops.ok()) return hops.status();
     r_.origin = *std::move(hops);
+    // The word of a data structure tells more than where a compiler kept it for a while.
     Time used = place.before;
     for (const Hop& hop : r_.origin) {
       if (hop.address) {
-        r_.word = hop.address;
         absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *hop.address, used, control_);
         if (!kind.ok()) return kind.status();
-        r_.word_memory = *kind;
-        break;
+        if (!r_.word || kind->kind != "stack") {
+          r_.word = hop.address;
+          r_.word_memory = *kind;
+        }
+        if (kind->kind != "stack") break;
       }
       used = hop.time;
     }
@@ -435,14 +441,16 @@ class Investigation {
       if (!*access) break;
       const Access& a = **access;
       Object one;
-      one.fields = {{"time", a.time},
-                    {"thread", OfThread(a.thread)},
-                    {"pc", a.pc},
-                    {"address", a.address},
-                    {"size", int64_t{a.size}},
-                    {"previous", ValueOfBytes(a.previous)},
-                    {"value", ValueOfBytes(a.value)},
-                    {"by", OfText(PlaceText(context_, a.pc, a.time))}};
+      one.fields = {
+          {"time", a.time},
+          {"thread", OfThread(a.thread)},
+          {"pc", a.pc},
+          {"address", a.address},
+          {"size", int64_t{a.size}},
+          {"previous", ValueOfBytes(a.previous)},
+          {"value", ValueOfBytes(a.value)},
+          {"actor", ActorName(a)},
+          {"by", a.pc.v == 0 ? Value(Null{}) : OfText(PlaceText(context_, a.pc, a.time))}};
       r_.last_writes.push_back(Value(std::move(one)));
     }
     return absl::OkStatus();
@@ -461,19 +469,21 @@ Row RowOf(const Context& context, Report r) {
   List origin;
   for (const Hop& hop : r.origin) {
     Object one;
-    one.fields = {{"time", hop.time},
-                  {"thread", OfThread(hop.thread)},
-                  {"pc", hop.pc.v == 0 ? Value(Null{}) : Value(hop.pc)},
-                  {"kind", hop.kind},
-                  {"location", hop.place},
-                  {"value", ValueOfBytes(hop.value)},
-                  {"origin", OfText(hop.from)},
-                  {"instruction", OfText(hop.instruction)},
-                  {"by", hop.pc.v == 0 ? Value(Null{})
-                                       : OfText(PlaceText(context, hop.pc, hop.time))}};
+    one.fields = {
+        {"time", hop.time},
+        {"thread", OfThread(hop.thread)},
+        {"pc", hop.pc.v == 0 ? Value(Null{}) : Value(hop.pc)},
+        {"kind", hop.kind},
+        {"location", hop.place},
+        {"value", ValueOfBytes(hop.value)},
+        {"origin", OfText(hop.from)},
+        {"instruction", OfText(hop.instruction)},
+        {"by", hop.pc.v == 0 ? Value(Null{}) : OfText(PlaceText(context, hop.pc, hop.time))}};
     origin.push_back(Value(std::move(one)));
   }
-  const auto address = [](const std::optional<Address>& a) { return a ? Value(*a) : Value(Null{}); };
+  const auto address = [](const std::optional<Address>& a) {
+    return a ? Value(*a) : Value(Null{});
+  };
   return {r.time,
           OfThread(r.thread),
           context.process().RegistersAt(r.time, r.thread)->pc,
@@ -526,9 +536,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   Add(&plan, "last_writes", Type::kList);
   Add(&plan, "backtraces", Type::kList);
   plan.presentation.layout = Presentation::Layout::kRecord;
-  plan.presentation.table_columns = {"time",    "thread",  "function", "signal",      "cause",
-                                     "message", "instruction", "operands", "access",  "address",
-                                     "memory",  "word",    "word_memory"};
+  plan.presentation.table_columns = {"time",    "thread",      "function",   "signal", "cause",
+                                     "message", "instruction", "operands",   "access", "address",
+                                     "memory",  "word",        "word_memory"};
   if (!info.crash) plan.notes.push_back("the program did not crash: " + HowItEnded(info));
   plan.open = [&context](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;

@@ -96,8 +96,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
   Add(&plan, "origin", Type::kString);
   plan.presentation.table_columns = {"hop",    "time",        "location", "value",
                                      "origin", "instruction", "function"};
-  plan.open = [&context, place, depth](const SourceRequest& request)
-      -> absl::StatusOr<OperatorPtr> {
+  plan.open = [&context, place,
+               depth](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(

@@ -114,7 +114,10 @@ int main(int argc, char** argv) {
     abort();
   }
   if (!strcmp(how, "read-only")) *(volatile char*)"constant" = 'C';
-  if (!strcmp(how, "non-canonical")) list->next = (struct item*)0x4141414141414141, second_id(list);
+  if (!strcmp(how, "non-canonical")) {
+    list->next = (struct item*)0x4141414141414141;
+    printf("%ld\n", second_id(list));
+  }
   if (!strcmp(how, "unmapped")) {
     char* m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     list->next = (struct item*)(m + 4096);

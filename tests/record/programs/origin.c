@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Values that travel: through registers, the stack, a struct by value, memcpy, a heap block. Each is
-// left in a global whose origin the test asks for. Built with -O2: what a debugger calls "optimized
-// out" is what this is about.
+// Values that travel: through registers, the stack, a struct by value, memcpy, a heap block. Each
+// is left in a global whose origin the test asks for. Built with -O2: what a debugger calls
+// "optimized out" is what this is about.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
