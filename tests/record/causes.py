@@ -77,7 +77,8 @@ def heap(scratch):
         row = block(r.address(name))
         check((row["allocated_with"], row["size"]) == (with_, size), name, row)
         check(row["state"] == "freed" and "main" in row["freed_by"], row)
-    check(block(r.address("mapped"))["allocated_with"] == "mmap", "mmap")
+    mapped = block(r.address("mapped"))
+    check(mapped["allocated_with"] == "mmap" and "main" in mapped["allocated_by"], mapped)
     unmapped = block(r.address("unmapped"))
     check(unmapped["state"] == "freed" and unmapped["freed_with"] == "munmap", unmapped)
     # Behind a block: its neighbours.
