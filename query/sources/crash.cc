@@ -51,6 +51,22 @@ std::string PlaceText(const Context& context, Address pc, Time t) {
                      place->line);
 }
 
+absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
+                                  const Frame& frame) {
+  absl::StatusOr<Value> args = FrameArguments(context, moment, thread, frame);
+  if (!args.ok()) return args.status();
+  Object object;
+  object.fields = {{"frame", int64_t{frame.number}},
+                   {"pc", frame.pc},
+                   {"function", OfText(frame.function)},
+                   {"module", OfText(frame.module)},
+                   {"file", OfText(frame.file)},
+                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
+                   {"args", *std::move(args)},
+                   {"kind", FrameKindName(frame.kind)}};
+  return Value(std::move(object));
+}
+
 class Investigation {
  public:
   Investigation(const Context& context, ScanControl* control, Outcome* outcome)
@@ -120,7 +136,7 @@ class Investigation {
       if (!stack.ok()) return stack.status();
       List frames;
       for (const Frame& frame : stack->frames) {
-        absl::StatusOr<Value> object = FrameObject(context_, **moment, frame);
+        absl::StatusOr<Value> object = FrameObject(context_, **moment, thread, frame);
         if (!object.ok()) return object.status();
         frames.push_back(*std::move(object));
         if (faulting) functions_.push_back(frame.function);

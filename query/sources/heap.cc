@@ -10,9 +10,9 @@
 #include "fmt/format.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/stack.h"
 #include "query/types/expression_at.h"
 #include "query/types/render.h"
-#include "query/stack.h"
 
 namespace ttq {
 namespace {
