@@ -439,7 +439,10 @@ bool OnlyTests(unsigned id) {
 std::string RegisterName::Text() const {
   switch (file) {
     case File::kGeneral: {
-      std::string name = GprName(static_cast<Gpr>(number));  // "rax", "r8"
+      static const char* const kNames[kGprCount] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp",
+                                                    "rsi", "rdi", "r8",  "r9",  "r10", "r11",
+                                                    "r12", "r13", "r14", "r15"};
+      std::string name = kNames[number % kGprCount];
       const bool numbered = number >= kR8;
       if (size == 4) name = numbered ? name + "d" : "e" + name.substr(1);
       if (size <= 2 && !numbered) name = name.substr(1);  // "ax"

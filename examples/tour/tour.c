@@ -9,12 +9,15 @@
 //     ttq record build/examples/tour/tour
 //     ttq "last write to counter before crash"
 
+#include <stdlib.h>
+
 #define NOINLINE __attribute__((noinline))
 
 enum { kItems = 4 };
 
 int items[kItems];
 int counter;
+int* backup;  // never given back
 
 NOINLINE void push(int value) {
   items[counter] = value;
@@ -30,6 +33,7 @@ NOINLINE int pop(void) {
 NOINLINE void corrupt(int* place) { *place = 0x10000000; }
 
 int main(void) {
+  backup = malloc(sizeof items);
   push(3);
   push(1);
   push(4);

@@ -51,6 +51,22 @@ std::string PlaceText(const Context& context, Address pc, Time t) {
                      place->line);
 }
 
+absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
+                                  const Frame& frame) {
+  absl::StatusOr<Value> args = FrameArguments(context, moment, thread, frame);
+  if (!args.ok()) return args.status();
+  Object object;
+  object.fields = {{"frame", int64_t{frame.number}},
+                   {"pc", frame.pc},
+                   {"function", OfText(frame.function)},
+                   {"module", OfText(frame.module)},
+                   {"file", OfText(frame.file)},
+                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
+                   {"args", *std::move(args)},
+                   {"kind", FrameKindName(frame.kind)}};
+  return Value(std::move(object));
+}
+
 class Investigation {
  public:
   Investigation(const Context& context, ScanControl* control, Outcome* outcome)
@@ -118,14 +134,16 @@ class Investigation {
           **moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
       if (absl::IsNotFound(stack.status())) continue;
       if (!stack.ok()) return stack.status();
-      absl::StatusOr<Value> frames = FrameList(context_, **moment, *stack);
-      if (!frames.ok()) return frames.status();
-      if (faulting) {
-        for (const Frame& frame : stack->frames) functions_.push_back(frame.function);
+      List frames;
+      for (const Frame& frame : stack->frames) {
+        absl::StatusOr<Value> object = FrameObject(context_, **moment, thread, frame);
+        if (!object.ok()) return object.status();
+        frames.push_back(*std::move(object));
+        if (faulting) functions_.push_back(frame.function);
       }
       if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
       Object one;
-      one.fields = {{"thread", OfThread(thread)}, {"frames", *std::move(frames)}};
+      one.fields = {{"thread", OfThread(thread)}, {"frames", Value(std::move(frames))}};
       r_.backtraces.push_back(Value(std::move(one)));
     }
     return absl::OkStatus();

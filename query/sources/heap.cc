@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/stack.h"
 #include "query/types/expression_at.h"
 #include "query/types/render.h"
 
@@ -73,7 +74,6 @@ struct MappedBlock {
   AddressRange range;
   Time mapped, unmapped = kTimeMax;
   ThreadNo thread, unmapped_thread;
-  Address pc, unmapped_pc;
 };
 
 // The last anonymous mapping made before t that covers `address`, however it ended.
@@ -97,14 +97,27 @@ absl::StatusOr<std::optional<MappedBlock>> FindMapped(const Process& process, Ad
       const bool anonymous = std::count(e.detail.begin(), e.detail.end(), ' ') < 3;
       found.reset();
       if (anonymous) {
-        found = MappedBlock{range, e.time, kTimeMax, e.thread, {}, e.pc, {}};
+        found = MappedBlock{range, e.time, kTimeMax, e.thread, {}};
       }
     } else if (e.detail.rfind("unmap ", 0) == 0 && found && found->unmapped == kTimeMax) {
       found->unmapped = e.time;
       found->unmapped_thread = e.thread;
-      found->unmapped_pc = e.pc;
     }
   }
+}
+
+// Where a system call that had just been made at t was wanted: what called the C library.
+Address CallerOutside(const Context& context, Time t, ThreadNo thread) {
+  absl::StatusOr<std::unique_ptr<Moment>> moment = context.process().At(t);
+  if (!moment.ok()) return Address(0);
+  Unwinder unwinder(context);
+  absl::StatusOr<Stack> stack = unwinder.StackOf(**moment, thread, {.max_frames = 16});
+  if (!stack.ok() || stack->frames.empty()) return Address(0);
+  const std::string& library = stack->frames[0].module;
+  for (const Frame& frame : stack->frames) {
+    if (frame.kind == Frame::Kind::kNormal && frame.module != library) return frame.pc;
+  }
+  return stack->frames[0].pc;
 }
 
 bool HasPython(const Process& process) {
@@ -168,9 +181,11 @@ Row RowOf(const Context& context, const MappedBlock& block, Address address, Tim
   const auto append = [&row](std::vector<Value> values) {
     row.insert(row.end(), values.begin(), values.end());
   };
-  append(CallColumns(context, block.mapped, t + 1, block.thread, "mmap", block.pc + 1));
-  append(CallColumns(context, block.unmapped, t + 1, block.unmapped_thread, "munmap",
-                     block.unmapped_pc + 1));
+  append(CallColumns(context, block.mapped, t + 1, block.thread, "mmap",
+                     CallerOutside(context, block.mapped, block.thread)));
+  append(CallColumns(
+      context, block.unmapped, t + 1, block.unmapped_thread, "munmap",
+      freed ? CallerOutside(context, block.unmapped, block.unmapped_thread) : Address(0)));
   row.push_back(OfCount(1));
   return row;
 }

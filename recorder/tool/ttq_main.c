@@ -150,7 +150,7 @@ static void start_client_code(ThreadId tid, ULong blocks) {
 }
 
 static void stop_client_code(ThreadId tid, ULong blocks) {
-  load_log(tid);
+  if (g_in_client) load_log(tid);  // a fault has done so already
   g_in_client = False;
   get_registers(tid, &g_thread[tid].snapshot);
   g_thread[tid].has_snapshot = True;
@@ -636,6 +636,8 @@ Bool __wrap_vgPlain_gdbserver_report_signal(vki_siginfo_t* info, ThreadId tid) {
     TtqRegisters r;
     get_registers(tid, &r);
     append(kTtqRegisters, &r, sizeof(r), NULL, 0);
+    // When the fault ends the process, other threads run next, and end, before this one stops.
+    g_in_client = False;
   } else {
     append(kTtqSignal, &s, sizeof(s), NULL, 0);
   }

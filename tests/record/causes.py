@@ -77,7 +77,8 @@ def heap(scratch):
         row = block(r.address(name))
         check((row["allocated_with"], row["size"]) == (with_, size), name, row)
         check(row["state"] == "freed" and "main" in row["freed_by"], row)
-    check(block(r.address("mapped"))["allocated_with"] == "mmap", "mmap")
+    mapped = block(r.address("mapped"))
+    check(mapped["allocated_with"] == "mmap" and "main" in mapped["allocated_by"], mapped)
     unmapped = block(r.address("unmapped"))
     check(unmapped["state"] == "freed" and unmapped["freed_with"] == "munmap", unmapped)
     # Behind a block: its neighbours.
@@ -225,6 +226,17 @@ def crashes(scratch):
     check(answer["rows"] == [] and "did not crash: it exited with status 0" in answer["note"], answer)
 
 
+def threads(scratch):
+    """A crash while other threads wait: all of their stacks."""
+    r = Recording(scratch, "faults", "threads")
+    check(r.status == 128 + 11, r.status)
+    row = r.rows("crash")[0]
+    check(row["cause"] == "a null pointer" and row["thread"] == 1, row["cause"])
+    check([t["thread"] for t in row["backtraces"]] == [1, 2, 3, 4], row["backtraces"])
+    for t in row["backtraces"][1:]:
+        check(any(f["function"] == "wait_for_ever" for f in t["frames"]), t)
+
+
 def disassembly(scratch):
     """The current instruction is marked, with what its operands hold."""
     r = Recording(scratch, "faults", "null")
@@ -235,7 +247,7 @@ def disassembly(scratch):
 
 
 def main():
-    tests = {f.__name__: f for f in (heap, mistakes, origins, crashes, disassembly)}
+    tests = {f.__name__: f for f in (heap, mistakes, origins, crashes, threads, disassembly)}
     failed = 0
     for name in sys.argv[3:] or list(tests):
         with tempfile.TemporaryDirectory(prefix="ttq-causes-") as scratch:
