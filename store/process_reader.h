@@ -59,6 +59,8 @@ class ProcessReader : public Process {
       std::optional<ThreadNo> thread, ScanControl* control) const override;
   absl::StatusOr<ScanPlan> ExplainExecutions(const std::vector<AddressRange>& code,
                                              TimeSpan span) const override;
+  absl::StatusOr<std::unique_ptr<Cursor<Call>>> Calls(CallQuery query,
+                                                      ScanControl* control) const override;
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;

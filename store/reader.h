@@ -67,6 +67,30 @@ struct Execution {
 
 enum class Direction { kForward, kBackward };
 
+// One execution of a function's first instruction, and how it ended.
+struct Call {
+  Time time;
+  ThreadNo thread;
+  Address entry;
+  Registers registers;  // before the first instruction
+  // The word at rsp then; nullopt where it is not known.
+  std::optional<Address> return_address;
+  // When the return address was first executed with the word just popped, and rax then. kTimeMax:
+  // it did not return that way, or was not asked for.
+  Time return_time = kTimeMax;
+  uint64_t result = 0;
+};
+
+struct CallQuery {
+  std::vector<Address> entries;
+  TimeSpan span;  // of the entries; returns may come later
+  Direction direction = Direction::kForward;
+  std::optional<ThreadNo> thread;
+  // Only calls whose call instruction ends in one of these, when there are any.
+  std::vector<AddressRange> callers;
+  bool want_returns = true;
+};
+
 struct AccessQuery {
   std::vector<AddressRange> ranges;  // none empty; may overlap
   TimeSpan span;
@@ -346,6 +370,10 @@ class Process {
       std::optional<ThreadNo> thread, ScanControl* control) const = 0;
   virtual absl::StatusOr<ScanPlan> ExplainExecutions(const std::vector<AddressRange>& code,
                                                      TimeSpan span) const = 0;
+
+  // Calls of the functions that begin at the entries.
+  virtual absl::StatusOr<std::unique_ptr<Cursor<Call>>> Calls(CallQuery query,
+                                                              ScanControl* control) const = 0;
 
   // At most 1 GiB at once (InvalidArgument above that).
   virtual absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const = 0;

@@ -212,6 +212,25 @@ absl::StatusOr<ScanPlan> FakeProcess::ExplainExecutions(const std::vector<Addres
   return ScanPlan{.uses_index = true, .blocks = 1, .blocks_total = 1};
 }
 
+absl::StatusOr<std::unique_ptr<Cursor<Call>>> FakeProcess::Calls(CallQuery query,
+                                                                 ScanControl*) const {
+  std::vector<Call> rows;
+  for (Call call : calls_) {
+    const bool wanted = std::find(query.entries.begin(), query.entries.end(), call.entry) !=
+                        query.entries.end();
+    if (!wanted || !query.span.Contains(call.time)) continue;
+    if (query.thread && *query.thread != call.thread) continue;
+    if (!query.callers.empty() &&
+        (!call.return_address || !InAny(query.callers, *call.return_address - 1))) {
+      continue;
+    }
+    if (!query.want_returns) call.return_time = kTimeMax;
+    rows.push_back(call);
+  }
+  if (query.direction == Direction::kBackward) std::reverse(rows.begin(), rows.end());
+  return std::make_unique<ListCursor<Call>>(std::move(rows));
+}
+
 absl::StatusOr<MemoryImage> FakeProcess::Memory(Address begin, uint64_t size, Time t) const {
   if (size > uint64_t{1} << 30) return absl::InvalidArgumentError("too much memory at once");
   MemoryImage image{

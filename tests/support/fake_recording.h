@@ -24,6 +24,7 @@ class FakeProcess : public Process {
   std::vector<Thread> threads_;
   std::vector<Access> accesses_;  // in time order; `previous` is filled in by AddWrite
   std::vector<Execution> executions_;
+  std::vector<Call> calls_;
   std::vector<Event> events_;
   std::vector<Mapping> mappings_;
   std::vector<LoadedModule> modules_;
@@ -52,6 +53,8 @@ class FakeProcess : public Process {
       std::optional<ThreadNo> thread, ScanControl* control) const override;
   absl::StatusOr<ScanPlan> ExplainExecutions(const std::vector<AddressRange>& code,
                                              TimeSpan span) const override;
+  absl::StatusOr<std::unique_ptr<Cursor<Call>>> Calls(CallQuery query,
+                                                      ScanControl* control) const override;
   absl::StatusOr<MemoryImage> Memory(Address begin, uint64_t size, Time t) const override;
   absl::StatusOr<Registers> RegistersAt(Time t, std::optional<ThreadNo> thread) const override;
   absl::StatusOr<ThreadNo> ThreadAt(Time t) const override;
