@@ -554,9 +554,14 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
     if (f.entry) code.entries.push_back(*f.entry);
     for (const CodeRange& piece : f.ranges) {
       if (!piece.range.empty()) code.ranges.push_back(piece.range);
-      if (piece.kind == CodeRange::Kind::kInlined) code.entries.push_back(piece.entry);
+      if (piece.kind == CodeRange::Kind::kInlined) {
+        code.entries.push_back(piece.entry);
+        code.inlined.push_back(piece.entry);
+      }
     }
   }
+  std::sort(code.inlined.begin(), code.inlined.end());
+  code.inlined.erase(std::unique(code.inlined.begin(), code.inlined.end()), code.inlined.end());
   std::sort(code.entries.begin(), code.entries.end());
   code.entries.erase(std::unique(code.entries.begin(), code.entries.end()), code.entries.end());
   if (code.ranges.empty()) {

@@ -47,6 +47,7 @@ struct ResolvedLocation {
 struct ResolvedCode {
   std::vector<AddressRange> ranges;  // every piece, inlined copies included
   std::vector<Address> entries;      // the first instruction of each copy
+  std::vector<Address> inlined;      // those of them that begin an inlined copy; sorted
   std::string text;                  // "accumulate", "main.c:12"
   std::string note;
 };

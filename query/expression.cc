@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
+#include "query/stack.h"
 #include "re2/re2.h"
 
 namespace ttq {
@@ -168,7 +170,7 @@ class Binder {
     }
     if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
                                 name.name[3] >= '0' && name.name[3] <= '9')) {
-      return ErrorAt(e.range, name.name + " is not yet available in this version",
+      return ErrorAt(e.range, "only the rows of `calls to` have " + name.name,
                      "use registers at the time of the row instead ($rdi is the first argument)");
     }
     const std::vector<std::string> names = columns_.Names();
@@ -400,39 +402,37 @@ class Binder {
     const auto time = columns_.Find("time");
     if (!time)
       return ErrorAt(e.range, "string reads memory at the time of a row, and these rows have none");
-    return Bound{[context = context_, t = time->slot,
+    std::shared_ptr<RowMoment> moment = columns_.moment();
+    if (!moment) moment = std::make_shared<RowMoment>(*context_);
+    return Bound{[moment, t = time->slot,
                   f = std::move(argument->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> address = f(row);
                    if (!address.ok()) return address;
                    const std::optional<Wide> n = Number(*address);
                    const Time* at = row[t].get<Time>();
                    if (!n || *n < 0 || !at) return Null{};
-                   return ReadString(context->process(), Address(static_cast<uint64_t>(*n)), *at);
+                   absl::StatusOr<Moment*> then = moment->At(*at);
+                   if (absl::IsOutOfRange(then.status())) return Null{};
+                   if (!then.ok()) return then.status();
+                   return ReadString(**then, Address(static_cast<uint64_t>(*n)));
                  },
                  Type::kString, Kind::kText};
   }
 
   // The bytes up to the first NUL, at most 4096; null when the first byte is not known.
-  static absl::StatusOr<Value> ReadString(const Process& process, Address from, Time t) {
+  static absl::StatusOr<Value> ReadString(Moment& moment, Address from) {
     constexpr uint64_t kMost = 4096;
     std::string text;
     while (text.size() < kMost) {
-      // Up to the end of a page, so that a string just before unmapped memory is read in full.
-      const Address at = from + text.size();
-      uint64_t size = std::min<uint64_t>(4096 - at.v % 4096, text.empty() ? 64 : kMost);
-      size = std::min(size, kMost - text.size());
-      if (at.v + size < at.v) break;
-      absl::StatusOr<MemoryImage> image = process.Memory(at, size, t);
-      if (absl::IsOutOfRange(image.status()) || absl::IsInvalidArgument(image.status())) break;
-      if (!image.ok()) return image.status();
-      for (size_t i = 0; i < image->bytes.size(); ++i) {
-        if (!image->present[i]) {
-          return text.empty() ? Value(Null{}) : Value(std::move(text));
-        }
-        if (image->bytes[i] == 0) return Value(std::move(text));
-        text += image->bytes[i];
-      }
-      if (image->bytes.empty()) break;
+      char bytes[256];
+      const uint64_t size =
+          std::min<uint64_t>(text.empty() ? 64 : sizeof(bytes), kMost - text.size());
+      absl::StatusOr<uint64_t> read = moment.Read(from + text.size(), size, bytes);
+      if (!read.ok()) return read.status();
+      const size_t length = strnlen(bytes, *read);
+      text.append(bytes, length);
+      if (length < *read) return Value(std::move(text));
+      if (*read < size) break;
     }
     return text.empty() ? Value(Null{}) : Value(std::move(text));
   }

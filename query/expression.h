@@ -10,6 +10,7 @@
 #define TTQ_QUERY_EXPRESSION_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,10 +22,14 @@
 
 namespace ttq {
 
+class RowMoment;
+
 // What a row holds while a plan is made: where the value of a column will be.
 class Columns {
  public:
   virtual ~Columns() = default;
+  // The state of the process, shared by all that looks at it for a row; null: none is shared.
+  virtual std::shared_ptr<RowMoment> moment() { return nullptr; }
   struct Found {
     size_t slot;
     Type type;

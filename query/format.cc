@@ -202,9 +202,10 @@ class TableWriter {
     const List* frames = value.list();
     if (!frames) return;
     for (size_t n = 0; n < frames->size(); ++n) {
-      Value function, module, file, line, source;
+      Value pc, function, module, file, line, source;
       if (const Object* frame = (*frames)[n].object()) {
         for (const auto& [name, field] : frame->fields) {
+          if (name == "pc") pc = field;
           if (name == "function") function = field;
           if (name == "module") module = field;
           if (name == "file") file = field;
@@ -213,6 +214,7 @@ class TableWriter {
         }
       }
       absl::StrAppend(out, "    #", n, n < 10 ? "  " : " ",
+                      pc.is_null() ? "" : CellText(pc, Type::kAddress) + "  ",
                       PlaceText(function, module, file, line));
       if (const auto* text = source.get<std::string>()) {
         absl::StrAppend(out, "    ", Printable(*text));

@@ -76,6 +76,40 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
   };
 }
 
+// Appends the stack of a row's thread at its time: a list of frames.
+Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, size_t time_slot,
+                     std::optional<size_t> thread_slot, std::shared_ptr<Outcome> outcome) {
+  return [&context, moment = std::move(moment), time_slot, thread_slot,
+          outcome = std::move(outcome)](Row* row) -> absl::Status {
+    const Time* time = (*row)[time_slot].get<Time>();
+    std::optional<ThreadNo> thread;
+    if (thread_slot) {
+      if (const int64_t* n = (*row)[*thread_slot].get<int64_t>()) {
+        thread = ThreadNo(static_cast<uint32_t>(*n));
+      }
+    }
+    Value frames;
+    if (time) {
+      absl::StatusOr<Moment*> then = moment->At(*time);
+      if (then.ok()) {
+        absl::StatusOr<Stack> stack = moment->unwinder().StackOf(**then, thread);
+        if (stack.ok()) {
+          Describe(*stack, outcome.get());
+          absl::StatusOr<Value> list = FrameList(context, **then, *stack);
+          if (!list.ok()) return list.status();
+          frames = *std::move(list);
+        } else if (!absl::IsNotFound(stack.status())) {
+          return stack.status();
+        }
+      } else if (!absl::IsOutOfRange(then.status())) {
+        return then.status();
+      }
+    }
+    row->push_back(std::move(frames));
+    return absl::OkStatus();
+  };
+}
+
 // The columns visible at one point of the pipeline, and the operators up to there.
 class Pipeline : public Columns {
  public:
@@ -84,16 +118,20 @@ class Pipeline : public Columns {
         root_(std::move(root)),
         width_(source.width),
         time_slot_(source.time_slot),
-        pc_slot_(source.pc_slot) {
+        pc_slot_(source.pc_slot),
+        moment_(std::make_shared<RowMoment>(*context)) {
     for (const SourceColumn& column : source.columns) {
-      visible_.push_back({column.column, column.slot, column.derived});
+      visible_.push_back(
+          {column.column, column.slot, column.derived, column.compute, column.hidden});
     }
   }
+
+  std::shared_ptr<RowMoment> moment() override { return moment_; }
 
   std::optional<Found> Find(std::string_view name) override {
     for (Visible& column : visible_) {
       if (column.column.name != name) continue;
-      Materialize(column.derived);
+      Materialize(&column);
       return Found{column.slot, column.column.type};
     }
     return std::nullopt;
@@ -101,13 +139,17 @@ class Pipeline : public Columns {
 
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
-    for (const Visible& column : visible_) names.push_back(column.column.name);
+    for (const Visible& column : visible_) {
+      if (!column.hidden) names.push_back(column.column.name);
+    }
     return names;
   }
 
   std::vector<Column> columns() const {
     std::vector<Column> columns;
-    for (const Visible& column : visible_) columns.push_back(column.column);
+    for (const Visible& column : visible_) {
+      if (!column.hidden) columns.push_back(column.column);
+    }
     return columns;
   }
 
@@ -124,7 +166,12 @@ class Pipeline : public Columns {
   void Replace(const std::vector<Column>& columns) {
     visible_.clear();
     width_ = 0;
-    for (const Column& column : columns) visible_.push_back({column, width_++, Derived::kNone});
+    for (const Column& column : columns) Append(column);
+  }
+
+  // A column that the operator just pushed appends to each row.
+  void Append(Column column) {
+    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false});
   }
 
   absl::StatusOr<std::vector<BoundExpression>> BindAll(const std::vector<ast::ExprPtr>& exprs) {
@@ -140,9 +187,10 @@ class Pipeline : public Columns {
   // Cuts rows down to their visible columns, in order.
   void Finish() {
     std::vector<BoundExpression> all;
+    std::erase_if(visible_, [](const Visible& column) { return column.hidden; });
     bool in_place = visible_.size() == width_;
     for (size_t i = 0; i < visible_.size(); ++i) {
-      Materialize(visible_[i].derived);
+      Materialize(&visible_[i]);
       const size_t slot = visible_[i].slot;
       in_place = in_place && slot == i;
       all.push_back({[slot](const Row& row) { return row[slot]; }, visible_[i].column.type,
@@ -161,10 +209,27 @@ class Pipeline : public Columns {
     Column column;
     size_t slot;
     Derived derived;
+    ComputeColumn compute;
+    bool hidden;
   };
 
-  void Materialize(Derived derived) {
+  void Materialize(Visible* wanted) {
+    const Derived derived = wanted->derived;
     if (derived == Derived::kNone) return;
+    if (derived == Derived::kComputed) {
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in),
+                          [moment = moment_, compute = std::move(wanted->compute)](Row* row) {
+                            absl::StatusOr<Value> value = compute(*moment, *row);
+                            if (!value.ok()) return value.status();
+                            row->push_back(*std::move(value));
+                            return absl::OkStatus();
+                          });
+      });
+      wanted->slot = width_++;
+      wanted->derived = Derived::kNone;
+      return;
+    }
     static constexpr std::array<std::string_view, 4> kPlace = {"function", "module", "file",
                                                                "line"};
     const size_t base = width_;
@@ -203,6 +268,7 @@ class Pipeline : public Columns {
   std::vector<Visible> visible_;
   size_t width_;
   size_t time_slot_, pc_slot_;
+  std::shared_ptr<RowMoment> moment_;
 };
 
 std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
@@ -354,6 +420,7 @@ class Planner {
       if (last) request.direction = Direction::kBackward;
     }
     request.want_values = Uses(query, {"value", "previous"}, /*whole_rows=*/!time_only);
+    request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;
     if (explain) {
@@ -505,8 +572,11 @@ class Planner {
     if (std::holds_alternative<ast::WithPyBacktrace>(stage.what)) {
       return AddPyBacktrace(stage, pipeline, plan);
     }
-    return ErrorAt(stage.range, "`| backtrace` is not yet available in this version",
-                   "use `| select time, function, file, line` instead");
+    if (const auto* with = std::get_if<ast::WithBacktrace>(&stage.what); with && !with->mixed) {
+      return AddBacktrace(stage.range, pipeline, plan);
+    }
+    return ErrorAt(stage.range, "this stage is not yet available in this version",
+                   "use `| backtrace` or `| py backtrace` instead");
   }
 
   absl::Status AddPyBacktrace(const ast::Stage& stage, Pipeline* pipeline, Plan* plan) {
@@ -526,6 +596,26 @@ class Planner {
       plan->presentation.table_columns.push_back("py_backtrace");
     }
     plan->steps.push_back("the Python stack at each row's time, from the memory of that time");
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
+    const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
+    if (!time || time->type != Type::kTime) {
+      return ErrorAt(range, "these rows have no time, so no stack goes with them");
+    }
+    if (pipeline->Find("backtrace")) return ErrorAt(range, "these rows have a backtrace already");
+    const std::optional<size_t> thread_slot =
+        thread ? std::optional<size_t>(thread->slot) : std::nullopt;
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(std::move(in), MakeBacktrace(context_, pipeline->moment(), time->slot,
+                                                     thread_slot, plan->outcome));
+    });
+    pipeline->Append({"backtrace", Type::kList});
+    if (!plan->presentation.table_columns.empty()) {
+      plan->presentation.table_columns.push_back("backtrace");
+    }
+    plan->steps.push_back("the stack of each row's thread at its time");
     return absl::OkStatus();
   }
 

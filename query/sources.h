@@ -17,6 +17,7 @@
 #include "query/context.h"
 #include "query/engine.h"
 #include "query/operators.h"
+#include "query/stack.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -33,19 +34,27 @@ struct Outcome {
   void MarkIncomplete(std::string_view reason);
 };
 
-// Columns that are computed from time and pc, and only for rows that get so far.
-enum class Derived { kNone, kLocation, kInstruction, kAlwaysNull };
+// Columns that are computed from time and pc, or by the source (kComputed), and only for rows that
+// get so far.
+enum class Derived { kNone, kLocation, kInstruction, kAlwaysNull, kComputed };
+
+// A value from a row as the source gave it and the state of the process at its time.
+using ComputeColumn = std::function<absl::StatusOr<Value>(RowMoment& moment, const Row& row)>;
 
 struct SourceColumn {
   Column column;
   size_t slot = 0;  // of the row the source gives; only for Derived::kNone
   Derived derived = Derived::kNone;
+  ComputeColumn compute;  // for Derived::kComputed
+  // Can be asked for by name and is not among the columns of the answer.
+  bool hidden = false;
 };
 
 // What the planner asks of a source.
 struct SourceRequest {
   Direction direction = Direction::kForward;
   bool want_values = true;              // somebody looks at `value` or `previous`
+  bool want_returns = true;             // somebody looks at `result` or `return_time`
   TimeSpan span;                        // rows outside need not come
   std::optional<ThreadNo> thread;       // rows of other threads need not come
   std::shared_ptr<Outcome> outcome;     // never null

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "query/sources.h"
 
 namespace ttq {
 namespace {
@@ -315,6 +316,48 @@ absl::StatusOr<bool> Unwinder::Up(Moment& moment, ThreadNo thread, const Symboli
   return found;
 }
 
+absl::Status Unwinder::Walk(Moment& moment, ThreadNo thread, bool past_main, std::string* note,
+                            const UseFrame& use) {
+  absl::StatusOr<Registers> registers = moment.RegistersOf(thread);
+  if (!registers.ok()) return registers.status();
+  absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(moment.time());
+  if (!symbols.ok()) return symbols.status();
+  Frame frame;
+  frame.pc = frame.lookup_pc = registers->pc;
+  for (int r = 0; r < kGprCount; ++r) frame.registers.Set(static_cast<Gpr>(r), registers->gpr[r]);
+  for (;;) {
+    Frame caller;
+    std::string why_not;
+    absl::StatusOr<bool> up = Up(moment, thread, **symbols, &frame, &caller, &why_not);
+    if (!up.ok()) return up.status();
+    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(frame.lookup_pc);
+    if (frame.kind != Frame::Kind::kSignal && location->module.empty()) {
+      frame.kind = Frame::Kind::kJit;
+    }
+    if (!use(frame, *location)) return absl::OkStatus();
+    if (!*up) {
+      *note = std::move(why_not);
+      return absl::OkStatus();
+    }
+    const bool signal = frame.kind == Frame::Kind::kSignal;
+    if (!past_main && !signal && !location->frames.empty() &&
+        location->frames.back().symbol == "main" && location->source != NameSource::kPlt) {
+      return absl::OkStatus();
+    }
+    if (caller.pc.v == 0) return absl::OkStatus();  // how the first frame of a thread is marked
+    const std::optional<uint64_t> now = frame.registers.Get(kRsp),
+                                  next = caller.registers.Get(kRsp);
+    if (!signal && now && next && *next <= *now) {
+      *note = fmt::format("the stack is damaged: the caller's frame at {:#x} is not above {:#x}",
+                          *next, *now);
+      return absl::OkStatus();
+    }
+    // After a call the next instruction may belong to another function, or be in another line.
+    caller.lookup_pc = signal ? caller.pc : caller.pc - 1;
+    frame = std::move(caller);
+  }
+}
+
 absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> thread,
                                         const StackOptions& options) {
   Stack stack;
@@ -326,102 +369,133 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
     if (!running.ok()) return running.status();
     stack.thread = *running;
   }
-  absl::StatusOr<Registers> registers = moment.RegistersOf(stack.thread);
-  if (!registers.ok()) return registers.status();
-  absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(moment.time());
-  if (!symbols.ok()) return symbols.status();
-
-  Frame frame;
-  frame.pc = frame.lookup_pc = registers->pc;
-  for (int r = 0; r < kGprCount; ++r) frame.registers.Set(static_cast<Gpr>(r), registers->gpr[r]);
-  for (bool innermost = true;; innermost = false) {
-    Frame caller;
-    std::string why_not;
-    absl::StatusOr<bool> up = Up(moment, stack.thread, **symbols, &frame, &caller, &why_not);
-    if (!up.ok()) return up.status();
-    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(frame.lookup_pc);
-    frame.module = location->module;
-    frame.number = static_cast<uint32_t>(stack.frames.size());
-    frame.at_entry = innermost && location->offset_in_function == 0 && !location->frames.empty() &&
-                     !location->inlined;
-    if (frame.kind != Frame::Kind::kSignal && (*symbols)->ModuleAt(frame.lookup_pc) == nullptr) {
-      frame.kind = Frame::Kind::kJit;
-    }
-    bool is_main = false;
-    if (frame.kind == Frame::Kind::kSignal) {
-      frame.function = "<signal handler called>";
-      stack.frames.push_back(frame);
-    } else if (location->frames.empty()) {
-      frame.file = location->file;
-      frame.line = location->line;
-      stack.frames.push_back(frame);
-    } else {
-      is_main = location->frames.back().symbol == "main" && location->source != NameSource::kPlt;
-      for (size_t i = 0; i < location->frames.size(); ++i) {
-        const InlineFrame& inlined = location->frames[i];
-        const bool last = i + 1 == location->frames.size();
-        frame.number = static_cast<uint32_t>(stack.frames.size());
-        frame.kind = last ? frame.kind : Frame::Kind::kInlined;
-        frame.function = inlined.function;
-        frame.symbol = inlined.symbol;
-        frame.file = inlined.file;
-        frame.line = inlined.line;
-        if (last) frame.kind = Frame::Kind::kNormal;
-        stack.frames.push_back(frame);
-      }
-    }
-    if (!*up) {
-      stack.note = std::move(why_not);
-      break;
-    }
-    if (is_main && !options.past_main) break;
-    if (caller.pc.v == 0) break;  // how thread starts mark the end
-    const std::optional<uint64_t> rsp = frame.registers.Get(kRsp),
-                                  next = caller.registers.Get(kRsp);
-    if (frame.kind != Frame::Kind::kSignal && rsp && next && *next <= *rsp) {
-      stack.note = fmt::format(
-          "the stack is damaged: the caller's frame at {:#x} is not above {:#x}", *next, *rsp);
-      break;
-    }
+  const auto use = [&](Frame& frame, const CodeLocation& location) {
     if (stack.frames.size() >= options.max_frames) {
       stack.truncated = true;
       stack.note = fmt::format("only the innermost {} frames are given", stack.frames.size());
-      break;
+      return false;
     }
-    // After a call the next instruction may belong to another function, or be in another line.
-    caller.lookup_pc = frame.kind == Frame::Kind::kSignal ? caller.pc : caller.pc - 1;
-    frame = std::move(caller);
-  }
+    frame.module = location.module;
+    frame.at_entry =
+        stack.frames.empty() && location.offset_in_function == 0 && !location.frames.empty();
+    if (frame.kind == Frame::Kind::kSignal) {
+      frame.number = static_cast<uint32_t>(stack.frames.size());
+      frame.function = "<signal handler called>";
+      stack.frames.push_back(frame);
+      return true;
+    }
+    if (location.frames.empty()) {
+      frame.number = static_cast<uint32_t>(stack.frames.size());
+      frame.file = location.file;
+      frame.line = location.line;
+      stack.frames.push_back(frame);
+      return true;
+    }
+    const Frame::Kind kind = frame.kind;
+    for (size_t i = 0; i < location.frames.size(); ++i) {
+      const InlineFrame& inlined = location.frames[i];
+      frame.number = static_cast<uint32_t>(stack.frames.size());
+      frame.inlined = static_cast<uint32_t>(i);
+      frame.kind = i + 1 == location.frames.size() ? kind : Frame::Kind::kInlined;
+      frame.function = inlined.function;
+      frame.symbol = inlined.symbol;
+      frame.file = inlined.file;
+      frame.line = inlined.line;
+      stack.frames.push_back(frame);
+    }
+    return true;
+  };
+  absl::Status s = Walk(moment, stack.thread, options.past_main, &stack.note, use);
+  if (!s.ok()) return s;
   return stack;
 }
 
-Value ArgumentsByAbi(const uint64_t* gpr) {
-  Object args;
-  for (int i = 0; i < 6; ++i) {
-    args.fields.emplace_back(absl::StrCat("arg", i), Word{gpr[ArgumentRegister(i)]});
+absl::StatusOr<int64_t> Unwinder::DepthOf(Moment& moment, ThreadNo thread,
+                                          const std::string& function) {
+  int64_t depth = 0;
+  bool innermost = true;
+  const auto use = [&](Frame&, const CodeLocation& location) {
+    const auto& frames = location.frames;
+    if (innermost) {
+      innermost = false;
+      size_t i = 0;
+      while (i + 1 < frames.size() && frames[i].function != function) ++i;
+      depth += frames.empty() ? 0 : static_cast<int64_t>(frames.size() - i) - 1;
+    } else {
+      depth += frames.empty() ? 1 : static_cast<int64_t>(frames.size());
+    }
+    return true;
+  };
+  std::string note;
+  absl::Status s = Walk(moment, thread, /*past_main=*/false, &note, use);
+  if (!s.ok()) return s;
+  return depth;
+}
+
+void Describe(const Stack& stack, Outcome* outcome) {
+  if (!stack.note.empty()) {
+    const std::string note =
+        fmt::format("the stack of thread {} at {}: {}", stack.thread.v, stack.time.v, stack.note);
+    if (stack.truncated) {
+      outcome->MarkIncomplete(note);
+    } else {
+      outcome->AddNote(note);
+    }
   }
+  for (const Frame& frame : stack.frames) {
+    if (frame.kind == Frame::Kind::kInlined) continue;
+    if (frame.method == Frame::Method::kFramePointer) {
+      outcome->MarkIncomplete(fmt::format(
+          "where {:#x} has no unwind information its caller was guessed from the frame pointer",
+          frame.pc.v));
+    } else if (frame.method == Frame::Method::kCallHistory) {
+      outcome->AddNote(
+          "callers of code without unwind information were found in the recorded calls");
+    }
+  }
+}
+
+absl::StatusOr<Moment*> RowMoment::At(Time t) {
+  if (!moment_) {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = context_.process().At(t);
+    if (!moment.ok()) return moment.status();
+    moment_ = *std::move(moment);
+  } else if (absl::Status s = moment_->MoveTo(t); !s.ok()) {
+    return s;
+  }
+  return moment_.get();
+}
+
+Value ArgumentsByAbi(const uint64_t* gpr) {
+  static constexpr const char* kNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
+  Object args;
+  for (int i = 0; i < 6; ++i) args.fields.emplace_back(kNames[i], Word{gpr[ArgumentRegister(i)]});
   return Value(std::move(args));
 }
 
-absl::StatusOr<Value> ArgumentsOf(const Context&, Moment&, const Frame& frame) {
+absl::StatusOr<Value> FrameArguments(const Context&, Moment&, ThreadNo, const Frame& frame) {
   if (!frame.at_entry || frame.kind != Frame::Kind::kNormal) return Value(Null{});
   return ArgumentsByAbi(frame.registers.gpr.data());
 }
 
-absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, const Frame& frame) {
-  absl::StatusOr<Value> args = ArgumentsOf(context, moment, frame);
-  if (!args.ok()) return args.status();
+absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack) {
   const auto text = [](const std::string& s) { return s.empty() ? Value(Null{}) : Value(s); };
-  Object object;
-  object.fields = {{"frame", int64_t{frame.number}},
-                   {"pc", frame.pc},
-                   {"function", text(frame.function)},
-                   {"module", text(frame.module)},
-                   {"file", text(frame.file)},
-                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
-                   {"args", *std::move(args)},
-                   {"kind", FrameKindName(frame.kind)}};
-  return Value(std::move(object));
+  List list;
+  for (const Frame& frame : stack.frames) {
+    absl::StatusOr<Value> args = FrameArguments(context, moment, stack.thread, frame);
+    if (!args.ok()) return args.status();
+    Object object;
+    object.fields = {{"frame", int64_t{frame.number}},
+                     {"pc", frame.pc},
+                     {"function", text(frame.function)},
+                     {"module", text(frame.module)},
+                     {"file", text(frame.file)},
+                     {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
+                     {"args", *std::move(args)},
+                     {"kind", FrameKindName(frame.kind)}};
+    list.emplace_back(std::move(object));
+  }
+  return Value(std::move(list));
 }
 
 }  // namespace ttq

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@
 #include "store/reader.h"
 
 namespace ttq {
+
+struct Outcome;
 
 // The general registers of a frame. A register that calls do not preserve is not known in the
 // callers' frames.
@@ -78,6 +81,7 @@ struct Frame {
   FrameRegisters registers;
   // Nothing of the function has been executed yet: its arguments are where the ABI puts them.
   bool at_entry = false;
+  uint32_t inlined = 0;  // of the functions inlined into one another at pc, which: 0 is innermost
   std::string function;  // empty: no name
   std::string symbol;    // as the linker knows it
   std::string module;    // base name
@@ -96,6 +100,9 @@ struct Stack {
   std::string note;
 };
 
+// Adds to an answer's note what there is to say of a stack: where it was cut or guessed.
+void Describe(const Stack& stack, Outcome* outcome);
+
 struct StackOptions {
   size_t max_frames = 10000;
   // Go on to what called `main`. Debuggers do not.
@@ -113,8 +120,17 @@ class Unwinder {
   // does not live then.
   absl::StatusOr<Stack> StackOf(Moment& moment, std::optional<ThreadNo> thread,
                                 const StackOptions& options = {});
+  // How many calls are active outside the innermost frame's function, counting functions inlined
+  // into one another as `StackOf` does: the number of frames after that of `function`, which is
+  // among the innermost.
+  absl::StatusOr<int64_t> DepthOf(Moment& moment, ThreadNo thread, const std::string& function);
 
  private:
+  // Calls `use` with every physical frame and its place, innermost first, until it says false.
+  // Fills in what ended the walk.
+  using UseFrame = std::function<bool(Frame& frame, const CodeLocation& location)>;
+  absl::Status Walk(Moment& moment, ThreadNo thread, bool past_main, std::string* note,
+                    const UseFrame& use);
   UnwindTable* TableOf(const Module& module);
   absl::StatusOr<bool> Up(Moment& moment, ThreadNo thread, const Symbolizer& symbols, Frame* frame,
                           Frame* caller, std::string* why_not);
@@ -131,17 +147,33 @@ class Unwinder {
   std::vector<AddressRange> executable_;
 };
 
+// The state of the process at the time of one row after the other, and stacks then. All that looks
+// at a row shares one: rows in the order of time are cheap.
+class RowMoment {
+ public:
+  explicit RowMoment(const Context& context) : context_(context), unwinder_(context) {}
+  // Moves there. OutOfRange past the end.
+  absl::StatusOr<Moment*> At(Time t);
+  Unwinder& unwinder() { return unwinder_; }
+
+ private:
+  const Context& context_;
+  Unwinder unwinder_;
+  std::unique_ptr<Moment> moment_;
+};
+
 // The arguments of a frame's function: an object, name → value; null when they are not known. By
-// the ABI only for now: arg0…arg5, in the innermost frame at its function's first instruction.
-absl::StatusOr<Value> ArgumentsOf(const Context& context, Moment& moment, const Frame& frame);
+// the ABI: arg0…arg5, in the innermost frame at its function's first instruction.
+absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
+                                     const Frame& frame);
 
 // arg0…arg5 as the ABI passes integers and pointers.
 Value ArgumentsByAbi(const uint64_t* gpr);
 // The register that passes integer argument `i` < 6.
 Gpr ArgumentRegister(int i);
 
-// What `| backtrace` gives for a frame: an object with the columns of `backtrace`.
-absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, const Frame& frame);
+// What `| backtrace` gives: a list of objects with the columns of `backtrace`.
+absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack);
 
 }  // namespace ttq
 

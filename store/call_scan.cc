@@ -105,9 +105,8 @@ struct CallFilter {
   bool Passes(const std::optional<Address>& return_address) const {
     if (query.callers.empty()) return true;
     if (!return_address) return false;
-    return std::any_of(query.callers.begin(), query.callers.end(), [&](const AddressRange& r) {
-      return r.Contains(*return_address - 1);
-    });
+    return std::any_of(query.callers.begin(), query.callers.end(),
+                       [&](const AddressRange& r) { return r.Contains(*return_address - 1); });
   }
 };
 
@@ -133,7 +132,7 @@ struct BlockCalls {
   // Of each call: it was entered by a call instruction, so that what was open at its slot is over.
   std::vector<bool> fresh;
   OpenCalls open;
-  std::vector<Return> returns;  // that end none of `calls`
+  std::vector<Return> returns;          // that end none of `calls`
   absl::flat_hash_set<uint64_t> known;  // return addresses that were looked for
 };
 
@@ -269,7 +268,7 @@ class CallSink {
   ReturnAddresses* addresses_;
   ThreadNumbers threads_;
   BlockCalls& out_;
-  std::vector<uint8_t> flags_;  // by superblock
+  std::vector<uint8_t> flags_;                      // by superblock
   uint64_t stored_at_ = ~uint64_t{0}, stored_ = 0;  // the last store
   std::unique_ptr<StoredMoment> moment_;
   absl::Status status_;
@@ -483,7 +482,8 @@ class CallCursor : public Cursor<Call> {
       return false;
     }
     const Slot slot(call.thread.v, call.registers.gpr[kRsp]);
-    OpenCalls others = std::exchange(open_, {});
+    OpenCalls others;
+    others.swap(open_);
     if (const auto open = others.find(slot); open != others.end()) {
       std::erase_if(open->second, [&](const OpenCall& o) { return o.index == first_; });
       if (open->second.empty()) others.erase(open);
@@ -496,7 +496,7 @@ class CallCursor : public Cursor<Call> {
       EndByLaterBlock(*block);
     }
     waiting_.front().done = true;
-    open_ = std::move(others);
+    open_.swap(others);
     return true;
   }
 

@@ -29,11 +29,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
   return NotYet(query, "`registers | select function, file, line`");
 }
 
-absl::StatusOr<SourcePlan> Plan(const ast::Calls&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`executions of FUNCTION`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`events signal | last 1`");

@@ -38,7 +38,7 @@ class StackSource : public Operator {
       if (absl::Status s = LoadThread(threads_[thread_++]); !s.ok()) return s;
     }
     const Frame& frame = stack_.frames[frame_++];
-    absl::StatusOr<Value> args = ArgumentsOf(context_, *moment_, frame);
+    absl::StatusOr<Value> args = FrameArguments(context_, *moment_, stack_.thread, frame);
     if (!args.ok()) return args.status();
     *row = {time_,
             OfThread(stack_.thread),
@@ -71,21 +71,7 @@ class StackSource : public Operator {
     }
     if (!stack.ok()) return stack.status();
     stack_ = *std::move(stack);
-    if (!stack_.note.empty()) {
-      outcome_->AddNote(threads_.size() > 1 ? fmt::format("thread {}: {}", thread.v, stack_.note)
-                                            : stack_.note);
-    }
-    if (stack_.truncated) outcome_->MarkIncomplete("");
-    for (const Frame& frame : stack_.frames) {
-      if (frame.method == Frame::Method::kFramePointer) {
-        outcome_->MarkIncomplete(
-            fmt::format("the caller of frame {} was guessed from the frame pointer", frame.number));
-      } else if (frame.method == Frame::Method::kCallHistory) {
-        outcome_->AddNote(fmt::format(
-            "frame {} has no unwind information; its caller was found in the recorded calls",
-            frame.number));
-      }
-    }
+    Describe(stack_, outcome_.get());
     return absl::OkStatus();
   }
 

@@ -216,8 +216,8 @@ absl::StatusOr<std::unique_ptr<Cursor<Call>>> FakeProcess::Calls(CallQuery query
                                                                  ScanControl*) const {
   std::vector<Call> rows;
   for (Call call : calls_) {
-    const bool wanted = std::find(query.entries.begin(), query.entries.end(), call.entry) !=
-                        query.entries.end();
+    const bool wanted =
+        std::find(query.entries.begin(), query.entries.end(), call.entry) != query.entries.end();
     if (!wanted || !query.span.Contains(call.time)) continue;
     if (query.thread && *query.thread != call.thread) continue;
     if (!query.callers.empty() &&

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+//
+// `calls to F`: executions of the function's first instruction, each with its return, and of the
+// first instruction of each copy that was inlined elsewhere.
+
+#include <algorithm>
+#include <array>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+#include "query/stack.h"
+
+namespace ttq {
+namespace {
+
+// Slots of the rows as CallSource gives them.
+enum Slot : size_t {
+  kTime,
+  kThread,
+  kPc,
+  kFunction,
+  kModule,
+  kFile,
+  kLine,
+  kAddress,
+  kResult,
+  kReturnTime,
+  kCaller,
+  kKind,
+  kReturnAddress,
+  kArguments,  // six of them
+  kWidth = kArguments + 6,
+};
+
+struct CallRequest {
+  CallQuery calls;
+  std::vector<AddressRange> inlined;  // first instructions of inlined copies
+};
+
+class CallSource : public Operator {
+ public:
+  CallSource(const Context& context, CallRequest request, std::shared_ptr<Outcome> outcome,
+             ScanControl* control)
+      : context_(context),
+        request_(std::move(request)),
+        outcome_(std::move(outcome)),
+        control_(control) {}
+
+  absl::StatusOr<bool> Next(Row* row) override {
+    absl::StatusOr<bool> more = TryNext(row);
+    if (absl::IsCancelled(more.status()) || (control_ && control_->cancelled)) {
+      outcome_->interrupted = true;
+      outcome_->MarkIncomplete(kInterrupted);
+      return false;
+    }
+    if (more.ok() && *more) ++outcome_->source_rows;
+    if (more.ok() && !*more) outcome_->source_ended = true;
+    return more;
+  }
+
+ private:
+  absl::Status Open() {
+    opened_ = true;
+    const CallQuery& q = request_.calls;
+    if (!q.entries.empty()) {
+      auto calls = context_.process().Calls(q, control_);
+      if (!calls.ok()) return calls.status();
+      calls_ = *std::move(calls);
+    }
+    if (!request_.inlined.empty()) {
+      auto inlined =
+          context_.process().Executions(request_.inlined, q.span, q.direction, q.thread, control_);
+      if (!inlined.ok()) return inlined.status();
+      inlined_ = *std::move(inlined);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> TryNext(Row* row) {
+    if (!opened_) {
+      if (absl::Status s = Open(); !s.ok()) return s;
+    }
+    if (calls_ && !call_) {
+      absl::StatusOr<std::optional<Call>> next = calls_->Next();
+      if (!next.ok()) return next.status();
+      call_ = *next;
+      if (!call_) calls_.reset();
+    }
+    if (inlined_ && !copy_) {
+      absl::StatusOr<std::optional<Execution>> next = inlined_->Next();
+      if (!next.ok()) return next.status();
+      copy_ = *next;
+      if (!copy_) inlined_.reset();
+    }
+    if (!call_ && !copy_) return false;
+    const bool backward = request_.calls.direction == Direction::kBackward;
+    const bool take_call =
+        call_ && (!copy_ || (backward ? call_->time > copy_->time : call_->time < copy_->time));
+    absl::Status s = take_call ? Fill(*call_, row) : Fill(*copy_, row);
+    if (!s.ok()) return s;
+    if (take_call) {
+      call_.reset();
+    } else {
+      copy_.reset();
+    }
+    return true;
+  }
+
+  struct Place {
+    Value function, module, file, line, caller;
+  };
+
+  // Of an instruction; `inlined` when it begins an inlined copy.
+  absl::StatusOr<const Place*> PlaceOf(Time t, Address pc, bool inlined) {
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
+    if (!symbols.ok()) return symbols.status();
+    auto [it, is_new] = places_.try_emplace(std::pair(*symbols, pc.v));
+    if (is_new) {
+      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
+      it->second = std::make_unique<Place>();
+      Place& place = *it->second;
+      place.module = OfText(location->module);
+      if (!location->frames.empty()) {
+        const InlineFrame& frame = inlined ? location->frames.front() : location->frames.back();
+        place.function = OfText(frame.function);
+        place.file = OfText(frame.file);
+        if (frame.line > 0) place.line = int64_t{frame.line};
+        if (inlined && location->frames.size() > 1) {
+          place.caller = OfText(location->frames[1].function);
+        }
+      }
+    }
+    return it->second.get();
+  }
+
+  // The function that holds the call before a return address.
+  absl::StatusOr<Value> CallerAt(Time t, Address return_address) {
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
+    if (!symbols.ok()) return symbols.status();
+    auto [it, is_new] = callers_.try_emplace(std::pair(*symbols, return_address.v));
+    if (is_new) it->second = OfText((*symbols)->Symbolize(return_address - 1)->function);
+    return it->second;
+  }
+
+  static void FillPlace(const Place& place, Row* row) {
+    (*row)[kFunction] = place.function;
+    (*row)[kModule] = place.module;
+    (*row)[kFile] = place.file;
+    (*row)[kLine] = place.line;
+  }
+
+  absl::Status Fill(const Call& call, Row* row) {
+    absl::StatusOr<const Place*> place = PlaceOf(call.time, call.entry, /*inlined=*/false);
+    if (!place.ok()) return place.status();
+    row->assign(kWidth, Value());
+    (*row)[kTime] = call.time;
+    (*row)[kThread] = OfThread(call.thread);
+    (*row)[kPc] = (*row)[kAddress] = call.entry;
+    FillPlace(**place, row);
+    if (call.return_time != kTimeMax) {
+      (*row)[kResult] = Word{call.result};
+      (*row)[kReturnTime] = call.return_time;
+    }
+    if (call.return_address) {
+      absl::StatusOr<Value> caller = CallerAt(call.time, *call.return_address);
+      if (!caller.ok()) return caller.status();
+      (*row)[kCaller] = *std::move(caller);
+      (*row)[kReturnAddress] = *call.return_address;
+    }
+    (*row)[kKind] = "call";
+    for (int i = 0; i < 6; ++i) {
+      (*row)[kArguments + i] = Word{call.registers.gpr[ArgumentRegister(i)]};
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Fill(const Execution& copy, Row* row) {
+    absl::StatusOr<const Place*> place = PlaceOf(copy.time, copy.pc, /*inlined=*/true);
+    if (!place.ok()) return place.status();
+    row->assign(kWidth, Value());
+    (*row)[kTime] = copy.time;
+    (*row)[kThread] = OfThread(copy.thread);
+    (*row)[kPc] = (*row)[kAddress] = copy.pc;
+    FillPlace(**place, row);
+    (*row)[kCaller] = (*place)->caller;
+    (*row)[kKind] = "inlined";
+    return absl::OkStatus();
+  }
+
+  using Key = std::pair<const Symbolizer*, uint64_t>;
+  const Context& context_;
+  CallRequest request_;
+  std::shared_ptr<Outcome> outcome_;
+  ScanControl* control_;
+  bool opened_ = false;
+  std::unique_ptr<Cursor<Call>> calls_;
+  std::unique_ptr<Cursor<Execution>> inlined_;
+  std::optional<Call> call_;
+  std::optional<Execution> copy_;
+  absl::flat_hash_map<Key, std::unique_ptr<Place>> places_;
+  absl::flat_hash_map<Key, Value> callers_;
+};
+
+absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
+  const Time* time = row[kTime].get<Time>();
+  const int64_t* thread = row[kThread].get<int64_t>();
+  if (!time || !thread) return Value(Null{});
+  absl::StatusOr<Moment*> then = moment.At(*time);
+  if (!then.ok()) return then.status();
+  const std::string* function = row[kFunction].get<std::string>();
+  absl::StatusOr<int64_t> depth = moment.unwinder().DepthOf(
+      **then, ThreadNo(static_cast<uint32_t>(*thread)), function ? *function : std::string());
+  if (!depth.ok()) return depth.status();
+  return Value(*depth);
+}
+
+absl::StatusOr<Value> ArgumentsOfCall(const Row& row) {
+  if (row[kArguments].is_null()) return Value(Null{});
+  uint64_t gpr[kGprCount] = {};
+  for (int i = 0; i < 6; ++i) gpr[ArgumentRegister(i)] = row[kArguments + i].get<Word>()->v;
+  return ArgumentsByAbi(gpr);
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  const Process& process = context.process();
+  absl::StatusOr<ResolvedCode> code = context.ResolveFunction(source.function);
+  if (!code.ok()) return code.status();
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  CallRequest base;
+  base.calls.span = *span;
+  base.calls.thread = *thread;
+  for (const Address entry : code->entries) {
+    if (entry.v == ~uint64_t{0}) continue;
+    if (std::binary_search(code->inlined.begin(), code->inlined.end(), entry)) {
+      base.inlined.push_back({entry, entry + 1});
+    } else {
+      base.calls.entries.push_back(entry);
+    }
+  }
+  SourcePlan plan;
+  std::string filters;
+  if (query.clauses.by) {
+    const ast::By& by = *query.clauses.by;
+    const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
+    if (by.python || !function) {
+      return ErrorAt(by.range, "`by python` is not yet available in this version",
+                     "use `by FUNCTION` with a native function instead");
+    }
+    absl::StatusOr<ResolvedCode> callers = context.ResolveFunction(*function);
+    if (!callers.ok()) return callers.status();
+    base.calls.callers = callers->ranges;
+    // An inlined copy is called by the function it lies in.
+    std::erase_if(base.inlined, [&](const AddressRange& copy) {
+      return std::none_of(callers->ranges.begin(), callers->ranges.end(),
+                          [&](const AddressRange& r) { return r.Contains(copy.begin); });
+    });
+    if (!callers->note.empty()) plan.notes.push_back(callers->note);
+    absl::StrAppend(&filters, " by ", callers->text);
+  }
+  if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
+
+  plan.width = kWidth;
+  plan.time_slot = kTime;
+  plan.pc_slot = kPc;
+  const auto add = [&plan](const char* name, Type type, size_t slot, bool hidden = false) {
+    plan.columns.push_back({{name, type}, slot, Derived::kNone, nullptr, hidden});
+  };
+  add("time", Type::kTime, kTime);
+  add("thread", Type::kInteger, kThread);
+  add("pc", Type::kAddress, kPc);
+  add("function", Type::kString, kFunction);
+  add("module", Type::kString, kModule);
+  add("file", Type::kString, kFile);
+  add("line", Type::kInteger, kLine);
+  plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kAlwaysNull});
+  add("address", Type::kAddress, kAddress);
+  plan.columns.push_back(
+      {{"args", Type::kObject}, 0, Derived::kComputed, [](RowMoment&, const Row& row) {
+         return ArgumentsOfCall(row);
+       }});
+  add("result", Type::kValue, kResult);
+  add("return_time", Type::kTime, kReturnTime);
+  plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});
+  add("caller", Type::kString, kCaller);
+  add("kind", Type::kString, kKind);
+  add("return_address", Type::kAddress, kReturnAddress, /*hidden=*/true);
+  static constexpr const char* kNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
+  for (size_t i = 0; i < 6; ++i) {
+    add(kNames[i], Type::kValue, kArguments + i, /*hidden=*/true);
+  }
+  plan.presentation.table_columns = {"time",   "thread",      "function", "args",
+                                     "result", "return_time", "depth",    "caller"};
+  plan.presentation.no_rows =
+      fmt::format("{} was not called{}{} ({})", code->text, SpanText(*span), filters,
+                  process.info().complete ? "proved from the index" : "in what was recorded");
+  plan.reversible = true;
+  if (!code->note.empty()) plan.notes.push_back(code->note);
+  NotePastEnd(*span, process.info(), &plan);
+  const auto refine = [base](const SourceRequest& request) {
+    CallRequest refined = base;
+    refined.calls.span = Intersect(base.calls.span, request.span);
+    if (!refined.calls.thread) refined.calls.thread = request.thread;
+    refined.calls.direction = request.direction;
+    refined.calls.want_returns = request.want_returns;
+    return refined;
+  };
+  plan.open = [refine, &context](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    CallRequest refined = refine(request);
+    if (refined.calls.span.empty()) return NoRows(request);
+    request.outcome->AddNote("arguments by the ABI");
+    return OperatorPtr(std::make_unique<CallSource>(context, std::move(refined), request.outcome,
+                                                    request.options->control));
+  };
+  plan.explain = [refine, &process, text = code->text,
+                  filters](const SourceRequest& request) -> absl::StatusOr<std::string> {
+    const CallRequest refined = refine(request);
+    if (refined.calls.span.empty()) return std::string("no time to look at: no rows");
+    std::vector<AddressRange> code = refined.inlined;
+    for (const Address entry : refined.calls.entries) code.push_back({entry, entry + 1});
+    absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(code, refined.calls.span);
+    if (!scan.ok()) return scan.status();
+    return ScanText(
+        fmt::format(
+            "calls to {}{}{}, {}{}", text, SpanText(refined.calls.span), filters,
+            refined.calls.direction == Direction::kForward ? "first to last" : "last to first",
+            refined.calls.want_returns ? "" : ", without returns"),
+        *scan);
+  };
+  return plan;
+}
+
+}  // namespace ttq
