@@ -1042,10 +1042,17 @@ struct DwarfInfo::Impl {
     --it;
     if (address >= it->end) return nullptr;
     auto begin = lines.rows.begin() + it->first_row, end = lines.rows.begin() + it->end_row;
-    // Of several rows for one address the last counts: it ends the others' empty ranges.
+    // Of several rows for one address the last counts: it ends the others' empty ranges. As in gdb,
+    // one where a statement begins goes before one where none does.
     auto row = std::upper_bound(begin, end, address,
                                 [](uint64_t a, const Row& r) { return a < r.address; });
-    return row == begin ? nullptr : &*std::prev(row);
+    if (row == begin) return nullptr;
+    auto statement = --row;
+    while (!statement->is_stmt && statement != begin &&
+           std::prev(statement)->address == row->address && std::prev(statement)->line != 0) {
+      --statement;
+    }
+    return statement->is_stmt ? &*statement : &*row;
   }
 
   static const std::string& FileName(const Unit& unit, uint64_t file) {

@@ -113,13 +113,14 @@ Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, 
 // The columns visible at one point of the pipeline, and the operators up to there.
 class Pipeline : public Columns {
  public:
-  Pipeline(const Context* context, const SourcePlan& source, OperatorPtr root)
+  Pipeline(const Context* context, const SourcePlan& source, OperatorPtr root,
+           std::shared_ptr<Outcome> outcome)
       : context_(context),
         root_(std::move(root)),
         width_(source.width),
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
-        moment_(std::make_shared<RowMoment>(*context)) {
+        moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
           {column.column, column.slot, column.derived, column.compute, column.hidden});
@@ -432,7 +433,7 @@ class Planner {
       if (!opened.ok()) return opened.status();
       root = *std::move(opened);
     }
-    Pipeline pipeline(&context_, *source, std::move(root));
+    Pipeline pipeline(&context_, *source, std::move(root), plan.outcome);
     const auto first = [&](uint64_t count) {
       pipeline.Push([&](OperatorPtr in) { return MakeFirst(std::move(in), count); });
     };

@@ -305,6 +305,11 @@ absl::StatusOr<bool> Unwinder::Up(Moment& moment, ThreadNo thread, const Symboli
   }
   // Nothing called the first instruction of a program.
   if (symbols.Symbolize(frame->lookup_pc)->function == "_start") return false;
+  // A stack that a program made by hand begins with an address that no call pushed.
+  if (frame->lookup_pc != frame->pc) {
+    absl::StatusOr<bool> called = IsReturnAddress(moment, frame->pc);
+    if (!called.ok() || !*called) return called;
+  }
   absl::StatusOr<bool> found = UpByHistory(moment, thread, frame, caller);
   if (found.ok() && !*found) found = UpByFramePointer(moment, frame, caller);
   if (found.ok() && !*found) {
@@ -464,6 +469,10 @@ absl::StatusOr<Moment*> RowMoment::At(Time t) {
     return s;
   }
   return moment_.get();
+}
+
+void RowMoment::AddNote(std::string_view sentence) {
+  if (outcome_) outcome_->AddNote(sentence);
 }
 
 Value ArgumentsByAbi(const uint64_t* gpr) {

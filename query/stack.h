@@ -151,13 +151,17 @@ class Unwinder {
 // at a row shares one: rows in the order of time are cheap.
 class RowMoment {
  public:
-  explicit RowMoment(const Context& context) : context_(context), unwinder_(context) {}
+  explicit RowMoment(const Context& context, std::shared_ptr<Outcome> outcome = nullptr)
+      : context_(context), outcome_(std::move(outcome)), unwinder_(context) {}
   // Moves there. OutOfRange past the end.
   absl::StatusOr<Moment*> At(Time t);
   Unwinder& unwinder() { return unwinder_; }
+  // To the answer, if there is one.
+  void AddNote(std::string_view sentence);
 
  private:
   const Context& context_;
+  std::shared_ptr<Outcome> outcome_;
   Unwinder unwinder_;
   std::unique_ptr<Moment> moment_;
 };

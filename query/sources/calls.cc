@@ -217,8 +217,9 @@ absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
   return Value(*depth);
 }
 
-absl::StatusOr<Value> ArgumentsOfCall(const Row& row) {
+absl::StatusOr<Value> ArgumentsOfCall(RowMoment& moment, const Row& row) {
   if (row[kArguments].is_null()) return Value(Null{});
+  moment.AddNote("arguments are by the ABI: the six registers for integers and pointers");
   uint64_t gpr[kGprCount] = {};
   for (int i = 0; i < 6; ++i) gpr[ArgumentRegister(i)] = row[kArguments + i].get<Word>()->v;
   return ArgumentsByAbi(gpr);
@@ -284,10 +285,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("line", Type::kInteger, kLine);
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kAlwaysNull});
   add("address", Type::kAddress, kAddress);
-  plan.columns.push_back(
-      {{"args", Type::kObject}, 0, Derived::kComputed, [](RowMoment&, const Row& row) {
-         return ArgumentsOfCall(row);
-       }});
+  plan.columns.push_back({{"args", Type::kObject}, 0, Derived::kComputed, ArgumentsOfCall});
   add("result", Type::kValue, kResult);
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});
@@ -317,7 +315,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   plan.open = [refine, &context](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     CallRequest refined = refine(request);
     if (refined.calls.span.empty()) return NoRows(request);
-    request.outcome->AddNote("arguments by the ABI");
     return OperatorPtr(std::make_unique<CallSource>(context, std::move(refined), request.outcome,
                                                     request.options->control));
   };
