@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "query/disassembler.h"
 #include "query/sources/py_stack.h"
+#include "query/stack.h"
 
 namespace ttq {
 namespace {
@@ -159,9 +160,6 @@ class Pipeline : public Columns {
   void Push(Make make) {
     root_ = make(std::move(root_));
   }
-
-  // The operator on top appends one more column.
-  void Append(Column column) { visible_.push_back({std::move(column), width_++, Derived::kNone}); }
 
   // From here on rows have exactly these columns, in this order.
   void Replace(const std::vector<Column>& columns) {

@@ -17,10 +17,11 @@
 #include "query/context.h"
 #include "query/engine.h"
 #include "query/operators.h"
-#include "query/stack.h"
 #include "query/value.h"
 
 namespace ttq {
+
+class RowMoment;
 
 // What a running query finds out beside its rows. Written by the thread that pulls.
 struct Outcome {
