@@ -123,9 +123,11 @@ struct Field {
 std::vector<Field> FieldsOf(const std::vector<Column>& columns, bool plain) {
   std::vector<Field> fields;
   for (size_t i = 0; i < columns.size(); ++i) {
-    const auto [name, type] = columns[i];
-    const auto add = [&](Layout layout) { fields.push_back({i, name, type, layout}); };
-    switch (type) {
+    const Column& column = columns[i];
+    const auto add = [&](Layout layout) {
+      fields.push_back({i, column.name, column.type, layout});
+    };
+    switch (column.type) {
       case Type::kTime:
       case Type::kAddress:
         add(Layout::kUnsigned);
@@ -138,7 +140,7 @@ std::vector<Field> FieldsOf(const std::vector<Column>& columns, bool plain) {
         break;
       case Type::kValue:
         add(Layout::kUnsigned);
-        fields.push_back({i, name + "_bytes", Type::kBytes, Layout::kWideBytes});
+        fields.push_back({i, column.name + "_bytes", Type::kBytes, Layout::kWideBytes});
         break;
       case Type::kString:
       case Type::kObject:
@@ -271,8 +273,8 @@ class Builder {
     bool negative;
     const bool number = value.AsNumber(&magnitude, &negative);
     if (!number && !value.is_null() && field_->type != Type::kValue) {
-      return Ending(TTQ_ERROR_INTERNAL, fmt::format("{} holds something that is not a number",
-                                                    field_->name));
+      return Ending(TTQ_ERROR_INTERNAL,
+                    fmt::format("{} holds something that is not a number", field_->name));
     }
     const bool fits = field_->layout == Layout::kUnsigned
                           ? !negative
@@ -340,8 +342,7 @@ class Builder {
     if (words_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) return -1;
     // Neighbouring rows are often alike.
     if (last_word_ >= 0 && *words_[last_word_] == text) return last_word_;
-    const auto [place, added] =
-        index_of_.try_emplace(text, static_cast<int32_t>(words_.size()));
+    const auto [place, added] = index_of_.try_emplace(text, static_cast<int32_t>(words_.size()));
     if (added) {
       words_.push_back(&place->first);
       dictionary_bytes_ += text.size();
@@ -365,7 +366,7 @@ class Builder {
   int64_t length_ = 0, nulls_ = 0;
   absl::node_hash_map<std::string, int32_t> index_of_;
   std::vector<const std::string*> words_;  // keys of index_of_, by index
-  int32_t last_word_ = -1;  // the index given last
+  int32_t last_word_ = -1;                 // the index given last
   size_t dictionary_bytes_ = 0;
   const void* last_shared_ = nullptr;
   Value last_value_;

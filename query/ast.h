@@ -256,7 +256,7 @@ struct Clauses {
 // Each says which clauses it takes; "thread" includes `all threads` for the stacks, registers and
 // Python's frames only.
 
-// Clauses: span, thread (not all), by.
+// Clauses: at (when the location's expression is evaluated), span, thread (not all), by.
 struct Accesses {
   enum class Kind { kWrites, kReads, kAccesses };
   // kFirst and kNext both take the earliest match of the span; "next" reads better after `after`.

@@ -12,39 +12,16 @@
 #include "fmt/format.h"
 #include "query/diagnostic.h"
 #include "query/heap.h"
+#include "query/python/frame_history.h"
+#include "query/python/memory.h"
+#include "query/python/runtime.h"
+#include "query/types/expression_at.h"
+#include "query/types/render.h"
+#include "query/types/type_space.h"
 #include "re2/re2.h"
 
 namespace ttq {
 namespace {
-
-// Sizes of the C types that need no debug information; 0 for others.
-uint64_t SizeOfBuiltin(const ast::TypeName& type) {
-  if (type.pointers > 0) return 8;
-  static constexpr std::pair<std::string_view, uint64_t> kSizes[] = {
-      {"char", 1},          {"signed char", 1},  {"unsigned char", 1},
-      {"bool", 1},          {"_Bool", 1},        {"int8_t", 1},
-      {"uint8_t", 1},       {"short", 2},        {"unsigned short", 2},
-      {"int16_t", 2},       {"uint16_t", 2},     {"int", 4},
-      {"unsigned", 4},      {"unsigned int", 4}, {"int32_t", 4},
-      {"uint32_t", 4},      {"float", 4},        {"long", 8},
-      {"unsigned long", 8}, {"long long", 8},    {"unsigned long long", 8},
-      {"int64_t", 8},       {"uint64_t", 8},     {"size_t", 8},
-      {"ssize_t", 8},       {"intptr_t", 8},     {"uintptr_t", 8},
-      {"ptrdiff_t", 8},     {"double", 8},       {"long double", 16},
-  };
-  for (const auto& [name, size] : kSizes) {
-    if (name == type.name) return size;
-  }
-  return 0;
-}
-
-uint64_t PointeeSize(const ast::TypeName& type) {
-  if (type.pointers == 0) return 0;
-  ast::TypeName pointee;
-  pointee.name = type.name;
-  pointee.pointers = type.pointers - 1;
-  return SizeOfBuiltin(pointee);
-}
 
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -60,9 +37,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-constexpr char kInsteadOfExpression[] =
-    "write an address (ADDR, ADDR len N) or the name of a global";
 
 // " (libx.so: its bytes were not recorded)": why a name may be missing.
 std::string ProblemsText(const Symbolizer& symbols) {
@@ -137,7 +111,10 @@ std::vector<std::string> Nearest(std::string_view name,
 }
 
 Context::Context(const Recording* recording, const Process* process)
-    : recording_(recording), process_(process), cache_(std::make_shared<SymbolFileCache>()) {}
+    : recording_(recording),
+      process_(process),
+      cache_(std::make_shared<SymbolFileCache>()),
+      debug_files_(std::make_unique<DebugFiles>()) {}
 
 Context::~Context() = default;
 
@@ -198,6 +175,52 @@ absl::StatusOr<const Symbolizer*> Context::SymbolsAt(Time t) const {
   std::lock_guard<std::mutex> lock(mutex_);
   if (absl::Status s = LoadModules(); !s.ok()) return s;
   return Symbols(std::upper_bound(boundaries_.begin(), boundaries_.end(), t) - boundaries_.begin());
+}
+
+bool Context::HasPython() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (has_python_) return *has_python_;
+  }
+  const bool has = [&] {
+    absl::StatusOr<std::vector<LoadedModule>> modules = process_->Modules();
+    if (!modules.ok()) return false;
+    for (const LoadedModule& module : *modules) {
+      if (module.path.find("python", module.path.rfind('/') + 1) != std::string::npos) return true;
+    }
+    // One that is part of a program of another name.
+    const Time end = process_->info().end;
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(end);
+    if (!moment.ok()) return false;
+    python::MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<python::Runtime>> runtimes =
+        python::FindRuntimes(recording_, *process_, memory, end);
+    return runtimes.ok() && !runtimes->empty();
+  }();
+  std::lock_guard lock(mutex_);
+  has_python_ = has;
+  return has;
+}
+
+absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrames(
+    ScanControl* control) const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return frames_;
+  if (!no_frames_.ok()) return no_frames_;
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> made =
+      python::FrameHistory::Of(*recording_, *process_, control);
+  if (!made.ok()) {
+    if (absl::IsNotFound(made.status())) no_frames_ = made.status();
+    return made.status();
+  }
+  frames_ = *std::move(made);
+  return frames_;
+}
+
+bool Context::HasPythonFrames() const {
+  std::lock_guard lock(frames_mutex_);
+  if (frames_) return true;
+  return no_frames_.ok() && python::FrameHistory::IsKept(*recording_, *process_);
 }
 
 absl::StatusOr<const Symbolizer*> Context::AllSymbols() const {
@@ -306,19 +329,42 @@ absl::StatusOr<std::optional<ThreadNo>> Context::ResolveThread(
 
 // ---- Locations -------------------------------------------------------------------------------
 
-absl::StatusOr<Context::Place> Context::FindVariable(const ast::Expr& expr,
-                                                     const std::string& name) const {
+absl::StatusOr<const TypeSpace*> Context::TypesAt(Time t) const {
+  absl::StatusOr<const Symbolizer*> symbols = SymbolsAt(t);
+  if (!symbols.ok()) return symbols.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<TypeSpace>& types = types_[*symbols];
+  if (!types) {
+    types = std::make_unique<TypeSpace>(*symbols, debug_files_.get(), process_->info().program);
+  }
+  return types.get();
+}
+
+absl::Status Context::NoGlobal(ast::Range range, const std::string& name) const {
+  absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
+  if (!symbols.ok()) return symbols.status();
+  std::string message = absl::StrCat("no module has a global named ", name);
+  message += ProblemsText(**symbols);
+  return UnknownAt(range, std::move(message), GlobalsLike(name));
+}
+
+std::vector<std::string> Context::GlobalsLike(const std::string& name) const {
+  absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
+  if (!symbols.ok()) return {};
+  absl::StatusOr<NameMatches<VariableInfo>> matches =
+      (*symbols)->FindVariables({.kind = NamePattern::Kind::kName, .text = name});
+  return matches.ok() ? std::move(matches->suggestions) : std::vector<std::string>();
+}
+
+absl::StatusOr<std::optional<VariableInfo>> Context::FindGlobal(ast::Range range,
+                                                                const std::string& name) const {
   absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
   if (!symbols.ok()) return symbols.status();
   absl::StatusOr<NameMatches<VariableInfo>> matches =
       (*symbols)->FindVariables({.kind = NamePattern::Kind::kName, .text = name});
-  if (!matches.ok()) return ErrorAt(expr.range, std::string(matches.status().message()));
+  if (!matches.ok()) return ErrorAt(range, std::string(matches.status().message()));
   std::vector<VariableInfo> found = std::move(matches->found);
-  if (found.empty()) {
-    std::string message = absl::StrCat("no module has a global named ", name);
-    message += ProblemsText(**symbols);
-    return UnknownAt(expr.range, std::move(message), matches->suggestions);
-  }
+  if (found.empty()) return std::nullopt;
   // The dynamic linker binds a name to the program's own variable before a library's, and a static
   // is seen only where it is defined.
   auto keep = [&found](auto&& wanted) {
@@ -344,143 +390,134 @@ absl::StatusOr<Context::Place> Context::FindVariable(const ast::Expr& expr,
       places.resize(5);
       places.push_back("…");
     }
-    return ErrorAt(expr.range,
+    return ErrorAt(range,
                    fmt::format("{} names several variables: {}", name, absl::StrJoin(places, ", ")),
                    "write the address of the one you mean");
   }
+  return std::optional<VariableInfo>(std::move(found[0]));
+}
+
+namespace {
+
+// An expression of nothing but numbers: an address, whatever C would say of their types.
+absl::StatusOr<std::optional<uint64_t>> PlainNumber(const ast::Expr& expr, int depth) {
+  if (depth > 100) return ErrorAt(expr.range, "this expression is nested too deeply");
+  if (const auto* number = std::get_if<ast::Number>(&expr.node)) return number->value;
+  if (const auto* unary = std::get_if<ast::Unary>(&expr.node)) {
+    absl::StatusOr<std::optional<uint64_t>> v = PlainNumber(*unary->operand, depth + 1);
+    if (!v.ok() || !*v) return v;
+    switch (unary->op) {
+      case ast::UnaryOp::kMinus:
+        return 0 - **v;
+      case ast::UnaryOp::kBitNot:
+        return ~**v;
+      case ast::UnaryOp::kNot:
+        return **v == 0;
+      case ast::UnaryOp::kPlus:
+        return v;
+      default:
+        return std::nullopt;
+    }
+  }
+  const auto* binary = std::get_if<ast::Binary>(&expr.node);
+  if (!binary) return std::nullopt;
+  absl::StatusOr<std::optional<uint64_t>> left = PlainNumber(*binary->left, depth + 1);
+  if (!left.ok() || !*left) return left;
+  absl::StatusOr<std::optional<uint64_t>> right = PlainNumber(*binary->right, depth + 1);
+  if (!right.ok() || !*right) return right;
+  const uint64_t a = **left, b = **right;
+  switch (binary->op) {
+    case ast::BinaryOp::kAdd:
+      return a + b;
+    case ast::BinaryOp::kSub:
+      return a - b;
+    case ast::BinaryOp::kMul:
+      return a * b;
+    case ast::BinaryOp::kDiv:
+    case ast::BinaryOp::kMod:
+      if (b == 0) return ErrorAt(expr.range, "division by zero");
+      return binary->op == ast::BinaryOp::kDiv ? a / b : a % b;
+    case ast::BinaryOp::kShiftLeft:
+      return b < 64 ? a << b : 0;
+    case ast::BinaryOp::kShiftRight:
+      return b < 64 ? a >> b : 0;
+    case ast::BinaryOp::kBitAnd:
+      return a & b;
+    case ast::BinaryOp::kBitOr:
+      return a | b;
+    case ast::BinaryOp::kBitXor:
+      return a ^ b;
+    default:
+      return ErrorAt(expr.range, "a comparison names no memory");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Context::Place> Context::EvaluatePlace(const ast::Expr& expr,
+                                                      const EvaluateAt& where) const {
+  absl::StatusOr<std::optional<uint64_t>> plain = PlainNumber(expr, 0);
+  if (!plain.ok()) return plain.status();
+  if (*plain) return Place{.address = Address(**plain), .text = Hex(**plain)};
+  const Time t = where.time.value_or(process_->info().end);
+  absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(t);
+  if (!moment.ok()) return moment.status();
+  absl::StatusOr<EvaluatedValue> result = EvaluateExpression(
+      *this, expr, moment->get(), where.time.has_value(), where.thread, where.frame);
+  if (!result.ok()) return result.status();
+  const CValue& value = result->value;
+  const TypeSpace& types = *result->types;
+  const CType* type = value.type->Strip();
   Place place;
-  place.address = found[0].address;
-  place.size = found[0].size;
-  place.lvalue = true;
-  place.text = name;
+  place.text = ast::ToString(expr);
+  if (value.has_address() && type->kind != CType::Kind::kFunction) {
+    place.address = Address(value.address);
+    place.size = types.SizeOf(value.type).value_or(0);
+    place.lvalue = true;
+    return place;
+  }
+  if (value.in_memory && value.bit_size > 0) {
+    place.address = Address(value.address + value.bit_offset / 8);
+    place.size = (value.bit_offset % 8 + value.bit_size + 7) / 8;
+    place.lvalue = true;
+    place.note = fmt::format("{} is a bit-field: other fields share its bytes", place.text);
+    return place;
+  }
+  if (type->kind == CType::Kind::kFunction) {
+    place.address = Address(value.address);
+    place.text = Hex(place.address);
+    return place;
+  }
+  const bool name_of_object = std::holds_alternative<ast::Name>(expr.node) ||
+                              std::holds_alternative<ast::Member>(expr.node) ||
+                              std::holds_alternative<ast::Index>(expr.node);
+  if (!value.missing.empty()) {
+    return ErrorAt(expr.range, "this has no place in memory: " + value.missing);
+  }
+  if (name_of_object || !type->IsScalar() || type->kind == CType::Kind::kFloat) {
+    return ErrorAt(
+        expr.range,
+        where.time ? "this is in a register then, not in memory" : "this names no memory",
+        where.time ? "" : "say when: `before TIME` or `at TIME`");
+  }
+  absl::StatusOr<std::optional<uint64_t>> n = ValueReader(types, moment->get()).Number(value);
+  if (!n.ok()) return n.status();
+  if (!*n) return ErrorAt(expr.range, "this has no value here");
+  place.address = Address(**n);
+  place.text = Hex(place.address);
   return place;
 }
 
-absl::StatusOr<Context::Place> Context::Evaluate(const ast::Expr& expr, int depth) const {
-  const auto not_yet = [&](std::string what) {
-    return ErrorAt(expr.range, what + " is not yet available in this version",
-                   kInsteadOfExpression);
-  };
-  if (depth > 100) return ErrorAt(expr.range, "this expression is nested too deeply");
-  if (const auto* number = std::get_if<ast::Number>(&expr.node)) {
-    return Place{.address = Address(number->value), .text = Hex(number->value)};
-  }
-  if (const auto* name = std::get_if<ast::Name>(&expr.node)) return FindVariable(expr, name->name);
-  if (const auto* unary = std::get_if<ast::Unary>(&expr.node)) {
-    if (unary->op == ast::UnaryOp::kDereference) {
-      const ast::Expr& pointer = *unary->operand;
-      if (const auto* cast = std::get_if<ast::Cast>(&pointer.node)) {
-        const uint64_t size = PointeeSize(cast->type);
-        if (cast->type.pointers == 0) {
-          return ErrorAt(pointer.range, "only a pointer can be dereferenced");
-        }
-        if (size == 0) return not_yet("memory of a type other than C's own");
-        absl::StatusOr<Place> value = Evaluate(*cast->operand, depth + 1);
-        if (!value.ok()) return value;
-        if (value->lvalue) return not_yet("memory behind a variable");
-        return Place{
-            .address = value->address, .size = size, .lvalue = true, .text = Hex(value->address)};
-      }
-      return not_yet("memory behind an expression without a type");
-    }
-    absl::StatusOr<Place> operand = Evaluate(*unary->operand, depth + 1);
-    if (!operand.ok()) return operand;
-    if (unary->op == ast::UnaryOp::kAddress) {
-      if (!operand->lvalue) return ErrorAt(expr.range, "only memory has an address");
-      return Place{.address = operand->address, .text = Hex(operand->address)};
-    }
-    if (operand->lvalue) return not_yet("the value of a variable");
-    uint64_t v = operand->address.v;
-    switch (unary->op) {
-      case ast::UnaryOp::kMinus:
-        v = -v;
-        break;
-      case ast::UnaryOp::kBitNot:
-        v = ~v;
-        break;
-      case ast::UnaryOp::kNot:
-        v = v == 0;
-        break;
-      default:
-        break;
-    }
-    return Place{.address = Address(v), .text = Hex(v)};
-  }
-  if (const auto* binary = std::get_if<ast::Binary>(&expr.node)) {
-    absl::StatusOr<Place> left = Evaluate(*binary->left, depth + 1);
-    if (!left.ok()) return left;
-    absl::StatusOr<Place> right = Evaluate(*binary->right, depth + 1);
-    if (!right.ok()) return right;
-    if (left->lvalue || right->lvalue) return not_yet("the value of a variable");
-    if (std::get_if<ast::Cast>(&binary->left->node)) return not_yet("pointer arithmetic");
-    const uint64_t a = left->address.v, b = right->address.v;
-    uint64_t v = 0;
-    switch (binary->op) {
-      case ast::BinaryOp::kAdd:
-        v = a + b;
-        break;
-      case ast::BinaryOp::kSub:
-        v = a - b;
-        break;
-      case ast::BinaryOp::kMul:
-        v = a * b;
-        break;
-      case ast::BinaryOp::kDiv:
-      case ast::BinaryOp::kMod:
-        if (b == 0) return ErrorAt(expr.range, "division by zero");
-        v = binary->op == ast::BinaryOp::kDiv ? a / b : a % b;
-        break;
-      case ast::BinaryOp::kShiftLeft:
-        v = b < 64 ? a << b : 0;
-        break;
-      case ast::BinaryOp::kShiftRight:
-        v = b < 64 ? a >> b : 0;
-        break;
-      case ast::BinaryOp::kBitAnd:
-        v = a & b;
-        break;
-      case ast::BinaryOp::kBitOr:
-        v = a | b;
-        break;
-      case ast::BinaryOp::kBitXor:
-        v = a ^ b;
-        break;
-      default:
-        return ErrorAt(expr.range, "a comparison names no memory");
-    }
-    return Place{.address = Address(v), .text = Hex(v)};
-  }
-  if (const auto* index = std::get_if<ast::Index>(&expr.node)) {
-    const auto* cast = std::get_if<ast::Cast>(&index->object->node);
-    if (!cast || PointeeSize(cast->type) == 0) return not_yet("an element of an array");
-    absl::StatusOr<Place> base = Evaluate(*cast->operand, depth + 1);
-    if (!base.ok()) return base;
-    absl::StatusOr<Place> offset = Evaluate(*index->index, depth + 1);
-    if (!offset.ok()) return offset;
-    if (base->lvalue || offset->lvalue) return not_yet("the value of a variable");
-    const uint64_t size = PointeeSize(cast->type);
-    const Address a = base->address + size * offset->address.v;
-    return Place{.address = a, .size = size, .lvalue = true, .text = Hex(a)};
-  }
-  if (const auto* cast = std::get_if<ast::Cast>(&expr.node)) {
-    absl::StatusOr<Place> value = Evaluate(*cast->operand, depth + 1);
-    if (!value.ok()) return value;
-    if (value->lvalue) return not_yet("the value of a variable");
-    return value;
-  }
-  if (std::get_if<ast::Member>(&expr.node)) return not_yet("a field");
-  if (std::get_if<ast::Register>(&expr.node)) return not_yet("a register in an expression");
-  return not_yet("this kind of expression");
-}
-
 absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& location,
-                                                          uint64_t default_length) const {
-  absl::StatusOr<Place> start = Evaluate(*location.start, 0);
+                                                          uint64_t default_length,
+                                                          const EvaluateAt& where) const {
+  absl::StatusOr<Place> start = EvaluatePlace(*location.start, where);
   if (!start.ok()) return start.status();
   uint64_t length = location.length.value_or(start->lvalue ? start->size : default_length);
   ResolvedLocation result;
+  result.note = start->note;
   if (location.end) {
-    absl::StatusOr<Place> end = Evaluate(*location.end, 0);
+    absl::StatusOr<Place> end = EvaluatePlace(*location.end, where);
     if (!end.ok()) return end.status();
     if (end->address <= start->address) {
       return ErrorAt(location.range, fmt::format("the end, {:#x}, is not after the start, {:#x}",
@@ -502,17 +539,10 @@ absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& l
   }
   result.ranges.push_back({start->address, start->address + length});
   result.text = ToText(result.ranges[0]);
-  if (start->lvalue && !location.length && !location.end && start->text[0] != '0') {
+  if (start->lvalue && !location.length && !location.end && start->text != Hex(start->address)) {
     result.text = fmt::format("{} ({})", start->text, result.text);
   }
   return result;
-}
-
-absl::StatusOr<Context::Pointer> Context::ResolvePointer(const ast::Expr& expr) const {
-  absl::StatusOr<Place> place = Evaluate(expr, 0);
-  if (!place.ok()) return place.status();
-  if (!place->lvalue) return Pointer{.address = place->address, .size = std::nullopt};
-  return Pointer{.address = place->address, .size = place->size == 0 ? 8 : place->size};
 }
 
 // ---- Code ------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@
 namespace ttq {
 
 class HeapIndex;
+namespace python {
+class FrameHistory;
+}
 
 // An error of the user's, at a place in the query text. `advice`, if any, says what to do instead.
 absl::Status ErrorAt(ast::Range range, std::string message, std::string_view advice = "");
@@ -52,6 +55,16 @@ struct ResolvedCode {
   std::string note;
 };
 
+// The state that an expression of a LOCATION is evaluated on.
+struct EvaluateAt {
+  std::optional<Time> time;  // absent: no time was named; globals as they are at the end
+  std::optional<ThreadNo> thread;
+  uint64_t frame = 0;
+};
+
+class DebugFiles;
+class TypeSpace;
+
 class Context {
  public:
   Context(const Recording* recording, const Process* process);
@@ -68,6 +81,14 @@ class Context {
 
   // The blocks of the heap; found when first asked for. Owned by the context.
   absl::StatusOr<const HeapIndex*> Heap(ScanControl* control) const;
+  // Whether any module of the process is CPython. What cannot be found out counts as none.
+  bool HasPython() const;
+  // All its frames (query/python/frame_history.h), made or read when first asked for; that may take
+  // a scan of the recording. NotFound without a CPython that is known.
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> PythonFrames(
+      ScanControl* control) const;
+  // Whether PythonFrames has them, or can read them.
+  bool HasPythonFrames() const;
 
   // Gives the time of the first row of a query, for `(QUERY)` as a time.
   using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
@@ -79,13 +100,16 @@ class Context {
                                        const TimeOfQuery& ask) const;
   // `default_length`: of an address given without a length.
   absl::StatusOr<ResolvedLocation> ResolveLocation(const ast::Location& location,
-                                                   uint64_t default_length) const;
-  // An expression that stands for an address: a number, or memory that holds a pointer.
-  struct Pointer {
-    Address address;
-    std::optional<uint64_t> size;  // of the memory at `address` that holds the pointer
-  };
-  absl::StatusOr<Pointer> ResolvePointer(const ast::Expr& expr) const;
+                                                   uint64_t default_length,
+                                                   const EvaluateAt& where = {}) const;
+  // The types of what is mapped at `t`. Owned by the context.
+  absl::StatusOr<const TypeSpace*> TypesAt(Time t) const;
+  // The one global that `name` means in any module; nullopt: none; an error when it means several.
+  absl::StatusOr<std::optional<VariableInfo>> FindGlobal(ast::Range range,
+                                                         const std::string& name) const;
+  // The error that there is none, with near names; those names.
+  absl::Status NoGlobal(ast::Range range, const std::string& name) const;
+  std::vector<std::string> GlobalsLike(const std::string& name) const;
   absl::StatusOr<ResolvedCode> ResolveFunction(const ast::FunctionPattern& function) const;
   absl::StatusOr<ResolvedCode> ResolvePlace(const ast::Place& place) const;
   absl::StatusOr<std::optional<ThreadNo>> ResolveThread(
@@ -99,8 +123,7 @@ class Context {
     std::string text;
     std::string note;
   };
-  absl::StatusOr<Place> Evaluate(const ast::Expr& expr, int depth) const;
-  absl::StatusOr<Place> FindVariable(const ast::Expr& expr, const std::string& name) const;
+  absl::StatusOr<Place> EvaluatePlace(const ast::Expr& expr, const EvaluateAt& where) const;
   absl::StatusOr<const Symbolizer*> Symbols(size_t epoch) const;
   absl::Status LoadModules() const;
 
@@ -118,6 +141,12 @@ class Context {
 
   mutable std::mutex heap_mutex_;  // guards heap_
   mutable std::unique_ptr<const HeapIndex> heap_;
+  std::unique_ptr<DebugFiles> debug_files_;
+  mutable std::map<const Symbolizer*, std::unique_ptr<TypeSpace>> types_;
+  mutable std::optional<bool> has_python_;
+  mutable std::mutex frames_mutex_;  // guards what follows; held while it is made
+  mutable std::shared_ptr<const python::FrameHistory> frames_;
+  mutable absl::Status no_frames_;  // NotFound, once that is known
 };
 
 // "0x401136"

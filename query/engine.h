@@ -42,7 +42,8 @@ struct Presentation {
   };
   Layout layout = Layout::kRows;
   // The columns a table shows; empty: all. `function` stands for the whole place in the code when
-  // module, file and line are among the columns of the answer but not in this list.
+  // module, file and line are among the columns of the answer but not in this list. A list of
+  // frames (backtrace, py_backtrace) is shown below its row.
   std::vector<std::string> table_columns;
   // What to say when there are no rows: "nothing wrote 0x10..0x18 before time 5 (proved from the
   // index)". Empty: nothing in particular.

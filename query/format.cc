@@ -202,20 +202,22 @@ class TableWriter {
     const List* frames = value.list();
     if (!frames) return;
     for (size_t n = 0; n < frames->size(); ++n) {
-      Value pc, function, module, file, line, source;
+      Value function, module, file, line, source, pc;
       if (const Object* frame = (*frames)[n].object()) {
         for (const auto& [name, field] : frame->fields) {
-          if (name == "pc") pc = field;
           if (name == "function") function = field;
           if (name == "module") module = field;
           if (name == "file") file = field;
           if (name == "line") line = field;
           if (name == "source") source = field;
+          if (name == "pc") pc = field;
         }
       }
-      absl::StrAppend(out, "    #", n, n < 10 ? "  " : " ",
-                      pc.is_null() ? "" : CellText(pc, Type::kAddress) + "  ",
-                      PlaceText(function, module, file, line));
+      absl::StrAppend(out, "    #", n, n < 10 ? "  " : " ");
+      if (!pc.is_null()) {
+        absl::StrAppend(out, fmt::format("{:<14} ", CellText(pc, Type::kAddress)));
+      }
+      absl::StrAppend(out, PlaceText(function, module, file, line));
       if (const auto* text = source.get<std::string>()) {
         absl::StrAppend(out, "    ", Printable(*text));
       }

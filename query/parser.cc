@@ -144,7 +144,7 @@ enum Allowed : unsigned {
 unsigned AllowedClauses(const ast::Source& source) {
   constexpr unsigned kState = kAt | kThread | kAllThreads | kFrame;
   struct Visitor {
-    unsigned operator()(const ast::Accesses&) { return kSpan | kThread | kBy; }
+    unsigned operator()(const ast::Accesses&) { return kAt | kSpan | kThread | kBy; }
     unsigned operator()(const ast::Memory&) { return kAt; }
     unsigned operator()(const ast::Print&) { return kAt | kThread | kFrame; }
     unsigned operator()(const ast::ShowRegisters&) { return kAt | kThread | kAllThreads; }

@@ -13,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/disassembler.h"
+#include "query/python/provenance.h"
 #include "query/sources/py_stack.h"
-#include "query/stack.h"
 
 namespace ttq {
 namespace {
@@ -111,16 +111,38 @@ Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, 
   };
 }
 
+// Appends the Python code that a row's thread was running.
+Extend MakePython(const Context* context, ScanControl* control, size_t time_slot,
+                  size_t thread_slot) {
+  return
+      [time_slot, thread_slot, provenance = std::make_shared<python::Provenance>(context, control)](
+          Row* row) -> absl::Status {
+        const int64_t* thread = (*row)[thread_slot].get<int64_t>();
+        const Time* time = (*row)[time_slot].get<Time>();
+        if (!thread || !time) {
+          row->emplace_back();
+          return absl::OkStatus();
+        }
+        absl::StatusOr<std::optional<python::Place>> place =
+            provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time);
+        if (!place.ok()) return place.status();
+        row->push_back(python::ValueOf(*place));
+        return absl::OkStatus();
+      };
+}
+
 // The columns visible at one point of the pipeline, and the operators up to there.
 class Pipeline : public Columns {
  public:
-  Pipeline(const Context* context, const SourcePlan& source, OperatorPtr root,
-           std::shared_ptr<Outcome> outcome)
+  Pipeline(const Context* context, const RunOptions& options, const SourcePlan& source,
+           OperatorPtr root, std::shared_ptr<Outcome> outcome)
       : context_(context),
+        options_(options),
         root_(std::move(root)),
         width_(source.width),
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
+        thread_slot_(source.thread_slot),
         moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
@@ -243,11 +265,9 @@ class Pipeline : public Columns {
       });
       ++width_;
     } else {
-      Push([](OperatorPtr in) {
-        return MakeExtend(std::move(in), [](Row* row) {
-          row->push_back(Null{});
-          return absl::OkStatus();
-        });
+      Push([&](OperatorPtr in) {
+        return MakeExtend(std::move(in),
+                          MakePython(context_, options_.control, time_slot_, thread_slot_));
       });
       ++width_;
     }
@@ -263,10 +283,11 @@ class Pipeline : public Columns {
   }
 
   const Context* context_;
+  const RunOptions& options_;
   OperatorPtr root_;
   std::vector<Visible> visible_;
   size_t width_;
-  size_t time_slot_, pc_slot_;
+  size_t time_slot_, pc_slot_, thread_slot_;
   std::shared_ptr<RowMoment> moment_;
 };
 
@@ -431,7 +452,7 @@ class Planner {
       if (!opened.ok()) return opened.status();
       root = *std::move(opened);
     }
-    Pipeline pipeline(&context_, *source, std::move(root), plan.outcome);
+    Pipeline pipeline(&context_, options_, *source, std::move(root), plan.outcome);
     const auto first = [&](uint64_t count) {
       pipeline.Push([&](OperatorPtr in) { return MakeFirst(std::move(in), count); });
     };
@@ -568,52 +589,58 @@ class Planner {
       pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
       return absl::OkStatus();
     }
-    if (std::holds_alternative<ast::WithPyBacktrace>(stage.what)) {
-      return AddPyBacktrace(stage, pipeline, plan);
-    }
-    if (const auto* with = std::get_if<ast::WithBacktrace>(&stage.what); with && !with->mixed) {
+    if (const auto* with = std::get_if<ast::WithBacktrace>(&stage.what)) {
+      if (with->mixed) {
+        return ErrorAt(stage.range, "`| backtrace mixed` is not yet available in this version",
+                       "use `| backtrace` and `| py backtrace` instead");
+      }
       return AddBacktrace(stage.range, pipeline, plan);
     }
-    return ErrorAt(stage.range, "this stage is not yet available in this version",
-                   "use `| backtrace` or `| py backtrace` instead");
+    return AddPyBacktrace(stage.range, pipeline, plan);
   }
 
-  absl::Status AddPyBacktrace(const ast::Stage& stage, Pipeline* pipeline, Plan* plan) {
+  // The slots of time and thread of the rows so far, for a stage that needs the moment.
+  struct When {
+    size_t time;
+    std::optional<size_t> thread;
+  };
+  absl::StatusOr<When> FindWhen(ast::Range range, std::string_view column, Pipeline* pipeline) {
     const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
     if (!time || time->type != Type::kTime) {
-      return ErrorAt(stage.range, "these rows have no time, so there is no stack to them",
-                     "put `| py backtrace` before the stage that leaves `time` out");
+      return ErrorAt(range, "these rows have no time, so there is no stack to them",
+                     "put this stage before the one that leaves `time` out");
     }
-    pipeline->Push([&](OperatorPtr in) {
-      return MakeExtend(
-          std::move(in),
-          MakePyBacktrace(&context_, time->slot,
-                          thread ? std::optional(thread->slot) : std::nullopt, plan->outcome));
-    });
-    pipeline->Append({"py_backtrace", Type::kList});
+    if (pipeline->Find(column)) return ErrorAt(range, "these rows have their stacks already");
+    return When{time->slot, thread ? std::optional(thread->slot) : std::nullopt};
+  }
+
+  void Append(const Column& column, Pipeline* pipeline, Plan* plan) {
+    pipeline->Append(column);
     if (!plan->presentation.table_columns.empty()) {
-      plan->presentation.table_columns.push_back("py_backtrace");
+      plan->presentation.table_columns.push_back(column.name);
     }
+  }
+
+  absl::Status AddPyBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
+    absl::StatusOr<When> when = FindWhen(range, "py_backtrace", pipeline);
+    if (!when.ok()) return when.status();
+    pipeline->Push([&](OperatorPtr in) {
+      return MakeExtend(std::move(in),
+                        MakePyBacktrace(&context_, when->time, when->thread, plan->outcome));
+    });
+    Append({"py_backtrace", Type::kList}, pipeline, plan);
     plan->steps.push_back("the Python stack at each row's time, from the memory of that time");
     return absl::OkStatus();
   }
 
   absl::Status AddBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
-    const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
-    if (!time || time->type != Type::kTime) {
-      return ErrorAt(range, "these rows have no time, so no stack goes with them");
-    }
-    if (pipeline->Find("backtrace")) return ErrorAt(range, "these rows have a backtrace already");
-    const std::optional<size_t> thread_slot =
-        thread ? std::optional<size_t>(thread->slot) : std::nullopt;
+    absl::StatusOr<When> when = FindWhen(range, "backtrace", pipeline);
+    if (!when.ok()) return when.status();
     pipeline->Push([&](OperatorPtr in) {
-      return MakeExtend(std::move(in), MakeBacktrace(context_, pipeline->moment(), time->slot,
-                                                     thread_slot, plan->outcome));
+      return MakeExtend(std::move(in), MakeBacktrace(context_, pipeline->moment(), when->time,
+                                                     when->thread, plan->outcome));
     });
-    pipeline->Append({"backtrace", Type::kList});
-    if (!plan->presentation.table_columns.empty()) {
-      plan->presentation.table_columns.push_back("backtrace");
-    }
+    Append({"backtrace", Type::kList}, pipeline, plan);
     plan->steps.push_back("the stack of each row's thread at its time");
     return absl::OkStatus();
   }

@@ -17,11 +17,10 @@
 #include "query/context.h"
 #include "query/engine.h"
 #include "query/operators.h"
+#include "query/stack.h"
 #include "query/value.h"
 
 namespace ttq {
-
-class RowMoment;
 
 // What a running query finds out beside its rows. Written by the thread that pulls.
 struct Outcome {
@@ -35,9 +34,9 @@ struct Outcome {
   void MarkIncomplete(std::string_view reason);
 };
 
-// Columns that are computed from time and pc, or by the source (kComputed), and only for rows that
-// get so far.
-enum class Derived { kNone, kLocation, kInstruction, kAlwaysNull, kComputed };
+// Columns that are computed only for rows that get so far: from time and pc, from time and thread
+// (kPython), or by the source (kComputed).
+enum class Derived { kNone, kLocation, kInstruction, kPython, kComputed };
 
 // A value from a row as the source gave it and the state of the process at its time.
 using ComputeColumn = std::function<absl::StatusOr<Value>(RowMoment& moment, const Row& row)>;
@@ -67,6 +66,7 @@ struct SourcePlan {
   size_t width = 0;      // slots of a row as the source gives it
   size_t time_slot = 0;  // where columns are derived
   size_t pc_slot = 0;
+  size_t thread_slot = 1;
   bool reversible = false;  // can give its rows last to first
   // `last …`, `first …`: one row, from this end, that passes the conditions which follow directly.
   std::optional<Direction> take_one;

@@ -22,6 +22,12 @@ std::string Cat(const Parts&... parts) {
   return result;
 }
 
+// Adds them to `out`.
+template <class... Parts>
+void Append(std::string* out, const Parts&... parts) {
+  (fmt::format_to(std::back_inserter(*out), "{}", parts), ...);
+}
+
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // ASCII letters, digits, `_` and every byte of a longer UTF-8 sequence.

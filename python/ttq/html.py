@@ -138,7 +138,12 @@ def _source_line(file: Any, line: Any) -> str:
 
 def _stack(rows: list["Row"], names: list[str]) -> str:
     lines = []
+    threads = {row.thread for row in rows} if "thread" in names else set()
+    thread = None
     for row in rows:
+        if len(threads) > 1 and row.thread != thread:
+            thread = row.thread
+            lines.append(f"<tr><th colspan=2>thread {value_text(thread)}</th></tr>")
         place = _place_html(row) if "module" in names else \
             f'<span class="fn">{html.escape(str(row.function))}</span> <span class="dim">at ' \
             f"{html.escape(value_text(row.file))}:{row.line}</span>"
@@ -155,7 +160,7 @@ def _source(rows: list["Row"], names: list[str]) -> str:
     text_name = next(name for name in ("text", "source") if name in names)
     lines = []
     for row in rows:
-        current = any(row[name] for name in ("current", "here", "now") if name in names)
+        current = str(row["current"] or "").strip() if "current" in names else ""
         lines.append(f'<tr{" class=now" if current else ""}><td class="n dim">{value_text(row.line)}</td>'
                      f"<td>{html.escape(_printable(str(row[text_name] or '')))}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
@@ -230,10 +235,10 @@ def result(answer: "Result") -> str:
         body = ""
     elif layout == "hex dump":
         body = _hex_dump(rows)
+    elif "line" in names and "current" in names and {"text", "source"} & set(names):
+        body = _source(rows, names)
     elif "frame" in names and {"function", "file", "line"} <= set(names):
         body = _stack(rows, names)
-    elif "line" in names and "function" not in names and {"text", "source"} & set(names):
-        body = _source(rows, names)
     elif layout == "record" and len(rows) == 1 and not more:
         body = _record(answer, rows[0])
     else:

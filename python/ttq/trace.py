@@ -171,8 +171,13 @@ class Trace:
         if callback is not None:
             options.progress = callback
         result_out = ffi.new("ttq_result**")
-        interruptibly(lambda: check(lib.ttq_run(query, options, result_out)),
-                      lambda: lib.ttq_query_interrupt(query))
+        try:
+            interruptibly(lambda: check(lib.ttq_run(query, options, result_out)),
+                          lambda: lib.ttq_query_interrupt(query))
+        except BaseException:
+            # Ctrl-C may come when the run has just ended well.
+            lib.ttq_result_free(result_out[0])
+            raise
         # The callback must live as long as the result may call it.
         handle = ffi.gc(result_out[0], lambda h, _keep=callback: lib.ttq_result_free(h))
 

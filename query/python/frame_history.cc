@@ -310,6 +310,10 @@ absl::Status FrameHistory::Build(const Recording& recording, const Process& proc
       control);
 }
 
+bool FrameHistory::IsKept(const Recording& recording, const Process& process) {
+  return recording.info().finished && access(FilePath(recording, process).c_str(), R_OK) == 0;
+}
+
 absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recording& recording,
                                                                      const Process& process,
                                                                      ScanControl* control) {

@@ -56,6 +56,9 @@ class FrameHistory {
                                                                 const Process& process,
                                                                 ScanControl* control);
 
+  // Whether there is a file of it, so that Of will hardly have to make it.
+  static bool IsKept(const Recording& recording, const Process& process);
+
   // A reservation about everything it says, or "".
   const std::string& note() const { return note_; }
   // Whether it was read from its file.

@@ -254,14 +254,18 @@ void TransitionVisitor::Attach(uint64_t thread_state, uint32_t runtime) {
   WatchStack(index);
 }
 
-// Whether following the links from `frame` leads to `target`.
-bool TransitionVisitor::ChainReaches(const Layout& layout, uint64_t frame, uint64_t target) {
+bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe) {
+  const uint64_t previous = memory.Pointer(cframe + layout.cframe_previous);
+  if (previous == 0) return true;
+  uint64_t frame = memory.Pointer(cframe + layout.cframe_current);
+  const uint64_t target = memory.Pointer(previous + layout.cframe_current);
+  if (frame == target) return false;
   for (size_t i = 0; i < kMostFrames; ++i) {
     if (frame == target) return true;
     if (frame == 0 || frame % 8 != 0) return false;
-    const std::optional<uint64_t> previous = memory_.Get<uint64_t>(frame + layout.frame_previous);
-    if (!previous) return false;
-    frame = *previous;
+    const std::optional<uint64_t> next = memory.Get<uint64_t>(frame + layout.frame_previous);
+    if (!next) return false;
+    frame = *next;
   }
   return false;
 }
@@ -278,13 +282,11 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
     std::reverse(stack->cframes.begin(), stack->cframes.end());
     if (!stack->cframes.empty()) {
       frame = memory_.Pointer(stack->cframes.back().address + layout.cframe_current);
-      if (stack->cframes.size() > 1) {
-        const uint64_t outer = memory_.Pointer(stack->cframes[stack->cframes.size() - 2].address +
-                                               layout.cframe_current);
-        if (frame == outer || !ChainReaches(layout, frame, outer)) {
-          stack->cframes.back().set = false;
-          frame = outer;
-        }
+      if (stack->cframes.size() > 1 &&
+          !CFrameLooksSet(layout, memory_, stack->cframes.back().address)) {
+        stack->cframes.back().set = false;
+        frame = memory_.Pointer(stack->cframes[stack->cframes.size() - 2].address +
+                                layout.cframe_current);
       }
     }
   } else {

@@ -189,7 +189,6 @@ class TransitionVisitor : public BlockVisitor {
   void ListThreads(bool at_start);
   void Attach(uint64_t thread_state, uint32_t runtime);
   void ReadStack(ThreadStack* stack);
-  bool ChainReaches(const Layout& layout, uint64_t frame, uint64_t target);
 
   void Handle(const Watch& watch, uint64_t address, uint64_t value, const WatchedWrite& write);
   void SetCFrame(uint32_t stack, uint64_t cframe, const WatchedWrite& write);
@@ -225,6 +224,10 @@ class TransitionVisitor : public BlockVisitor {
 // The byte offset in its code of a frame's current instruction, as `layout` keeps it. Up to 3.10 -1
 // before the first. REQUIRES: `code` is the frame's.
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code);
+
+// 3.11 and 3.12: whether the frame in the innermost `cframe` leads to the one of the next cframe,
+// as it does once it was set. What was left on the C stack there does so very rarely.
+bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe);
 
 }  // namespace ttq::python
 

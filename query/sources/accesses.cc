@@ -56,12 +56,24 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   using Mode = ast::Accesses::Mode;
   const Process& process = context.process();
   const ProcessInfo& info = process.info();
-  absl::StatusOr<ResolvedLocation> location = context.ResolveLocation(source.location, 1);
-  if (!location.ok()) return location.status();
   absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
   if (!span.ok()) return span.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
   if (!thread.ok()) return thread.status();
+  // What the location's expression means is as of `at`, else of the time that the span names.
+  EvaluateAt where;
+  if (query.clauses.at) {
+    absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+    if (!at.ok()) return at.status();
+    where.time = *at;
+    if (!query.clauses.span && source.mode == Mode::kLast) span->end = *at;
+  } else if (query.clauses.span) {
+    const bool after = query.clauses.span->kind == ast::Span::Kind::kAfter;
+    where.time = std::min(after ? span->begin : span->end, info.end);
+  }
+  where.thread = *thread;
+  absl::StatusOr<ResolvedLocation> location = context.ResolveLocation(source.location, 1, where);
+  if (!location.ok()) return location.status();
 
   AccessQuery base;
   base.ranges = location->ranges;

@@ -53,11 +53,12 @@ void AddPlace(SourcePlan* plan) {
 void AddMoment(SourcePlan* plan) {
   plan->time_slot = plan->width;
   Add(plan, "time", Type::kTime);
+  plan->thread_slot = plan->width;
   Add(plan, "thread", Type::kInteger);
   plan->pc_slot = plan->width;
   Add(plan, "pc", Type::kAddress);
   AddPlace(plan);
-  plan->columns.push_back({{"python", Type::kObject}, 0, Derived::kAlwaysNull});
+  plan->columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
 }
 
 std::string SpanText(const TimeSpan& span) {

@@ -272,6 +272,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
 
   plan.width = kWidth;
   plan.time_slot = kTime;
+  plan.thread_slot = kThread;
   plan.pc_slot = kPc;
   const auto add = [&plan](const char* name, Type type, size_t slot, bool hidden = false) {
     plan.columns.push_back({{name, type}, slot, Derived::kNone, nullptr, hidden});
@@ -283,9 +284,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("module", Type::kString, kModule);
   add("file", Type::kString, kFile);
   add("line", Type::kInteger, kLine);
-  plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kAlwaysNull});
+  plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
   add("address", Type::kAddress, kAddress);
-  plan.columns.push_back({{"args", Type::kObject}, 0, Derived::kComputed, ArgumentsOfCall});
+  plan.columns.push_back(
+      {{"args", Type::kObject}, 0, Derived::kComputed, ArgumentsOfCall});
   add("result", Type::kValue, kResult);
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});

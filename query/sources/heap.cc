@@ -10,6 +10,8 @@
 #include "fmt/format.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/types/expression_at.h"
+#include "query/types/render.h"
 
 namespace ttq {
 namespace {
@@ -29,23 +31,28 @@ absl::StatusOr<Address> AddressOf(const ast::ExprPtr& expr, const Context& conte
     return ErrorAt(expr->range, absl::StrCat("there is no register $", reg->name),
                    "the general registers are $rax, $rbx … $r15");
   }
-  absl::StatusOr<Context::Pointer> pointed = context.ResolvePointer(*expr);
-  if (!pointed.ok()) return pointed.status();
-  if (!pointed->size) return pointed->address;
-  if (*pointed->size != 8) {
+  absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
+  if (!moment.ok()) return moment.status();
+  absl::StatusOr<EvaluatedValue> result =
+      EvaluateExpression(context, *expr, moment->get(), true, std::nullopt, 0);
+  if (!result.ok()) return result.status();
+  const CType* type = result->value.type->Strip();
+  if (type->kind == CType::Kind::kArray && result->value.has_address()) {
+    return Address(result->value.address);
+  }
+  const std::optional<uint64_t> size = result->types->SizeOf(result->value.type);
+  if (!type->IsScalar() || size != 8) {
     return ErrorAt(expr->range,
-                   fmt::format("this is {} byte{} of memory, not a pointer", *pointed->size,
-                               *pointed->size == 1 ? "" : "s"),
+                   size ? fmt::format("this is {} byte{} of memory, not a pointer", *size,
+                                      *size == 1 ? "" : "s")
+                        : "this is no pointer",
                    "give an address, or a pointer variable");
   }
-  absl::StatusOr<MemoryImage> image = process.Memory(pointed->address, 8, t);
-  if (!image.ok()) return image.status();
-  if (!image->all_present()) {
-    return ErrorAt(expr->range, process.DescribeUnmapped(pointed->address, t));
-  }
-  uint64_t pointer;
-  memcpy(&pointer, image->bytes.data(), 8);
-  return Address(pointer);
+  absl::StatusOr<std::optional<uint64_t>> pointer =
+      ValueReader(*result->types, moment->get()).Number(result->value);
+  if (!pointer.ok()) return pointer.status();
+  if (!*pointer) return ErrorAt(expr->range, "this has no value at that time");
+  return Address(**pointer);
 }
 
 // Whether the instruction that runs at t touches the block.

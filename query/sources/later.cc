@@ -19,16 +19,6 @@ absl::Status NotYet(const ast::Query& query, const char* instead) {
 
 }  // namespace
 
-absl::StatusOr<SourcePlan> Plan(const ast::Print&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`memory LOCATION` or `registers`");
-}
-
-absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query, const Context&,
-                                const RunOptions&, const Context::TimeOfQuery&) {
-  return NotYet(query, "`registers | select function, file, line`");
-}
-
 absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query& query, const Context&,
                                 const RunOptions&, const Context::TimeOfQuery&) {
   return NotYet(query, "`events signal | last 1`");

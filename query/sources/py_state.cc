@@ -17,7 +17,6 @@
 namespace ttq {
 namespace {
 
-using python::Frame;
 using python::PythonState;
 
 // What a query says of time and thread, resolved.
@@ -120,7 +119,7 @@ std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& 
 // The one frame that is asked for, of each stack: by default the innermost.
 absl::Status ForEachFrame(const Asked& asked, PythonState& state, Outcome& outcome,
                           const std::function<absl::Status(const PythonState::ThreadStack&,
-                                                           const Frame&, uint64_t)>& use) {
+                                                           const python::Frame&, uint64_t)>& use) {
   bool any = false, missed = false;
   size_t deepest = 0;
   for (const PythonState::ThreadStack& stack : StacksOf(asked, state, outcome)) {
@@ -209,7 +208,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
           for (size_t i = 0; i < stack.stack.frames.size(); ++i) {
             if (asked.frame && *asked.frame != i) continue;
             any = true;
-            const Frame& frame = stack.stack.frames[i];
+            const python::Frame& frame = stack.stack.frames[i];
             const python::Position& at = frame.position;
             const auto known = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
             rows->push_back({state.time(), ThreadOf(stack), OfCount(i), frame.code->qualname,
@@ -257,7 +256,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
       [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
         return ForEachFrame(
             asked, state, outcome,
-            [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+            [&](const PythonState::ThreadStack& stack, const python::Frame& frame,
+                uint64_t number) {
               python::FrameReader& frames = stack.instance->frames;
               python::ObjectReader& objects = frames.objects();
               for (const python::LocalVariable& variable : frames.Locals(frame)) {
@@ -300,7 +300,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
               python::SourceText source(&state.process());
               absl::Status status = ForEachFrame(
                   asked, state, outcome,
-                  [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+                  [&](const PythonState::ThreadStack& stack, const python::Frame& frame,
+                      uint64_t number) {
                     const std::string& file = frame.code->filename;
                     const std::vector<std::string>* lines = source.Lines(file);
                     if (!lines) {
@@ -364,7 +365,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& qu
   if (!(*state)->problem().empty()) outcome->AddNote((*state)->problem());
   absl::Status status = ForEachFrame(
       *asked, **state, *outcome,
-      [&](const PythonState::ThreadStack& stack, const Frame& frame, uint64_t number) {
+      [&](const PythonState::ThreadStack& stack, const python::Frame& frame, uint64_t number) {
         python::FrameReader& frames = stack.instance->frames;
         absl::StatusOr<python::PyValue> value = python::Evaluate(*expr, frames, &frame);
         if (!value.ok()) return value.status();
@@ -428,7 +429,7 @@ Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
     if (layout.frame_object_frame != python::kAbsent) {
       frame_address = objects.memory().Pointer(frame_address + layout.frame_object_frame);
     }
-    Frame frame;
+    python::Frame frame;
     frames.ReadFrame(frame_address, &frame);
     Object entry;
     if (frame.code) {

@@ -82,11 +82,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& que
                                 const Context& context, const RunOptions&,
                                 const Context::TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<ResolvedLocation> location =
-      context.ResolveLocation(source.location, kMemoryDefault);
-  if (!location.ok()) return location.status();
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
+  EvaluateAt where;
+  if (query.clauses.at) where.time = *at;
+  absl::StatusOr<ResolvedLocation> location =
+      context.ResolveLocation(source.location, kMemoryDefault, where);
+  if (!location.ok()) return location.status();
   const AddressRange range = location->ranges[0];
   if (range.size() > kMemoryMost) {
     return ErrorAt(source.location.range, "more than 1 GiB of memory at once",

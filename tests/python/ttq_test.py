@@ -405,7 +405,8 @@ class HtmlTest(Base):
         stack = answer(["frame", "function", "module", "file", "line"], [(0, "f<int>", "demo", here, 3)])
         self.assertIn("f&lt;int&gt;", stack)
         self.assertIn("ttq_test RECORD_TEXT", stack)  # the line as it is on disk
-        source = answer(["line", "text", "current"], [(1, "a < b", None), (2, "c", True)])
+        source = answer(["frame", "function", "file", "line", "current", "source"],
+                        [(0, "f", here, 1, " ", "a < b"), (0, "f", here, 2, ">", "c")])
         self.assertIn("a &lt; b", source)
         self.assertEqual(source.count("class=now"), 1)
 
@@ -522,9 +523,9 @@ class PlotTest(Base):
         from ttq import plots
         from ttq.result import Column, Row
 
-        columns = [Column(n, "integer", True) for n in ("time", "thread", "pc", "function", "return_time", "depth")]
-        calls = [(0, 1, 1, "main", None, 0), (10, 1, 2, "f", 50, 1), (20, 1, 3, "g", 30, 2), (60, 1, 2, "f", 70, 1),
-                 (15, 2, 9, "other", 25, 0)]
+        columns = [Column(n, "integer", True) for n in ("time", "thread", "pc", "function", "return_time", "kind")]
+        calls = [(0, 1, 1, "main", None, "call"), (10, 1, 2, "f", 50, "call"), (12, 1, 2, "in", None, "inlined"),
+                 (20, 1, 3, "g", 30, "call"), (60, 1, 2, "f", 70, "call"), (15, 2, 9, "other", 25, "call")]
         spent = plots._tree([Row(columns, call) for call in calls], 100)
         self.assertEqual(spent, {("main",): 100, ("main", "f"): 50, ("main", "f", "g"): 10, ("other",): 10})
 

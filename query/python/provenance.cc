@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/python/provenance.h"
+
+namespace ttq::python {
+
+Value ValueOf(const Place& place) {
+  Object object;
+  object.fields.emplace_back("function", place.function);
+  object.fields.emplace_back("file", place.file);
+  object.fields.emplace_back("line", place.line > 0 ? Value(int64_t{place.line}) : Value());
+  return Value(std::move(object));
+}
+
+Value ValueOf(const std::optional<Place>& place) { return place ? ValueOf(*place) : Value(); }
+
+absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
+  if (!context_.HasPython()) return nullptr;
+  if (!state_) {
+    absl::StatusOr<std::unique_ptr<PythonState>> state =
+        PythonState::At(&context_.recording(), &context_.process(), t);
+    if (!state.ok()) return state.status();
+    state_ = *std::move(state);
+  } else if (absl::Status s = state_->MoveTo(t); !s.ok()) {
+    return s;
+  }
+  return state_.get();
+}
+
+absl::StatusOr<std::optional<Place>> Provenance::ByHistory(const FrameHistory& history,
+                                                           ThreadNo thread, Time t) {
+  absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> stack = history.StackAt(thread, t);
+  if (!stack.ok()) return stack.status();
+  if (stack->empty()) return std::optional<Place>();
+  const FrameHistory::ActiveFrame& frame = stack->back();
+  absl::StatusOr<PythonState*> state = StateAt(t);
+  if (!state.ok()) return state.status();
+  const Code& code = history.code(frame.code);
+  const int64_t offset =
+      FrameOffset(history.layout_of(frame.code), (*state)->memory(), frame.frame, code);
+  return std::optional<Place>(
+      {code.qualname, code.filename, history.LineOf(frame.code, offset), frame.code});
+}
+
+absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
+  if (!context_.HasPython()) return std::optional<Place>();
+  constexpr size_t kFromMemory = 500;
+  if (++asked_ > kFromMemory || context_.HasPythonFrames()) {
+    auto history = context_.PythonFrames(control_);
+    if (history.ok()) return ByHistory(**history, thread, t);
+    if (!absl::IsNotFound(history.status())) return history.status();
+  }
+  absl::StatusOr<PythonState*> state = StateAt(t);
+  if (!state.ok()) return state.status();
+  for (const auto& instance : (*state)->instances()) {
+    const Layout& layout = *instance->runtime.layout;
+    if (layout.minor == 11 || layout.minor == 12) {
+      // Told from the links of the frames: asking the recording when it was written costs more than
+      // everything else.
+      Memory& memory = (*state)->memory();
+      instance->frames.set_cframe_was_set([&memory, &layout](uint64_t, uint64_t cframe) {
+        return CFrameLooksSet(layout, memory, cframe);
+      });
+    }
+    for (const Interpreter& interpreter :
+         FindInterpreters((*state)->process(), (*state)->memory(), instance->runtime)) {
+      for (const ThreadState& thread_state : interpreter.threads) {
+        if (thread_state.thread != thread) continue;
+        uint64_t address = instance->frames.CurrentFrame(thread_state.address).frame;
+        constexpr int kMostShims = 1000;
+        for (int i = 0; i < kMostShims && address != 0; ++i) {
+          Frame frame;
+          const FrameReader::Kind kind = instance->frames.ReadFrame(address, &frame);
+          if (kind == FrameReader::Kind::kPython) {
+            return std::optional<Place>(
+                {frame.code->qualname, frame.code->filename, frame.position.line, kNoCode});
+          }
+          if (kind == FrameReader::Kind::kBroken) break;
+          address = instance->frames.Previous(address).value_or(0);
+        }
+      }
+    }
+  }
+  return std::optional<Place>();
+}
+
+absl::StatusOr<Value> Provenance::StackOf(ThreadNo thread, Time t) {
+  absl::StatusOr<PythonState*> state = StateAt(t);
+  if (!state.ok()) return state.status();
+  if (*state == nullptr) return Value();
+  const std::optional<PythonState::ThreadStack> stack = (*state)->StackOf(thread);
+  if (!stack) return Value();
+  if (!source_) source_ = std::make_unique<SourceText>(&(*state)->process());
+  List list;
+  for (const Frame& frame : stack->stack.frames) {
+    const int line = frame.position.line;
+    const std::string source = source_->Line(frame.code->filename, line);
+    Object object;
+    object.fields.emplace_back("frame", int64_t(list.size()));
+    object.fields.emplace_back("function", frame.code->qualname);
+    object.fields.emplace_back("file", frame.code->filename);
+    object.fields.emplace_back("line", line > 0 ? Value(int64_t{line}) : Value());
+    object.fields.emplace_back("source", source.empty() ? Value() : Value(source));
+    object.fields.emplace_back("frame_address", Address(frame.address));
+    list.emplace_back(std::move(object));
+  }
+  return list.empty() ? Value() : Value(std::move(list));
+}
+
+}  // namespace ttq::python

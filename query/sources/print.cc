@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+//
+// `print EXPR`: a C expression on the state at a time.
+
+#include "fmt/format.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+#include "query/text.h"
+#include "query/types/expression_at.h"
+#include "query/types/render.h"
+
+namespace ttq {
+
+absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  const Process& process = context.process();
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  const uint64_t number = query.clauses.frame ? query.clauses.frame->value : 0;
+
+  absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(*at);
+  if (!moment.ok()) return moment.status();
+  if (query.clauses.frame || query.clauses.thread) {
+    // Their own mistakes are shown at their own places.
+    absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number);
+    if (absl::IsOutOfRange(view.status()) && query.clauses.frame) {
+      return ErrorAt(query.clauses.frame->range, std::string(view.status().message()));
+    }
+    if (absl::IsNotFound(view.status()) && query.clauses.thread) {
+      return ErrorAt(query.clauses.thread->range, std::string(view.status().message()));
+    }
+    if (!view.ok()) return view.status();
+  }
+  absl::StatusOr<EvaluatedValue> result =
+      EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number);
+  if (!result.ok()) return result.status();
+  const CValue& value = result->value;
+  Renderer renderer(*result->types, moment->get());
+  absl::StatusOr<std::string> text = renderer.Text(value);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Value> data = renderer.Structured(value);
+  if (!data.ok()) return data.status();
+
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "expression", Type::kString);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "value", Type::kString);
+  Add(&plan, "address", Type::kAddress);
+  // For programs: the value as an object, a list, a number; and when it was known, if not now.
+  Add(&plan, "data", Type::kObject);
+  Add(&plan, "known_at", Type::kTime);
+  plan.presentation.table_columns = {"time", "thread", "expression", "type", "value", "address"};
+  Value known_at;
+  if (value.past) {
+    known_at = value.past->time;
+    const std::string line =
+        value.past->file.empty()
+            ? ""
+            : Cat(", ", value.past->file.substr(value.past->file.rfind('/') + 1), ":",
+                  value.past->line);
+    plan.notes.push_back(
+        value.past->at_entry
+            ? Cat(ast::ToString(*source.expr),
+                  " has no place at this instruction; this is what was passed for it at time ",
+                  value.past->time.v, line)
+            : Cat(ast::ToString(*source.expr),
+                  " has no place at this instruction; this is its last known value, of time ",
+                  value.past->time.v, line));
+  } else if (!value.missing.empty()) {
+    plan.notes.push_back(
+        Cat("no value is known of ", ast::ToString(*source.expr), ": ", value.missing));
+  }
+  Row row = {*at,
+             result->frame ? OfThread(result->frame->thread) : Value(Null{}),
+             ast::ToString(*source.expr),
+             ToText(value.type),
+             *std::move(text),
+             value.in_memory ? Value(Address(value.address)) : Value(Null{}),
+             *std::move(data),
+             known_at};
+  SetCompute(
+      &plan, [row]() -> absl::StatusOr<std::vector<Row>> { return std::vector<Row>{row}; },
+      fmt::format("print at time {}: registers and memory of one moment", at->v));
+  return plan;
+}
+
+}  // namespace ttq

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT
+//
+// libstdc++'s containers, taken apart by the names of their members (GCC 5 and later). Summaries
+// are worded as libstdc++'s own printers for gdb word them. Nodes are followed through untrusted
+// memory: never more of them than the container says it has, nor than `most`.
+
+#include <algorithm>
+#include <cstring>
+
+#include "query/text.h"
+#include "query/types/render.h"
+
+namespace ttq {
+namespace {
+
+using View = ContainerView;
+using MaybeView = absl::StatusOr<std::optional<ContainerView>>;
+
+// No honest container is larger than what can be addressed.
+constexpr uint64_t kMaxItems = uint64_t{1} << 40;
+constexpr uint64_t kMaxString = 1 << 20;
+
+bool Consume(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+class Taker {
+ public:
+  Taker(const ValueReader& reader, const CValue& value, const CType* type, size_t most)
+      : reader_(reader), value_(value), type_(type), most_(most) {}
+
+  MaybeView Take() {
+    std::string_view name = type_->name;
+    if (!Consume(&name, "std::")) return std::nullopt;
+    for (const std::string_view inner : {"__cxx11::", "__1::", "__debug::", "__cxx1998::"}) {
+      Consume(&name, inner);
+    }
+    const auto is = [&name](std::string_view wanted) {
+      return name.starts_with(wanted) && name.size() > wanted.size() && name[wanted.size()] == '<';
+    };
+    if (is("basic_string")) return String();
+    if (is("vector")) return Vector();
+    if (is("map") || is("multimap") || is("set") || is("multiset")) {
+      return Tree(name.substr(0, name.find('<')));
+    }
+    if (is("unordered_map") || is("unordered_multimap") || is("unordered_set") ||
+        is("unordered_multiset")) {
+      return Hash(name.substr(0, name.find('<')));
+    }
+    if (is("unique_ptr")) return Unique();
+    if (is("shared_ptr") || is("weak_ptr")) return Shared(name.substr(0, name.find('<')));
+    if (is("optional")) return Optional();
+    if (is("list")) return ListOf();
+    if (is("deque")) return Deque();
+    return std::nullopt;
+  }
+
+ private:
+  // The number at a path; false when it is not there or not known.
+  bool Number(const CValue& object, std::string_view path, uint64_t* out) {
+    absl::StatusOr<std::optional<CValue>> member = reader_.Path(object, path);
+    if (!Keep(member.status()) || !*member) return false;
+    absl::StatusOr<std::optional<uint64_t>> n = reader_.Number(**member);
+    if (!Keep(n.status()) || !*n) return false;
+    *out = **n;
+    return true;
+  }
+  bool Keep(const absl::Status& status) {
+    if (!status.ok() && status_.ok()) status_ = status;
+    return status.ok();
+  }
+  bool Word(uint64_t address, uint64_t* out) {
+    absl::StatusOr<std::optional<uint64_t>> n = reader_.moment()->ReadNumber(Address(address), 8);
+    if (!Keep(n.status()) || !*n) return false;
+    *out = **n;
+    return true;
+  }
+  MaybeView Nothing() {
+    if (!status_.ok()) return status_;
+    return std::nullopt;
+  }
+  CValue At(uint64_t address, const CType* type) {
+    CValue v;
+    v.in_memory = true;
+    v.address = address;
+    v.type = type;
+    v.past = value_.past;
+    return v;
+  }
+  uint64_t AlignOf(const CType* type, int depth = 0) {
+    type = reader_.types().Complete(type);
+    if (depth > 16) return 8;
+    if (type->IsRecord()) {
+      uint64_t align = 1;
+      for (const CMember& m : type->members) {
+        if (!m.is_static) align = std::max(align, AlignOf(type->At(m.type), depth + 1));
+      }
+      return align;
+    }
+    if (type->kind == CType::Kind::kArray) return AlignOf(type->target(), depth + 1);
+    return std::clamp<uint64_t>(type->Size().value_or(8), 1, 16);
+  }
+  // A node's value follows `header` bytes, aligned as its type wants.
+  uint64_t After(uint64_t header, const CType* type) {
+    const uint64_t align = AlignOf(type);
+    return (header + align - 1) / align * align;
+  }
+  const CType* TemplateType(const CType* type, size_t index) {
+    type = reader_.types().Complete(type);
+    return index < type->template_types.size() ? type->At(type->template_types[index].second)
+                                               : nullptr;
+  }
+  std::string TemplateName(size_t index) {
+    const CType* type = TemplateType(type_, index);
+    return type ? ToText(type) : "";
+  }
+
+  MaybeView String() {
+    uint64_t at = 0, length = 0;
+    if (!Number(value_, "_M_dataplus._M_p", &at) || !Number(value_, "_M_string_length", &length) ||
+        length > kMaxItems) {
+      return Nothing();
+    }
+    const CType* element = TemplateType(type_, 0);
+    if (!element || element->Size() != 1) return Nothing();
+    View view;
+    view.kind = View::Kind::kString;
+    const uint64_t size = std::min<uint64_t>({length, std::max<size_t>(most_, 1), kMaxString});
+    view.text.resize(size);
+    absl::StatusOr<uint64_t> got = reader_.moment()->Read(Address(at), size, view.text.data());
+    if (!Keep(got.status()) || *got < size) return Nothing();
+    view.cut = size < length;
+    return view;
+  }
+
+  MaybeView Vector() {
+    const CType* element = TemplateType(type_, 0);
+    uint64_t begin = 0, end = 0, limit = 0;
+    if (!element) return Nothing();
+    if (element->Strip()->kind == CType::Kind::kBool) return BoolVector();
+    if (!Number(value_, "_M_impl._M_start", &begin) || !Number(value_, "_M_impl._M_finish", &end) ||
+        !Number(value_, "_M_impl._M_end_of_storage", &limit)) {
+      return Nothing();
+    }
+    const uint64_t step = reader_.types().SizeOf(element).value_or(0);
+    if (step == 0 || end < begin || limit < end || (end - begin) % step != 0) return Nothing();
+    View view;
+    const uint64_t count = (end - begin) / step;
+    view.summary = Cat("std::vector of length ", count, ", capacity ", (limit - begin) / step);
+    for (uint64_t i = 0; i < count && i < most_; ++i) {
+      view.items.push_back({std::nullopt, At(begin + i * step, element)});
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  MaybeView BoolVector() {
+    uint64_t begin = 0, end = 0, bit = 0, limit = 0;
+    if (!Number(value_, "_M_impl._M_start._M_p", &begin) ||
+        !Number(value_, "_M_impl._M_finish._M_p", &end) ||
+        !Number(value_, "_M_impl._M_finish._M_offset", &bit) ||
+        !Number(value_, "_M_impl._M_end_of_storage", &limit) || end < begin || bit > 64) {
+      return Nothing();
+    }
+    View view;
+    const uint64_t count = (end - begin) * 8 + bit;
+    view.summary = Cat("std::vector<bool> of length ", count, ", capacity ",
+                       limit < begin ? 0 : (limit - begin) * 8);
+    for (uint64_t i = 0; i < count && i < most_; ++i) {
+      CValue item = At(begin + i / 8, BuiltinType("bool"));
+      item.bit_offset = i % 8;
+      item.bit_size = 1;
+      view.items.push_back({std::nullopt, std::move(item)});
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  // Adds a node's value: a pair is a key and a value in a map, else an item.
+  bool AddNode(View* view, CValue item, bool is_map) {
+    if (!is_map) {
+      view->items.push_back({std::nullopt, std::move(item)});
+      return true;
+    }
+    absl::StatusOr<std::optional<CValue>> key = reader_.Path(item, "first"),
+                                          mapped = reader_.Path(item, "second");
+    if (!Keep(key.status()) || !Keep(mapped.status()) || !*key || !*mapped) return false;
+    view->items.push_back({*std::move(key), **std::move(mapped)});
+    return true;
+  }
+
+  MaybeView Tree(std::string_view name) {
+    absl::StatusOr<std::optional<CValue>> tree = reader_.Path(value_, "_M_t");
+    if (!Keep(tree.status()) || !*tree) return Nothing();
+    const CType* element = TemplateType((*tree)->type, 1);
+    absl::StatusOr<std::optional<CValue>> header = reader_.Path(**tree, "_M_impl._M_header");
+    uint64_t count = 0, node = 0;
+    if (!element || !Keep(header.status()) || !*header || !(*header)->in_memory ||
+        !Number(**tree, "_M_impl._M_node_count", &count) || !Number(**header, "_M_left", &node) ||
+        count > kMaxItems) {
+      return Nothing();
+    }
+    const uint64_t end = (*header)->address;
+    const bool is_map = name.ends_with("map");
+    View view;
+    view.kind = is_map ? View::Kind::kMap : View::Kind::kSequence;
+    view.numbered = true;
+    view.summary = Cat("std::", name, " with ", count, count == 1 ? " element" : " elements");
+    // _Rb_tree_node_base: colour, parent, left, right.
+    const uint64_t offset = After(32, element);
+    for (uint64_t i = 0; i < count && i < most_ && node != end; ++i) {
+      if (!AddNode(&view, At(node + offset, element), is_map)) return Nothing();
+      if (!Successor(&node)) return Nothing();
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  // The next node in order; false for a tree that is damaged.
+  bool Successor(uint64_t* node) {
+    constexpr int kMaxHeight = 128;
+    uint64_t next = 0;
+    if (!Word(*node + 24, &next)) return false;
+    if (next != 0) {
+      for (int i = 0; i < kMaxHeight; ++i) {
+        *node = next;
+        if (!Word(*node + 16, &next)) return false;
+        if (next == 0) return true;
+      }
+      return false;
+    }
+    uint64_t parent = 0, right = 0;
+    if (!Word(*node + 8, &parent)) return false;
+    for (int i = 0; i < kMaxHeight; ++i) {
+      if (!Word(parent + 24, &right)) return false;
+      if (right != *node) {
+        *node = parent;
+        return true;
+      }
+      *node = parent;
+      if (!Word(*node + 8, &parent)) return false;
+    }
+    return false;
+  }
+
+  MaybeView Hash(std::string_view name) {
+    absl::StatusOr<std::optional<CValue>> table = reader_.Path(value_, "_M_h");
+    if (!Keep(table.status()) || !*table) return Nothing();
+    const CType* element = TemplateType((*table)->type, 1);
+    uint64_t count = 0, node = 0;
+    if (!element || !Number(**table, "_M_element_count", &count) ||
+        !Number(**table, "_M_before_begin._M_nxt", &node) || count > kMaxItems) {
+      return Nothing();
+    }
+    const bool is_map = name.ends_with("map");
+    View view;
+    view.kind = is_map ? View::Kind::kMap : View::Kind::kSequence;
+    view.numbered = true;
+    view.summary = Cat("std::", name, " with ", count, count == 1 ? " element" : " elements");
+    const uint64_t offset = After(8, element);
+    for (uint64_t i = 0; i < count && i < most_ && node != 0; ++i) {
+      if (!AddNode(&view, At(node + offset, element), is_map)) return Nothing();
+      if (!Word(node, &node)) return Nothing();
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  // The pointer inside std::unique_ptr's tuple, wherever its implementation puts it.
+  std::optional<CValue> Head(const CValue& object, int depth) {
+    const CType* type = reader_.types().Complete(object.type);
+    if (depth > 8 || !type->IsRecord()) return std::nullopt;
+    for (const CMember& member : type->members) {
+      if (member.is_static) continue;
+      absl::StatusOr<CValue> part = reader_.MemberOf(object, member);
+      if (!Keep(part.status())) return std::nullopt;
+      if (member.name == "_M_head_impl" && part->type->IsPointer()) return *std::move(part);
+      if (auto inner = Head(*part, depth + 1)) return inner;
+    }
+    return std::nullopt;
+  }
+
+  MaybeView Unique() {
+    std::optional<CValue> pointer = Head(value_, 0);
+    if (!pointer) return Nothing();
+    View view;
+    view.kind = View::Kind::kPointer;
+    view.summary = Cat("std::unique_ptr<", TemplateName(0), ">");
+    view.items.push_back({std::nullopt, *std::move(pointer)});
+    return view;
+  }
+
+  MaybeView Shared(std::string_view name) {
+    absl::StatusOr<std::optional<CValue>> pointer = reader_.Path(value_, "_M_ptr");
+    absl::StatusOr<std::optional<CValue>> count = reader_.Path(value_, "_M_refcount._M_pi");
+    if (!Keep(pointer.status()) || !Keep(count.status()) || !*pointer || !*count) return Nothing();
+    View view;
+    view.kind = View::Kind::kPointer;
+    view.summary = Cat("std::", name, "<", TemplateName(0), ">");
+    absl::StatusOr<std::optional<uint64_t>> block = reader_.Number(**count);
+    if (!Keep(block.status()) || !*block) return Nothing();
+    if (**block == 0) {
+      Append(&view.summary, " (empty)");
+    } else {
+      absl::StatusOr<CValue> target = reader_.Target(**count);
+      uint64_t use = 0, weak = 0;
+      if (!Keep(target.status()) || !Number(*target, "_M_use_count", &use) ||
+          !Number(*target, "_M_weak_count", &weak)) {
+        return Nothing();
+      }
+      const auto strong = static_cast<int64_t>(use);
+      Append(&view.summary, strong > 0 ? " (use count " : " (expired, use count ", strong,
+             ", weak count ", static_cast<int64_t>(weak) - (strong > 0 ? 1 : 0), ")");
+    }
+    view.items.push_back({std::nullopt, **std::move(pointer)});
+    return view;
+  }
+
+  MaybeView Optional() {
+    uint64_t engaged = 0;
+    if (!Number(value_, "_M_payload._M_engaged", &engaged)) return Nothing();
+    View view;
+    view.kind = View::Kind::kOptional;
+    view.summary = Cat("std::optional<", TemplateName(0), ">");
+    if (engaged == 0) {
+      Append(&view.summary, " [no contained value]");
+      return view;
+    }
+    absl::StatusOr<std::optional<CValue>> held =
+        reader_.Path(value_, "_M_payload._M_payload._M_value");
+    if (!Keep(held.status()) || !*held) return Nothing();
+    view.items.push_back({std::nullopt, **std::move(held)});
+    return view;
+  }
+
+  MaybeView ListOf() {
+    const CType* element = TemplateType(type_, 0);
+    absl::StatusOr<std::optional<CValue>> head = reader_.Path(value_, "_M_impl._M_node");
+    uint64_t node = 0;
+    if (!element || !Keep(head.status()) || !*head || !(*head)->in_memory ||
+        !Number(**head, "_M_next", &node)) {
+      return Nothing();
+    }
+    View view;
+    view.numbered = true;
+    view.summary = node == (*head)->address ? "empty std::__cxx11::list" : "std::__cxx11::list";
+    const uint64_t offset = After(16, element);
+    while (node != (*head)->address && view.items.size() < most_) {
+      view.items.push_back({std::nullopt, At(node + offset, element)});
+      if (!Word(node, &node)) return Nothing();
+    }
+    view.cut = node != (*head)->address;
+    return view;
+  }
+
+  MaybeView Deque() {
+    const CType* element = TemplateType(type_, 0);
+    uint64_t at = 0, last = 0, node = 0, end = 0, end_node = 0, end_first = 0;
+    const uint64_t step = element ? reader_.types().SizeOf(element).value_or(0) : 0;
+    if (step == 0 || !Number(value_, "_M_impl._M_start._M_cur", &at) ||
+        !Number(value_, "_M_impl._M_start._M_last", &last) ||
+        !Number(value_, "_M_impl._M_start._M_node", &node) ||
+        !Number(value_, "_M_impl._M_finish._M_cur", &end) ||
+        !Number(value_, "_M_impl._M_finish._M_first", &end_first) ||
+        !Number(value_, "_M_impl._M_finish._M_node", &end_node) || end_node < node) {
+      return Nothing();
+    }
+    const uint64_t per_node = step < 512 ? 512 / step : 1;
+    const uint64_t count = node == end_node
+                               ? (end - at) / step
+                               : (last - at) / step + ((end_node - node) / 8 - 1) * per_node +
+                                     (end - end_first) / step;
+    if (count > kMaxItems) return Nothing();
+    View view;
+    view.summary = Cat("std::deque with ", count, count == 1 ? " element" : " elements");
+    while (at != end && view.items.size() < most_ && view.items.size() < count) {
+      view.items.push_back({std::nullopt, At(at, element)});
+      at += step;
+      if (at == last) {
+        node += 8;
+        if (!Word(node, &at)) return Nothing();
+        last = at + per_node * step;
+      }
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  const ValueReader& reader_;
+  const CValue& value_;
+  const CType* type_;
+  size_t most_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<ContainerView>> ViewContainer(const ValueReader& reader,
+                                                           const CValue& value, size_t most) {
+  const CType* type = reader.types().Complete(value.type);
+  if (type->kind != CType::Kind::kStruct || !type->name.starts_with("std::")) return std::nullopt;
+  return Taker(reader, value, type, most).Take();
+}
+
+}  // namespace ttq

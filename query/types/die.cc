@@ -1,0 +1,802 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/types/die.h"
+
+#include <libdwarf/dwarf.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ttq {
+namespace {
+
+// Entries of one list; honest lists are far shorter.
+constexpr size_t kMaxListEntries = 1u << 20;
+constexpr size_t kMaxAbbrevs = 1u << 20;
+constexpr size_t kMaxUnits = 1u << 22;
+
+// Codes up to this are found by index.
+constexpr uint64_t kDenseCodes = 1u << 16;
+
+FileImage SectionOf(const ElfFile& file, std::string_view name) {
+  for (const ElfFile::Section& s : file.sections()) {
+    const bool same =
+        s.name == name || (s.name.starts_with(".zdebug_") && s.name.substr(8) == name.substr(7) &&
+                           name.starts_with(".debug_"));
+    if (!same) continue;
+    absl::StatusOr<FileImage> data = file.Data(s);
+    if (data.ok()) return *std::move(data);
+  }
+  return FileImage();
+}
+
+}  // namespace
+
+bool DwarfRoot::is_cpp() const {
+  return language == DW_LANG_C_plus_plus || language == DW_LANG_C_plus_plus_03 ||
+         language == DW_LANG_C_plus_plus_11 || language == DW_LANG_C_plus_plus_14 ||
+         language == 0x2b /* C++17 */ || language == 0x2c /* C++20 */;
+}
+
+const DwarfAbbrev* DwarfAbbrevs::Find(uint64_t code) const {
+  if (code == 0) return nullptr;
+  if (code <= dense_.size()) {
+    const DwarfAbbrev& found = dense_[code - 1];
+    return found.tag != 0 ? &found : nullptr;
+  }
+  for (const auto& [key, abbrev] : rest_) {
+    if (key == code) return &abbrev;
+  }
+  return nullptr;
+}
+
+void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
+  ByteCursor cursor(section, offset);
+  for (size_t n = 0; n < kMaxAbbrevs; ++n) {
+    const uint64_t code = cursor.Uleb();
+    if (!cursor.ok() || code == 0) return;
+    DwarfAbbrev abbrev;
+    abbrev.tag = static_cast<uint16_t>(cursor.Uleb());
+    abbrev.children = cursor.Fixed<uint8_t>() != 0;
+    for (;;) {
+      const uint64_t name = cursor.Uleb(), form = cursor.Uleb();
+      const int64_t implicit = form == DW_FORM_implicit_const ? cursor.Sleb() : 0;
+      if (!cursor.ok()) return;
+      if (name == 0 && form == 0) break;
+      abbrev.attributes.push_back(
+          {static_cast<uint16_t>(name), static_cast<uint16_t>(form), implicit});
+    }
+    if (code <= kDenseCodes) {
+      if (dense_.size() < code) dense_.resize(code);
+      dense_[code - 1] = std::move(abbrev);
+    } else if (rest_.size() < 1024) {
+      rest_.emplace_back(code, std::move(abbrev));
+    }
+  }
+}
+
+struct DwarfData::Lazy {
+  std::mutex mutex;
+  absl::flat_hash_map<std::pair<bool, uint64_t>, std::shared_ptr<const DwarfAbbrevs>> abbrevs;
+  std::vector<std::unique_ptr<const DwarfRoot>> roots;
+  std::once_flag ranges_read;
+  struct UnitRange {
+    uint64_t begin, end;
+    size_t unit;
+  };
+  std::vector<UnitRange> ranges;  // ascending
+  std::map<uint64_t, size_t> signatures;
+};
+
+DwarfData::~DwarfData() = default;
+
+std::shared_ptr<const DwarfData> DwarfData::Open(const FileImage& image, const FileImage& alt) {
+  absl::StatusOr<ElfFile> elf = ElfFile::Parse(image);
+  if (!elf.ok()) return nullptr;
+  std::shared_ptr<DwarfData> data(new DwarfData);
+  data->lazy_ = std::make_unique<Lazy>();
+  const auto common = [&data](const ElfFile& file, int which) {
+    data->abbrev_[which] = SectionOf(file, ".debug_abbrev");
+    data->str_[which] = SectionOf(file, ".debug_str");
+    data->line_str_[which] = SectionOf(file, ".debug_line_str");
+    data->str_offsets_[which] = SectionOf(file, ".debug_str_offsets");
+  };
+  common(*elf, 0);
+  data->info_[kInfo] = SectionOf(*elf, ".debug_info");
+  data->info_[kTypes] = SectionOf(*elf, ".debug_types");
+  data->addr_ = SectionOf(*elf, ".debug_addr");
+  data->ranges_ = SectionOf(*elf, ".debug_ranges");
+  data->rnglists_ = SectionOf(*elf, ".debug_rnglists");
+  data->loc_ = SectionOf(*elf, ".debug_loc");
+  data->loclists_ = SectionOf(*elf, ".debug_loclists");
+  data->aranges_ = SectionOf(*elf, ".debug_aranges");
+  if (!alt.empty()) {
+    absl::StatusOr<ElfFile> other = ElfFile::Parse(alt);
+    if (other.ok()) {
+      common(*other, 1);
+      data->info_[kAlt] = SectionOf(*other, ".debug_info");
+    }
+  }
+  if (data->info_[kInfo].empty() || data->abbrev_[0].empty()) return nullptr;
+  for (uint8_t section = 0; section < kSections; ++section) data->ReadUnits(section);
+  if (data->units_.empty()) return nullptr;
+  data->lazy_->roots.resize(data->units_.size());
+  for (const DwarfUnit& unit : data->units_) {
+    if (unit.type_die != 0) data->lazy_->signatures.emplace(unit.signature, unit.index);
+  }
+  return data;
+}
+
+void DwarfData::ReadUnits(uint8_t section) {
+  first_unit_[section] = units_.size();
+  const ByteSpan info = info_[section].bytes();
+  for (uint64_t at = 0; at < info.size() && units_.size() < kMaxUnits;) {
+    // DWARF 5 section 7.5.1.
+    ByteCursor cursor(info, at);
+    DwarfUnit unit;
+    unit.section = section;
+    unit.begin = at;
+    uint64_t length = cursor.Fixed<uint32_t>();
+    if (length == 0xffffffff) {
+      unit.offset_size = 8;
+      length = cursor.Fixed<uint64_t>();
+    }
+    const uint64_t after = cursor.at();
+    if (!cursor.ok() || length > info.size() - after) break;
+    unit.end = after + length;
+    unit.version = cursor.Fixed<uint16_t>();
+    uint8_t address_size = 8;
+    if (unit.version >= 5) {
+      unit.type = cursor.Fixed<uint8_t>();
+      address_size = cursor.Fixed<uint8_t>();
+      unit.abbrev_offset = cursor.Number(unit.offset_size);
+      if (unit.type == DW_UT_skeleton || unit.type == DW_UT_split_compile) cursor.Fixed<uint64_t>();
+    } else {
+      unit.abbrev_offset = cursor.Number(unit.offset_size);
+      address_size = cursor.Fixed<uint8_t>();
+      unit.type = section == kTypes ? DW_UT_type : DW_UT_compile;
+    }
+    if (unit.type == DW_UT_type || unit.type == DW_UT_split_type) {
+      unit.signature = cursor.Fixed<uint64_t>();
+      unit.type_die = at + cursor.Number(unit.offset_size);
+    }
+    unit.first = cursor.at();
+    if (cursor.ok() && address_size == 8 && unit.version >= 2 && unit.version <= 5 &&
+        unit.first < unit.end) {
+      unit.index = units_.size();
+      units_.push_back(unit);
+    }
+    if (unit.end <= at) break;
+    at = unit.end;
+  }
+  for (int later = section + 1; later <= kSections; ++later) first_unit_[later] = units_.size();
+}
+
+const DwarfUnit* DwarfData::UnitOf(DieRef ref) const {
+  if (!ref.valid() || ref.section >= kSections) return nullptr;
+  const auto begin = units_.begin() + first_unit_[ref.section],
+             end = units_.begin() + first_unit_[ref.section + 1];
+  auto it = std::upper_bound(begin, end, ref.offset,
+                             [](uint64_t o, const DwarfUnit& u) { return o < u.begin; });
+  if (it == begin) return nullptr;
+  --it;
+  return ref.offset >= it->first && ref.offset < it->end ? &*it : nullptr;
+}
+
+const DwarfRoot& DwarfData::RootOf(const DwarfUnit& unit) const {
+  std::lock_guard<std::mutex> lock(lazy_->mutex);
+  std::unique_ptr<const DwarfRoot>& slot = lazy_->roots[unit.index];
+  if (slot) return *slot;
+  auto root = std::make_unique<DwarfRoot>();
+  const bool alt = unit.section == kAlt;
+  auto& abbrevs = lazy_->abbrevs[{alt, unit.abbrev_offset}];
+  if (!abbrevs) {
+    auto table = std::make_shared<DwarfAbbrevs>();
+    table->Read(abbrev_[alt].bytes(), unit.abbrev_offset);
+    abbrevs = std::move(table);
+  }
+  root->abbrevs = abbrevs;
+  // Without a base attribute the first table of the section is meant, after its header.
+  root->str_offsets_base = unit.offset_size == 8 ? 16 : 8;
+  root->addr_base = unit.version >= 5 ? 8 : 0;
+  Die die;
+  die.data_ = this;
+  die.unit_ = &unit;
+  die.root_ = root.get();
+  die.ref_ = {unit.first, unit.section};
+  ByteCursor cursor(Bytes(unit.section), unit.first);
+  die.abbrev_ = root->abbrevs->Find(cursor.Uleb());
+  die.attributes_ = cursor.at();
+  root->tag = die.tag();
+  std::optional<DieAttribute> low;
+  die.ForEach([&](const DieAttribute& a) {
+    switch (a.name) {
+      case DW_AT_str_offsets_base:
+        root->str_offsets_base = a.value;
+        break;
+      case DW_AT_addr_base:
+      case DW_AT_GNU_addr_base:
+        root->addr_base = a.value;
+        break;
+      case DW_AT_rnglists_base:
+        root->rnglists_base = a.value;
+        break;
+      case DW_AT_loclists_base:
+        root->loclists_base = a.value;
+        break;
+      case DW_AT_language:
+        root->language = static_cast<uint16_t>(a.value);
+        break;
+      case DW_AT_low_pc:
+        low = a;
+        break;
+      default:
+        break;
+    }
+  });
+  if (low) {
+    if (low->form == DW_FORM_addr) {
+      root->low_pc = low->value;
+    } else {
+      ByteCursor table(addr_.bytes(), root->addr_base + (low->value & 0xffffffff) * 8);
+      root->low_pc = table.Fixed<uint64_t>();
+    }
+  }
+  slot = std::move(root);
+  return *slot;
+}
+
+Die DwarfData::At(const DwarfUnit& unit, uint64_t offset) const {
+  Die die;
+  if (offset < unit.first || offset >= unit.end) return die;
+  die.data_ = this;
+  die.unit_ = &unit;
+  die.root_ = &RootOf(unit);
+  die.ref_ = {offset, unit.section};
+  ByteCursor cursor(Bytes(unit.section), offset);
+  die.abbrev_ = die.root_->abbrevs->Find(cursor.Uleb());
+  die.attributes_ = cursor.at();
+  return die;
+}
+
+Die DwarfData::RootDie(const DwarfUnit& unit) const { return At(unit, unit.first); }
+
+Die DwarfData::At(DieRef ref) const {
+  const DwarfUnit* unit = UnitOf(ref);
+  return unit ? At(*unit, ref.offset) : Die();
+}
+
+bool DwarfData::ReadValue(ByteCursor* cursor, const DwarfUnit& unit, uint16_t form,
+                          int64_t implicit, DieAttribute* out) {
+  // DW_FORM_indirect may name itself; a few steps are more than enough.
+  for (int i = 0; form == DW_FORM_indirect && i < 4; ++i) {
+    form = static_cast<uint16_t>(cursor->Uleb());
+  }
+  out->form = form;
+  switch (form) {
+    case DW_FORM_addr:
+    case DW_FORM_data8:
+    case DW_FORM_ref8:
+    case DW_FORM_ref_sig8:
+    case DW_FORM_ref_sup8:
+      out->value = cursor->Fixed<uint64_t>();
+      break;
+    case DW_FORM_data1:
+    case DW_FORM_ref1:
+    case DW_FORM_flag:
+    case DW_FORM_strx1:
+    case DW_FORM_addrx1:
+      out->value = cursor->Fixed<uint8_t>();
+      break;
+    case DW_FORM_data2:
+    case DW_FORM_ref2:
+    case DW_FORM_strx2:
+    case DW_FORM_addrx2:
+      out->value = cursor->Fixed<uint16_t>();
+      break;
+    case DW_FORM_strx3:
+    case DW_FORM_addrx3:
+      out->value = cursor->Number(3);
+      break;
+    case DW_FORM_data4:
+    case DW_FORM_ref4:
+    case DW_FORM_strx4:
+    case DW_FORM_addrx4:
+    case DW_FORM_ref_sup4:
+      out->value = cursor->Fixed<uint32_t>();
+      break;
+    case DW_FORM_data16:
+      out->block = cursor->Block(16);
+      break;
+    case DW_FORM_sdata:
+      out->value = static_cast<uint64_t>(cursor->Sleb());
+      out->is_signed = true;
+      break;
+    case DW_FORM_udata:
+    case DW_FORM_ref_udata:
+    case DW_FORM_strx:
+    case DW_FORM_addrx:
+    case DW_FORM_loclistx:
+    case DW_FORM_rnglistx:
+    case DW_FORM_GNU_addr_index:
+    case DW_FORM_GNU_str_index:
+      out->value = cursor->Uleb();
+      break;
+    case DW_FORM_implicit_const:
+      out->value = static_cast<uint64_t>(implicit);
+      out->is_signed = true;
+      break;
+    case DW_FORM_flag_present:
+      out->value = 1;
+      break;
+    case DW_FORM_string: {
+      const std::string_view text = cursor->Text();
+      out->block = ByteSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+      break;
+    }
+    case DW_FORM_strp:
+    case DW_FORM_line_strp:
+    case DW_FORM_strp_sup:
+    case DW_FORM_sec_offset:
+    case DW_FORM_GNU_ref_alt:
+    case DW_FORM_GNU_strp_alt:
+      out->value = cursor->Number(unit.offset_size);
+      break;
+    case DW_FORM_ref_addr:
+      out->value = cursor->Number(unit.version <= 2 ? 8 : unit.offset_size);
+      break;
+    case DW_FORM_block1:
+      out->block = cursor->Block(cursor->Fixed<uint8_t>());
+      break;
+    case DW_FORM_block2:
+      out->block = cursor->Block(cursor->Fixed<uint16_t>());
+      break;
+    case DW_FORM_block4:
+      out->block = cursor->Block(cursor->Fixed<uint32_t>());
+      break;
+    case DW_FORM_block:
+    case DW_FORM_exprloc:
+      out->block = cursor->Block(cursor->Uleb());
+      break;
+    default:
+      return false;
+  }
+  return cursor->ok();
+}
+
+std::string_view DwarfData::Text(const DwarfUnit& unit, const DieAttribute& a) const {
+  const bool alt = unit.section == kAlt;
+  switch (a.form) {
+    case DW_FORM_string:
+      return {reinterpret_cast<const char*>(a.block.data()), a.block.size()};
+    case DW_FORM_strp:
+      return ByteCursor(str_[alt].bytes(), a.value).Text();
+    case DW_FORM_line_strp:
+      return ByteCursor(line_str_[alt].bytes(), a.value).Text();
+    case DW_FORM_GNU_strp_alt:
+    case DW_FORM_strp_sup:
+      return ByteCursor(str_[1].bytes(), a.value).Text();
+    case DW_FORM_strx:
+    case DW_FORM_strx1:
+    case DW_FORM_strx2:
+    case DW_FORM_strx3:
+    case DW_FORM_strx4:
+    case DW_FORM_GNU_str_index: {
+      const ByteSpan table = str_offsets_[alt].bytes();
+      if (a.value > table.size()) return {};
+      ByteCursor cursor(table, RootOf(unit).str_offsets_base + a.value * unit.offset_size);
+      const uint64_t offset = cursor.Number(unit.offset_size);
+      return cursor.ok() ? ByteCursor(str_[alt].bytes(), offset).Text() : std::string_view();
+    }
+    default:
+      return {};
+  }
+}
+
+DieRef DwarfData::Ref(const DwarfUnit& unit, const DieAttribute& a) const {
+  switch (a.form) {
+    case DW_FORM_ref1:
+    case DW_FORM_ref2:
+    case DW_FORM_ref4:
+    case DW_FORM_ref8:
+    case DW_FORM_ref_udata:
+      return {unit.begin + a.value, unit.section};
+    case DW_FORM_ref_addr:
+      // .debug_types refers into .debug_info.
+      return {a.value, unit.section == kTypes ? uint8_t{kInfo} : unit.section};
+    case DW_FORM_GNU_ref_alt:
+    case DW_FORM_ref_sup4:
+    case DW_FORM_ref_sup8:
+      return {a.value, kAlt};
+    case DW_FORM_ref_sig8: {
+      const auto found = lazy_->signatures.find(a.value);
+      if (found == lazy_->signatures.end()) return {};
+      const DwarfUnit& type = units_[found->second];
+      return {type.type_die, type.section};
+    }
+    default:
+      return {};
+  }
+}
+
+std::optional<uint64_t> DwarfData::AddressByIndex(const DwarfUnit& unit, uint64_t index) const {
+  const ByteSpan table = addr_.bytes();
+  if (index > table.size() / 8) return std::nullopt;
+  ByteCursor cursor(table, RootOf(unit).addr_base + index * 8);
+  const uint64_t address = cursor.Fixed<uint64_t>();
+  if (!cursor.ok()) return std::nullopt;
+  return address;
+}
+
+std::optional<uint64_t> DwarfData::AddressOf(const DwarfUnit& unit, const DieAttribute& a) const {
+  switch (a.form) {
+    case DW_FORM_addr:
+      return a.value;
+    case DW_FORM_addrx:
+    case DW_FORM_addrx1:
+    case DW_FORM_addrx2:
+    case DW_FORM_addrx3:
+    case DW_FORM_addrx4:
+    case DW_FORM_GNU_addr_index:
+      return AddressByIndex(unit, a.value);
+    default:
+      return std::nullopt;
+  }
+}
+
+// DWARF 5 sections 2.17.3 and 7.25; DWARF 4 section 2.17.3.
+std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribute& a) const {
+  std::vector<CodeSpan> out;
+  const DwarfRoot& root = RootOf(unit);
+  uint64_t base = root.low_pc;
+  const auto add = [&out](uint64_t begin, uint64_t end) {
+    if (begin < end && begin != 0) out.push_back({begin, end});
+  };
+  if (unit.version < 5) {
+    ByteCursor cursor(ranges_.bytes(), a.value);
+    for (size_t n = 0; n < kMaxListEntries; ++n) {
+      const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
+      if (!cursor.ok() || (begin == 0 && end == 0)) break;
+      if (begin == ~uint64_t{0}) {
+        base = end;
+      } else {
+        add(base + begin, base + end);
+      }
+    }
+    return out;
+  }
+  uint64_t offset = a.value;
+  if (a.form == DW_FORM_rnglistx) {
+    if (a.value > rnglists_.bytes().size()) return out;
+    ByteCursor table(rnglists_.bytes(), root.rnglists_base + a.value * unit.offset_size);
+    offset = root.rnglists_base + table.Number(unit.offset_size);
+    if (!table.ok()) return out;
+  }
+  ByteCursor cursor(rnglists_.bytes(), offset);
+  for (size_t n = 0; n < kMaxListEntries && cursor.ok(); ++n) {
+    switch (cursor.Fixed<uint8_t>()) {
+      case DW_RLE_base_addressx:
+        base = AddressByIndex(unit, cursor.Uleb()).value_or(0);
+        break;
+      case DW_RLE_startx_endx: {
+        const auto begin = AddressByIndex(unit, cursor.Uleb());
+        const auto end = AddressByIndex(unit, cursor.Uleb());
+        if (begin && end) add(*begin, *end);
+        break;
+      }
+      case DW_RLE_startx_length: {
+        const auto begin = AddressByIndex(unit, cursor.Uleb());
+        const uint64_t length = cursor.Uleb();
+        if (begin) add(*begin, *begin + length);
+        break;
+      }
+      case DW_RLE_offset_pair: {
+        const uint64_t begin = cursor.Uleb(), end = cursor.Uleb();
+        add(base + begin, base + end);
+        break;
+      }
+      case DW_RLE_base_address:
+        base = cursor.Fixed<uint64_t>();
+        break;
+      case DW_RLE_start_end: {
+        const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
+        add(begin, end);
+        break;
+      }
+      case DW_RLE_start_length: {
+        const uint64_t begin = cursor.Fixed<uint64_t>(), length = cursor.Uleb();
+        add(begin, begin + length);
+        break;
+      }
+      default:
+        return out;
+    }
+  }
+  return out;
+}
+
+// DWARF 5 sections 2.6.2 and 7.29; DWARF 4 section 2.6.2.
+std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit,
+                                                           const DieAttribute& a) const {
+  std::vector<LocationEntry> out;
+  const bool list = a.form == DW_FORM_sec_offset || a.form == DW_FORM_loclistx ||
+                    (unit.version < 4 && (a.form == DW_FORM_data4 || a.form == DW_FORM_data8));
+  if (!list) {
+    if (a.form == DW_FORM_exprloc || a.form == DW_FORM_block || a.form == DW_FORM_block1 ||
+        a.form == DW_FORM_block2 || a.form == DW_FORM_block4) {
+      out.push_back({{0, ~uint64_t{0}}, a.block});
+    }
+    return out;
+  }
+  const DwarfRoot& root = RootOf(unit);
+  uint64_t base = root.low_pc;
+  const auto add = [&out](uint64_t begin, uint64_t end, ByteSpan expression) {
+    if (begin < end) out.push_back({{begin, end}, expression});
+  };
+  if (unit.version < 5) {
+    ByteCursor cursor(loc_.bytes(), a.value);
+    for (size_t n = 0; n < kMaxListEntries; ++n) {
+      const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
+      if (!cursor.ok() || (begin == 0 && end == 0)) break;
+      if (begin == ~uint64_t{0}) {
+        base = end;
+        continue;
+      }
+      const ByteSpan expression = cursor.Block(cursor.Fixed<uint16_t>());
+      if (!cursor.ok()) break;
+      add(base + begin, base + end, expression);
+    }
+    return out;
+  }
+  uint64_t offset = a.value;
+  if (a.form == DW_FORM_loclistx) {
+    if (a.value > loclists_.bytes().size()) return out;
+    ByteCursor table(loclists_.bytes(), root.loclists_base + a.value * unit.offset_size);
+    offset = root.loclists_base + table.Number(unit.offset_size);
+    if (!table.ok()) return out;
+  }
+  ByteCursor cursor(loclists_.bytes(), offset);
+  const auto expression = [&cursor] { return cursor.Block(cursor.Uleb()); };
+  for (size_t n = 0; n < kMaxListEntries && cursor.ok(); ++n) {
+    switch (cursor.Fixed<uint8_t>()) {
+      case DW_LLE_base_addressx:
+        base = AddressByIndex(unit, cursor.Uleb()).value_or(0);
+        break;
+      case DW_LLE_startx_endx: {
+        const auto begin = AddressByIndex(unit, cursor.Uleb());
+        const auto end = AddressByIndex(unit, cursor.Uleb());
+        const ByteSpan e = expression();
+        if (begin && end && cursor.ok()) add(*begin, *end, e);
+        break;
+      }
+      case DW_LLE_startx_length: {
+        const auto begin = AddressByIndex(unit, cursor.Uleb());
+        const uint64_t length = cursor.Uleb();
+        const ByteSpan e = expression();
+        if (begin && cursor.ok()) add(*begin, *begin + length, e);
+        break;
+      }
+      case DW_LLE_offset_pair: {
+        const uint64_t begin = cursor.Uleb(), end = cursor.Uleb();
+        const ByteSpan e = expression();
+        if (cursor.ok()) add(base + begin, base + end, e);
+        break;
+      }
+      case DW_LLE_default_location: {
+        const ByteSpan e = expression();
+        if (cursor.ok()) add(0, ~uint64_t{0}, e);
+        break;
+      }
+      case DW_LLE_base_address:
+        base = cursor.Fixed<uint64_t>();
+        break;
+      case DW_LLE_start_end: {
+        const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
+        const ByteSpan e = expression();
+        if (cursor.ok()) add(begin, end, e);
+        break;
+      }
+      case DW_LLE_start_length: {
+        const uint64_t begin = cursor.Fixed<uint64_t>(), length = cursor.Uleb();
+        const ByteSpan e = expression();
+        if (cursor.ok()) add(begin, begin + length, e);
+        break;
+      }
+      case 9:  // DW_LLE_GNU_view_pair: says at which view of an address; the address suffices.
+        cursor.Uleb();
+        cursor.Uleb();
+        break;
+      default:
+        return out;
+    }
+  }
+  return out;
+}
+
+void DwarfData::ReadUnitRanges() const {
+  std::vector<Lazy::UnitRange>& ranges = lazy_->ranges;
+  std::vector<bool> listed(units_.size(), false);
+  // DWARF 5 section 6.1.2.
+  const ByteSpan table = aranges_.bytes();
+  for (uint64_t at = 0; at < table.size();) {
+    ByteCursor cursor(table, at);
+    uint64_t length = cursor.Fixed<uint32_t>();
+    const bool wide = length == 0xffffffff;
+    if (wide) length = cursor.Fixed<uint64_t>();
+    const uint64_t end = cursor.at() + length;
+    cursor.Fixed<uint16_t>();
+    const uint64_t unit_begin = cursor.Number(wide ? 8 : 4);
+    const uint8_t address_size = cursor.Fixed<uint8_t>(), segment_size = cursor.Fixed<uint8_t>();
+    if (!cursor.ok() || end <= at || end > table.size()) break;
+    const auto first = units_.begin(), last = units_.begin() + first_unit_[kInfo + 1];
+    const auto unit = std::lower_bound(first, last, unit_begin,
+                                       [](const DwarfUnit& u, uint64_t o) { return u.begin < o; });
+    if (address_size == 8 && segment_size == 0 && unit != last && unit->begin == unit_begin) {
+      // Tuples are aligned to their own size.
+      uint64_t position = (cursor.at() - at + 15) / 16 * 16 + at;
+      bool any = false;
+      while (position + 16 <= end && ranges.size() < kMaxListEntries * 8) {
+        ByteCursor tuple(table, position);
+        const uint64_t begin = tuple.Fixed<uint64_t>(), size = tuple.Fixed<uint64_t>();
+        if (begin != 0 && size != 0 && begin + size > begin) {
+          ranges.push_back({begin, begin + size, unit->index});
+          any = true;
+        }
+        position += 16;
+      }
+      // An empty table says nothing: some compilers leave it so.
+      if (any) listed[unit->index] = true;
+    }
+    at = end;
+  }
+  for (size_t i = 0; i < first_unit_[kInfo + 1]; ++i) {
+    if (listed[i]) continue;
+    for (const CodeSpan& span : RootDie(units_[i]).Ranges()) {
+      if (ranges.size() >= kMaxListEntries * 8) break;
+      ranges.push_back({span.begin, span.end, i});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.unit) < std::tie(b.begin, b.end, b.unit);
+  });
+}
+
+const DwarfUnit* DwarfData::UnitAt(uint64_t address) const {
+  std::call_once(lazy_->ranges_read, [this] { ReadUnitRanges(); });
+  auto it = std::upper_bound(lazy_->ranges.begin(), lazy_->ranges.end(), address,
+                             [](uint64_t a, const Lazy::UnitRange& r) { return a < r.begin; });
+  // Units do not overlap, except in damaged files.
+  for (int tries = 0; tries < 8 && it != lazy_->ranges.begin(); ++tries) {
+    --it;
+    if (address < it->end) return &units_[it->unit];
+  }
+  return nullptr;
+}
+
+// --- Die ---
+
+std::optional<DieAttribute> Die::Find(uint16_t name) const {
+  if (!abbrev_) return std::nullopt;
+  bool there = false;
+  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) there = there || a.name == name;
+  if (!there) return std::nullopt;
+  ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
+  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
+    DieAttribute attribute;
+    attribute.name = a.name;
+    if (!DwarfData::ReadValue(&cursor, *unit_, a.form, a.implicit, &attribute)) break;
+    if (a.name == name) return attribute;
+  }
+  return std::nullopt;
+}
+
+std::string_view Die::Text(uint16_t name) const {
+  const auto a = Find(name);
+  return a ? data_->Text(*unit_, *a) : std::string_view();
+}
+
+std::optional<uint64_t> Die::Unsigned(uint16_t name) const {
+  const auto a = Find(name);
+  if (!a) return std::nullopt;
+  switch (a->form) {
+    case DW_FORM_data1:
+    case DW_FORM_data2:
+    case DW_FORM_data4:
+    case DW_FORM_data8:
+    case DW_FORM_udata:
+    case DW_FORM_sdata:
+    case DW_FORM_implicit_const:
+    case DW_FORM_sec_offset:
+    case DW_FORM_flag:
+    case DW_FORM_flag_present:
+      return a->value;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<uint64_t> Die::AddressOf(uint16_t name) const {
+  const auto a = Find(name);
+  return a ? data_->AddressOf(*unit_, *a) : std::nullopt;
+}
+
+DieRef Die::Ref(uint16_t name) const {
+  const auto a = Find(name);
+  return a ? data_->Ref(*unit_, *a) : DieRef();
+}
+
+Die Die::Follow(uint16_t name) const {
+  const DieRef ref = Ref(name);
+  return ref.valid() ? data_->At(ref) : Die();
+}
+
+bool Die::Flag(uint16_t name) const {
+  const auto a = Find(name);
+  return a && a->value != 0;
+}
+
+std::vector<CodeSpan> Die::Ranges() const {
+  std::optional<DieAttribute> low, high, ranges;
+  ForEach([&](const DieAttribute& a) {
+    if (a.name == DW_AT_low_pc) low = a;
+    if (a.name == DW_AT_high_pc) high = a;
+    if (a.name == DW_AT_ranges) ranges = a;
+  });
+  if (ranges) return data_->Ranges(*unit_, *ranges);
+  std::vector<CodeSpan> out;
+  if (!low || !high) return out;
+  const auto begin = data_->AddressOf(*unit_, *low);
+  if (!begin || *begin == 0) return out;
+  const auto address = data_->AddressOf(*unit_, *high);
+  const uint64_t end = address ? *address : *begin + high->value;
+  if (*begin < end) out.push_back({*begin, end});
+  return out;
+}
+
+uint64_t Die::EndOfAttributes() const {
+  ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
+  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
+    DieAttribute attribute;
+    if (!DwarfData::ReadValue(&cursor, *unit_, a.form, a.implicit, &attribute)) return unit_->end;
+  }
+  return cursor.at();
+}
+
+Die Die::Child() const {
+  if (!has_children()) return Die();
+  return data_->At(*unit_, EndOfAttributes());
+}
+
+Die Die::Sibling() const {
+  if (!abbrev_) return Die();
+  if (!abbrev_->children) return data_->At(*unit_, EndOfAttributes());
+  if (const auto a = Find(DW_AT_sibling)) {
+    const DieRef ref = data_->Ref(*unit_, *a);
+    // Forward only, or a damaged link would be followed for ever.
+    if (ref.valid() && ref.section == ref_.section && ref.offset > ref_.offset &&
+        ref.offset < unit_->end) {
+      return data_->At(*unit_, ref.offset);
+    }
+  }
+  uint64_t at = EndOfAttributes();
+  for (int64_t depth = 1; depth > 0;) {
+    ByteCursor cursor(data_->Bytes(ref_.section), at);
+    const uint64_t code = cursor.Uleb();
+    if (!cursor.ok() || at >= unit_->end) return Die();
+    if (code == 0) {
+      --depth;
+      at = cursor.at();
+      continue;
+    }
+    const Die die = data_->At(*unit_, at);
+    if (!die) return Die();
+    if (die.has_children()) ++depth;
+    at = die.EndOfAttributes();
+  }
+  return data_->At(*unit_, at);
+}
+
+}  // namespace ttq

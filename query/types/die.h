@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+//
+// The tree of debugging information entries (DIEs) of one file, read in place. Only the headers of
+// the units are read at once; an abbreviation table, a unit's root or a DIE when somebody asks. A
+// DIE is a position, cheap to copy.
+//
+// This reads .debug_info itself, rather than by libdwarf, because types are asked for from several
+// threads at once, and because one pass over all DIEs of a large file must take less than a second.
+//
+// The sections are untrusted: every read is checked, every loop ends. Damage gives DIEs without
+// attributes, never an error. Thread-safe. Addresses are the file's own.
+
+#ifndef TTQ_QUERY_TYPES_DIE_H_
+#define TTQ_QUERY_TYPES_DIE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "query/elf_file.h"
+#include "query/file_image.h"
+
+namespace ttq {
+
+using ByteSpan = absl::Span<const uint8_t>;
+
+// A bounds-checked reading position. After a read past the end ok() is false and reads give 0.
+class ByteCursor {
+ public:
+  ByteCursor() = default;
+  ByteCursor(ByteSpan bytes, uint64_t at) : bytes_(bytes), at_(at), ok_(at <= bytes.size()) {}
+  bool ok() const { return ok_; }
+  uint64_t at() const { return at_; }
+  bool AtEnd() const { return !ok_ || at_ >= bytes_.size(); }
+  template <class T>
+  T Fixed() {
+    T value = 0;
+    if (!ok_ || bytes_.size() - at_ < sizeof(T)) {
+      ok_ = false;
+      return 0;
+    }
+    std::memcpy(&value, bytes_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+  uint64_t Number(unsigned size) {
+    uint64_t value = 0;
+    if (!ok_ || size > 8 || bytes_.size() - at_ < size) {
+      ok_ = false;
+      return 0;
+    }
+    std::memcpy(&value, bytes_.data() + at_, size);
+    at_ += size;
+    return value;
+  }
+  uint64_t Uleb() {
+    uint64_t value = 0;
+    for (int shift = 0; ok_; shift += 7) {
+      const uint8_t byte = Fixed<uint8_t>();
+      if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
+      if ((byte & 0x80) == 0) return value;
+    }
+    return 0;
+  }
+  int64_t Sleb() {
+    uint64_t value = 0;
+    for (int shift = 0; ok_; shift += 7) {
+      const uint8_t byte = Fixed<uint8_t>();
+      if (shift < 64) value |= uint64_t{byte & 0x7fu} << shift;
+      if ((byte & 0x80) == 0) {
+        if (shift + 7 < 64 && (byte & 0x40)) value |= ~uint64_t{0} << (shift + 7);
+        return static_cast<int64_t>(value);
+      }
+    }
+    return 0;
+  }
+  ByteSpan Block(uint64_t size) {
+    if (!ok_ || bytes_.size() - at_ < size) {
+      ok_ = false;
+      return {};
+    }
+    at_ += size;
+    return bytes_.subspan(at_ - size, size);
+  }
+  std::string_view Text() {
+    if (!ok_) return {};
+    const void* end = std::memchr(bytes_.data() + at_, 0, bytes_.size() - at_);
+    if (end == nullptr) {
+      ok_ = false;
+      return {};
+    }
+    const auto* begin = reinterpret_cast<const char*>(bytes_.data() + at_);
+    const size_t size = static_cast<const char*>(end) - begin;
+    at_ += size + 1;
+    return {begin, size};
+  }
+
+ private:
+  ByteSpan bytes_;
+  uint64_t at_ = 0;
+  bool ok_ = false;
+};
+
+struct CodeSpan {
+  uint64_t begin, end;
+  bool Contains(uint64_t a) const { return begin <= a && a < end; }
+};
+
+// A DIE's offset in .debug_info of the file, its .debug_types, or its alternate file.
+struct DieRef {
+  uint64_t offset = ~uint64_t{0};
+  uint8_t section = 0;  // DwarfData::Section
+  bool valid() const { return offset != ~uint64_t{0}; }
+  auto operator<=>(const DieRef&) const = default;
+  template <class H>
+  friend H AbslHashValue(H h, const DieRef& r) {
+    return H::combine(std::move(h), r.offset, r.section);
+  }
+};
+
+class DwarfData;
+
+struct DwarfAbbrev {
+  struct Attribute {
+    uint16_t name, form;
+    int64_t implicit;
+  };
+  uint16_t tag = 0;
+  bool children = false;
+  std::vector<Attribute> attributes;
+};
+
+class DwarfAbbrevs {
+ public:
+  // Null: no such code.
+  const DwarfAbbrev* Find(uint64_t code) const;
+  void Read(ByteSpan section, uint64_t offset);
+
+ private:
+  std::vector<DwarfAbbrev> dense_;  // by code - 1
+  std::vector<std::pair<uint64_t, DwarfAbbrev>> rest_;
+};
+
+struct DwarfUnit {
+  uint8_t section = 0;
+  uint16_t version = 0;
+  uint8_t offset_size = 4;
+  uint8_t type = 0;                        // DW_UT_*
+  uint64_t begin = 0, end = 0, first = 0;  // offsets of the header, the end and the root DIE
+  uint64_t abbrev_offset = 0;
+  uint64_t signature = 0, type_die = 0;  // type units
+  size_t index = 0;                      // of this unit in units()
+};
+
+// What a unit's root says that its other DIEs are read with.
+struct DwarfRoot {
+  std::shared_ptr<const DwarfAbbrevs> abbrevs;
+  uint64_t str_offsets_base = 0, addr_base = 0, rnglists_base = 0, loclists_base = 0;
+  uint64_t low_pc = 0;
+  uint16_t tag = 0, language = 0;
+  bool is_cpp() const;
+};
+
+struct DieAttribute {
+  uint16_t name = 0, form = 0;
+  uint64_t value = 0;
+  bool is_signed = false;  // value was sign-extended
+  ByteSpan block;          // of blocks and expressions; a string's bytes for DW_FORM_string
+};
+
+class Die {
+ public:
+  Die() = default;
+  explicit operator bool() const { return abbrev_ != nullptr; }
+  uint16_t tag() const { return abbrev_ ? abbrev_->tag : 0; }
+  bool has_children() const { return abbrev_ && abbrev_->children; }
+  DieRef ref() const { return ref_; }
+  const DwarfUnit& unit() const { return *unit_; }
+  const DwarfData& data() const { return *data_; }
+
+  std::optional<DieAttribute> Find(uint16_t name) const;
+  template <class Visit>
+  void ForEach(Visit visit) const;
+
+  // Of one attribute; nothing when it is not there or has another form.
+  std::string_view Text(uint16_t name) const;
+  std::optional<uint64_t> Unsigned(uint16_t name) const;
+  std::optional<uint64_t> AddressOf(uint16_t name) const;
+  // Where the attribute refers to; not valid when it does not.
+  DieRef Ref(uint16_t name) const;
+  Die Follow(uint16_t name) const;
+  bool Flag(uint16_t name) const;
+  // DW_AT_low_pc and high_pc, or DW_AT_ranges.
+  std::vector<CodeSpan> Ranges() const;
+
+  Die Child() const;
+  Die Sibling() const;
+
+ private:
+  friend class DwarfData;
+  uint64_t EndOfAttributes() const;
+
+  const DwarfData* data_ = nullptr;
+  const DwarfUnit* unit_ = nullptr;
+  const DwarfRoot* root_ = nullptr;
+  const DwarfAbbrev* abbrev_ = nullptr;
+  DieRef ref_;
+  uint64_t attributes_ = 0;  // offset of the first attribute's value
+};
+
+class DwarfData {
+ public:
+  enum Section : uint8_t { kInfo = 0, kTypes = 1, kAlt = 2, kSections = 3 };
+
+  // Null when `image` has no usable .debug_info. `alt` may be empty.
+  static std::shared_ptr<const DwarfData> Open(const FileImage& image, const FileImage& alt);
+  ~DwarfData();
+
+  // Ascending by section and offset.
+  const std::vector<DwarfUnit>& units() const { return units_; }
+  const DwarfUnit* UnitOf(DieRef ref) const;
+  const DwarfRoot& RootOf(const DwarfUnit& unit) const;
+  Die RootDie(const DwarfUnit& unit) const;
+  Die At(DieRef ref) const;
+  // The DIE at `offset`, which is known to be in the unit.
+  Die At(const DwarfUnit& unit, uint64_t offset) const;
+
+  std::string_view Text(const DwarfUnit& unit, const DieAttribute& attribute) const;
+  DieRef Ref(const DwarfUnit& unit, const DieAttribute& attribute) const;
+  std::optional<uint64_t> AddressOf(const DwarfUnit& unit, const DieAttribute& attribute) const;
+  std::optional<uint64_t> AddressByIndex(const DwarfUnit& unit, uint64_t index) const;
+  std::vector<CodeSpan> Ranges(const DwarfUnit& unit, const DieAttribute& attribute) const;
+
+  struct LocationEntry {
+    CodeSpan span;
+    ByteSpan expression;
+  };
+  // The entries of a location list; a plain expression gives one that is valid everywhere.
+  std::vector<LocationEntry> Locations(const DwarfUnit& unit, const DieAttribute& attribute) const;
+
+  // Units that may hold code at `address`: by .debug_aranges, else by their roots.
+  const DwarfUnit* UnitAt(uint64_t address) const;
+
+  ByteSpan Bytes(uint8_t section) const { return info_[section].bytes(); }
+  // The sizes that tell one version of the file's information from another.
+  uint64_t InfoSize() const { return info_[kInfo].bytes().size(); }
+  // Reads one attribute value; false when the bytes end or the form is not known.
+  static bool ReadValue(ByteCursor* cursor, const DwarfUnit& unit, uint16_t form, int64_t implicit,
+                        DieAttribute* out);
+
+ private:
+  DwarfData() = default;
+  void ReadUnits(uint8_t section);
+  void ReadUnitRanges() const;
+  ByteSpan Section(std::string_view name, bool alt) const;
+
+  struct Lazy;
+  FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2], addr_, ranges_,
+      rnglists_, loc_, loclists_, aranges_;
+  std::vector<DwarfUnit> units_;
+  size_t first_unit_[kSections + 1] = {};
+  std::unique_ptr<Lazy> lazy_;
+};
+
+template <class Visit>
+void Die::ForEach(Visit visit) const {
+  if (!abbrev_) return;
+  ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
+  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
+    DieAttribute attribute;
+    attribute.name = a.name;
+    if (!DwarfData::ReadValue(&cursor, *unit_, a.form, a.implicit, &attribute)) return;
+    visit(attribute);
+  }
+}
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TYPES_DIE_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/types/expression_at.h"
+
+#include "query/stack.h"
+#include "query/text.h"
+#include "query/types/evaluator.h"
+
+namespace ttq {
+
+absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
+                                  std::optional<ThreadNo> thread, uint64_t number) {
+  FrameView view;
+  if (thread) {
+    view.thread = *thread;
+  } else {
+    absl::StatusOr<ThreadNo> running = moment->RunningThread();
+    if (!running.ok()) return running.status();
+    view.thread = *running;
+  }
+  if (number == 0) {
+    absl::StatusOr<Registers> registers = moment->RegistersOf(view.thread);
+    if (!registers.ok()) return registers.status();
+    view.registers = *registers;
+    view.pc = registers->pc;
+    return view;
+  }
+  Unwinder unwinder(context);
+  StackOptions options;
+  options.max_frames = number + 1;
+  options.past_main = true;
+  absl::StatusOr<Stack> stack = unwinder.StackOf(*moment, view.thread, options);
+  if (!stack.ok()) return stack.status();
+  if (number >= stack->frames.size()) {
+    return absl::OutOfRangeError(Cat("there is no frame ", number, ": the stack has ",
+                                     stack->frames.size(),
+                                     stack->frames.size() == 1 ? " frame" : " frames"));
+  }
+  const Frame& frame = stack->frames[number];
+  view.pc = frame.lookup_pc;
+  for (uint64_t i = number; i > 0 && stack->frames[i - 1].kind == Frame::Kind::kInlined; --i) {
+    ++view.inlined;
+  }
+  for (int i = 0; i < kGprCount; ++i) view.registers.gpr[i] = frame.registers.gpr[i];
+  view.registers.pc = frame.pc;
+  view.known = frame.registers.known;
+  view.cfa = frame.cfa;
+  return view;
+}
+
+absl::StatusOr<EvaluatedValue> EvaluateExpression(const Context& context, const ast::Expr& expr,
+                                                  Moment* moment, bool in_frame,
+                                                  std::optional<ThreadNo> thread, uint64_t frame) {
+  EvaluatedValue result;
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
+  if (!types.ok()) return types.status();
+  result.types = *types;
+  std::optional<FrameState> state;
+  if (in_frame) {
+    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, frame);
+    if (view.ok()) {
+      result.frame = *view;
+      state.emplace(context, **types, moment, *std::move(view));
+    } else if (absl::IsOutOfRange(view.status()) || (thread && absl::IsNotFound(view.status()))) {
+      return ErrorAt(expr.range, std::string(view.status().message()));
+    } else if (!absl::IsNotFound(view.status())) {
+      return view.status();
+    }
+  }
+  Evaluator evaluator(context, **types, moment, state ? &*state : nullptr);
+  absl::StatusOr<CValue> value = evaluator.Evaluate(expr);
+  if (!value.ok()) return value.status();
+  result.value = *std::move(value);
+  return result;
+}
+
+}  // namespace ttq

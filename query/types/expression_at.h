@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// A C expression on the state that a moment stands at: in a frame of a thread, or of no frame.
+
+#ifndef TTQ_QUERY_TYPES_EXPRESSION_AT_H_
+#define TTQ_QUERY_TYPES_EXPRESSION_AT_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "query/ast.h"
+#include "query/context.h"
+#include "query/types/c_value.h"
+#include "query/types/frame_state.h"
+#include "query/types/type_space.h"
+#include "store/reader.h"
+
+namespace ttq {
+
+// The frame of a thread as evaluation needs it. `number`: as `backtrace` counts. NotFound when the
+// thread does not live then; OutOfRange, with how many there are, when the stack is not so deep.
+absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
+                                  std::optional<ThreadNo> thread, uint64_t number);
+
+struct EvaluatedValue {
+  CValue value;
+  const TypeSpace* types = nullptr;
+  std::optional<FrameView> frame;
+};
+
+// `in_frame`: names mean the variables of frame `frame` of `thread` (default: the running one);
+// else only globals. Errors are at the part of the expression that cannot be evaluated.
+absl::StatusOr<EvaluatedValue> EvaluateExpression(const Context& context, const ast::Expr& expr,
+                                                  Moment* moment, bool in_frame,
+                                                  std::optional<ThreadNo> thread, uint64_t frame);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TYPES_EXPRESSION_AT_H_

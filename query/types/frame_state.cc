@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/types/frame_state.h"
+
+#include <elf.h>
+#include <libdwarf/dwarf.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "query/elf_file.h"
+#include "query/stack.h"
+#include "query/types/abi.h"
+
+namespace ttq {
+namespace {
+
+// Executions looked at for the entry of an activation, and for a variable's last place: more are
+// only met in deep recursion.
+constexpr int kMaxEntries = 4096;
+constexpr int kMaxPlaces = 256;
+// A value that is copied, not left in memory.
+constexpr uint64_t kMaxCopy = 1 << 20;
+constexpr int kMaxDepth = 8;
+constexpr int kMaxThreadEvents = 1 << 20;
+
+bool IsFunctionTag(uint16_t tag) {
+  return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine;
+}
+
+}  // namespace
+
+FrameState::FrameState(const Context& context, const TypeSpace& types, Moment* moment,
+                       FrameView view)
+    : context_(context), types_(types), moment_(moment), view_(std::move(view)) {
+  placed_ = types_.FileAt(view_.pc);
+  if (!placed_) return;
+  std::vector<CodeScope> all = placed_->file->ScopesAt(view_.pc.v - placed_->bias);
+  std::vector<size_t> functions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (IsFunctionTag(all[i].die.tag())) functions.push_back(i);
+  }
+  if (functions.empty()) return;
+  outer_ = all[functions[0]].die;
+  const size_t inner = functions.size() - 1;
+  const size_t which = view_.inlined > inner ? 0 : inner - view_.inlined;
+  const size_t end = which == inner ? all.size() : functions[which + 1];
+  scopes_.assign(all.begin() + functions[which], all.begin() + end);
+  function_ = scopes_[0].die;
+}
+
+const DwarfUnit* FrameState::unit() const {
+  if (function_) return &function_.unit();
+  return placed_ ? placed_->file->data().UnitAt(view_.pc.v - placed_->bias) : nullptr;
+}
+
+Die FrameState::FindLocal(std::string_view name) const {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    // What the compiler removed is only in the function as written.
+    Die die = scope->die;
+    for (int i = 0; die && i < 3; ++i) {
+      for (Die child = die.Child(); child; child = child.Sibling()) {
+        if (child.tag() != DW_TAG_variable && child.tag() != DW_TAG_formal_parameter) continue;
+        if (DebugFile::NameOf(child) == name && !child.Flag(DW_AT_declaration)) return child;
+      }
+      die = die.Follow(DW_AT_abstract_origin);
+    }
+  }
+  return Die();
+}
+
+std::vector<Die> FrameState::Parameters() const {
+  std::vector<Die> out;
+  const auto collect = [](const Die& function) {
+    std::vector<Die> found;
+    for (Die child = function.Child(); child; child = child.Sibling()) {
+      if (child.tag() == DW_TAG_formal_parameter) found.push_back(child);
+    }
+    return found;
+  };
+  if (!function_) return out;
+  out = collect(function_);
+  const Die written = function_.Follow(DW_AT_abstract_origin);
+  if (!written) return out;
+  std::vector<Die> all = collect(written);
+  // The copy's own, where it has kept them.
+  for (Die& die : all) {
+    for (const Die& own : out) {
+      if (own.Ref(DW_AT_abstract_origin) == die.ref()) {
+        die = own;
+        break;
+      }
+    }
+  }
+  return all.size() >= out.size() ? all : out;
+}
+
+std::vector<std::string> FrameState::LocalNames() const {
+  std::vector<std::string> names;
+  for (const CodeScope& scope : scopes_) {
+    for (Die child = scope.die.Child(); child; child = child.Sibling()) {
+      if (child.tag() != DW_TAG_variable && child.tag() != DW_TAG_formal_parameter) continue;
+      const std::string_view name = DebugFile::NameOf(child);
+      if (!name.empty()) names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
+std::optional<uint64_t> FrameState::RegisterValue(int dwarf_register) const {
+  if (dwarf_register == 16) return view_.registers.pc.v;
+  if (dwarf_register < 0 || dwarf_register > 15) return std::nullopt;
+  const Gpr gpr = GprOfDwarf(dwarf_register);
+  if (!(view_.known >> gpr & 1)) return std::nullopt;
+  return view_.registers.gpr[gpr];
+}
+
+std::optional<uint64_t> FrameState::Load(uint64_t address, uint32_t size) {
+  absl::StatusOr<std::optional<uint64_t>> n = moment_->ReadNumber(Address(address), size);
+  if (!n.ok()) {
+    if (status_.ok()) status_ = n.status();
+    return std::nullopt;
+  }
+  return *n;
+}
+
+absl::Status FrameState::TakeStatus() { return std::exchange(status_, absl::OkStatus()); }
+
+std::optional<uint64_t> FrameState::FrameAddress() {
+  if (view_.cfa) return view_.cfa->v;
+  if (!cfa_) {
+    cfa_ = types_.FrameAddress(
+        view_.pc, [this](int n) { return RegisterValue(n); },
+        [this](uint64_t address, uint32_t size) { return Load(address, size); });
+  }
+  return *cfa_;
+}
+
+absl::StatusOr<std::optional<Time>> FrameState::EntryTime() {
+  if (view_.entered || entry_searched_) return view_.entered;
+  entry_searched_ = true;
+  const std::optional<uint64_t> cfa = FrameAddress();
+  if (!cfa || !outer_ || !placed_) return view_.entered;
+  std::optional<uint64_t> low = outer_.AddressOf(DW_AT_entry_pc);
+  if (!low) low = outer_.AddressOf(DW_AT_low_pc);
+  if (!low) {
+    const std::vector<CodeSpan> ranges = outer_.Ranges();
+    if (ranges.empty()) return view_.entered;
+    low = ranges[0].begin;
+  }
+  const Address entry(*low + placed_->bias);
+  const Process& process = moment_->process();
+  auto cursor = process.Executions({{entry, entry + 1}}, {Time(0), moment_->time() + 1},
+                                   Direction::kBackward, view_.thread, nullptr);
+  if (!cursor.ok()) return cursor.status();
+  for (int tries = 0; tries < kMaxEntries; ++tries) {
+    absl::StatusOr<std::optional<Execution>> found = (*cursor)->Next();
+    if (!found.ok()) return found.status();
+    if (!*found) break;
+    const absl::StatusOr<Registers> registers = process.RegistersAt((*found)->time, view_.thread);
+    if (!registers.ok()) return registers.status();
+    // A call has just pushed the return address.
+    if (registers->gpr[kRsp] + 8 == *cfa) {
+      view_.entered = (*found)->time;
+      break;
+    }
+  }
+  return view_.entered;
+}
+
+// The fs base of the frame's thread: what it was set to by arch_prctl, or by the clone that made
+// the thread.
+std::optional<uint64_t> FrameState::ThreadPointer() {
+  constexpr int64_t kClone = 56, kArchPrctl = 158, kClone3 = 435;
+  constexpr uint64_t kArchSetFs = 0x1002;
+  const Process& process = moment_->process();
+  const Thread* thread = nullptr;
+  for (const Thread& t : process.threads()) {
+    if (t.number == view_.thread) thread = &t;
+  }
+  if (!thread) return std::nullopt;
+  EventQuery query;
+  query.kind = EventKind::kSyscall;
+  query.span.end = moment_->time() + 1;
+  auto cursor = process.Events(query);
+  if (!cursor.ok()) return std::nullopt;
+  for (int i = 0; i < kMaxThreadEvents; ++i) {
+    auto event = (*cursor)->Next();
+    if (!event.ok() || !*event) break;
+    const Event& e = **event;
+    if (e.number == kArchPrctl && e.thread == view_.thread && e.args[0] == kArchSetFs) {
+      return e.args[1];
+    }
+    const bool makes = e.result > 0 && static_cast<uint64_t>(e.result) == thread->os_tid;
+    if (makes && e.number == kClone) return e.args[4];
+    if (makes && e.number == kClone3) return Load(e.args[0] + 56, 8);
+    if (e.time > thread->start && view_.thread.v != 1 && e.number != kClone &&
+        e.time.v > thread->start.v + 1000000)
+      break;
+  }
+  return std::nullopt;
+}
+
+LocationInput FrameState::Input(const TypeSpace::Placed& placed, const DwarfUnit& unit) {
+  LocationInput input;
+  input.data = &placed.file->data();
+  input.unit = &unit;
+  input.bias = placed.bias;
+  input.register_value = [this](int n) { return RegisterValue(n); };
+  input.memory = [this](uint64_t address, uint32_t size) { return Load(address, size); };
+  input.frame_address = [this] { return FrameAddress(); };
+  input.frame_base = [this]() -> std::optional<uint64_t> {
+    const auto a = outer_.Find(DW_AT_frame_base);
+    if (!a || !placed_ || depth_ > kMaxDepth) return std::nullopt;
+    ++depth_;
+    std::optional<uint64_t> base;
+    for (const auto& entry : placed_->file->data().Locations(outer_.unit(), *a)) {
+      if (!entry.span.Contains(view_.pc.v - placed_->bias)) continue;
+      std::string why;
+      base = EvaluateNumber(entry.expression, Input(*placed_, outer_.unit()), &why);
+    }
+    --depth_;
+    return base;
+  };
+  input.entry_register = [this](int n) -> std::optional<uint64_t> {
+    absl::StatusOr<std::optional<Time>> entered = EntryTime();
+    if (!entered.ok() || !*entered) {
+      if (!entered.ok() && status_.ok()) status_ = entered.status();
+      return std::nullopt;
+    }
+    const auto registers = moment_->process().RegistersAt(**entered, view_.thread);
+    if (!registers.ok()) return std::nullopt;
+    return n == 16 ? registers->pc.v : registers->gpr[GprOfDwarf(n)];
+  };
+  input.thread_local_address = [this, placed](uint64_t offset) -> std::optional<uint64_t> {
+    // The program's own block lies just below the thread pointer (TLS variant II); a library's is
+    // wherever the dynamic linker put it.
+    if (placed.module->path() != moment_->process().info().program) return std::nullopt;
+    const SymbolFile* file = placed.module->file();
+    if (!file) return std::nullopt;
+    for (const ElfFile::Segment& s : file->elf().segments()) {
+      if (s.type != PT_TLS) continue;
+      const std::optional<uint64_t> pointer = ThreadPointer();
+      if (!pointer) return std::nullopt;
+      uint64_t align = 1;
+      // The block's start must be aligned as the segment is; its address in the file tells.
+      while (align < 4096 && s.address % (align * 2) == 0) align *= 2;
+      align = std::min<uint64_t>(align, 64);
+      const uint64_t size = (s.memory_size + align - 1) / align * align;
+      return *pointer - size + offset;
+    }
+    return std::nullopt;
+  };
+  return input;
+}
+
+CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CType* type,
+                              const TypeSpace::Placed& placed) {
+  CValue value;
+  value.type = type;
+  const uint64_t size = types_.SizeOf(type).value_or(8);
+  if (pieces.size() == 1 && pieces[0].bits == 0) {
+    const LocationPiece& piece = pieces[0];
+    if (piece.kind == LocationPiece::Kind::kMemory) {
+      value.in_memory = true;
+      value.address = piece.value;
+      return value;
+    }
+    if (piece.kind == LocationPiece::Kind::kPointer) {
+      const Die target = placed.file->data().At(piece.target);
+      if (target && depth_ < kMaxDepth && piece.offset == 0) {
+        ++depth_;
+        absl::StatusOr<CValue> pointee = ValueOf(target, false);
+        --depth_;
+        if (pointee.ok()) {
+          value.pointee = std::make_shared<CValue>(*std::move(pointee));
+          value.bytes.assign(8, 0);
+          value.known.assign(8, 0);
+          return value;
+        }
+      }
+      value.missing = "it points to a variable that the compiler kept out of memory";
+      return value;
+    }
+  }
+  if (size > kMaxCopy) {
+    value.missing = "it is too large to be put together from its pieces";
+    return value;
+  }
+  value.bytes.assign(size, 0);
+  value.known.assign(size, 0);
+  uint64_t at = 0;  // bits
+  bool any = false;
+  std::string why;
+  for (const LocationPiece& piece : pieces) {
+    const uint64_t bits = piece.bits == 0 ? size * 8 - std::min(at, size * 8) : piece.bits;
+    const uint64_t n = std::min((bits + 7) / 8, size - std::min(at / 8, size));
+    std::string bytes;
+    switch (piece.kind) {
+      case LocationPiece::Kind::kMemory: {
+        bytes.resize(n);
+        absl::StatusOr<uint64_t> got =
+            moment_->Read(Address(piece.value + piece.bit_offset / 8), n, bytes.data());
+        if (!got.ok()) {
+          if (status_.ok()) status_ = got.status();
+          got = 0;
+        }
+        bytes.resize(*got);
+        break;
+      }
+      case LocationPiece::Kind::kRegister: {
+        const auto v = RegisterValue(static_cast<int>(piece.value));
+        if (!v) {
+          why = piece.value >= 17 ? absl::StrCat("it is in ", DwarfRegisterName(piece.value),
+                                                 ", which is not recorded")
+                                  : absl::StrCat("it is in ", DwarfRegisterName(piece.value),
+                                                 ", whose value in this frame is not known");
+          break;
+        }
+        const uint64_t shifted = piece.bit_offset < 64 ? *v >> piece.bit_offset : 0;
+        bytes.assign(reinterpret_cast<const char*>(&shifted), std::min<uint64_t>(n, 8));
+        break;
+      }
+      case LocationPiece::Kind::kValue:
+        bytes.assign(reinterpret_cast<const char*>(&piece.value), std::min<uint64_t>(n, 8));
+        // Of numbers wider than the debug information's own the rest is the sign.
+        if (n > 8) bytes.resize(n, static_cast<int64_t>(piece.value) < 0 ? '\xff' : '\0');
+        break;
+      case LocationPiece::Kind::kBytes:
+        bytes.assign(reinterpret_cast<const char*>(piece.bytes.data()),
+                     std::min<uint64_t>(n, piece.bytes.size()));
+        break;
+      default:
+        if (!piece.why.empty()) why = piece.why;
+        break;
+    }
+    for (uint64_t i = 0; i < bytes.size() && at / 8 + i < size; ++i) {
+      value.bytes[at / 8 + i] = bytes[i];
+      value.known[at / 8 + i] = 1;
+      any = true;
+    }
+    at += bits;
+  }
+  if (!any && size > 0) {
+    value.missing = why.empty() ? "it has no place here" : why;
+  } else if (value.known.find('\0') == std::string::npos) {
+    value.known.clear();
+  }
+  return value;
+}
+
+CValue FrameState::ConstantValue(const Die& variable, const CType* type) const {
+  CValue value;
+  value.type = type;
+  Die owner;
+  const auto a = DebugFile::Inherited(variable, DW_AT_const_value, &owner);
+  if (!a) {
+    value.missing = "the compiler kept it nowhere in this function";
+    return value;
+  }
+  const uint64_t size = std::min<uint64_t>(types_.SizeOf(type).value_or(8), kMaxCopy);
+  if (!a->block.empty()) {
+    value.bytes.assign(reinterpret_cast<const char*>(a->block.data()), a->block.size());
+  } else {
+    value.bytes.assign(reinterpret_cast<const char*>(&a->value), 8);
+  }
+  value.bytes.resize(size, a->is_signed && static_cast<int64_t>(a->value) < 0 ? '\xff' : '\0');
+  return value;
+}
+
+const CType* FrameState::SizedArray(const CType* type, const TypeSpace::Placed& placed,
+                                    const DwarfUnit& unit) {
+  const CType* array = type->Strip();
+  if (array->kind != CType::Kind::kArray || array->count || !array->count_at) return type;
+  const DieAttribute& at = *array->count_at;
+  std::optional<uint64_t> bound;
+  const DieRef ref = placed.file->data().Ref(unit, at);
+  if (ref.valid()) {
+    if (depth_ > kMaxDepth) return type;
+    ++depth_;
+    absl::StatusOr<CValue> value = ValueOf(placed.file->data().At(ref), false);
+    --depth_;
+    if (value.ok() && value->missing.empty()) {
+      if (value->in_memory) {
+        bound = Load(value->address, 8);
+      } else if (value->known.empty() && value->bytes.size() == 8) {
+        std::memcpy(&bound.emplace(), value->bytes.data(), 8);
+      }
+    }
+  } else if (!at.block.empty()) {
+    std::string why;
+    bound = EvaluateNumber(at.block, Input(placed, unit), &why);
+  }
+  return bound && *bound + 1 < (uint64_t{1} << 40) ? types_.ArrayOf(array->target(), *bound + 1)
+                                                   : type;
+}
+
+absl::StatusOr<CValue> FrameState::GlobalValue(const TypeSpace::Placed& placed,
+                                               const Die& variable) {
+  const CType* type = placed.file->TypeAt(DebugFile::TypeOf(variable));
+  const auto a = variable.Find(DW_AT_location);
+  CValue value;
+  if (!a) {
+    value = ConstantValue(variable, type);
+    if (!value.missing.empty()) value.missing = "the compiler gave it no place";
+    return value;
+  }
+  for (const auto& entry : placed.file->data().Locations(variable.unit(), *a)) {
+    value = FromPieces(EvaluateLocation(entry.expression, Input(placed, variable.unit())), type,
+                       placed);
+    if (value.missing.empty()) break;
+  }
+  if (absl::Status s = TakeStatus(); !s.ok()) return s;
+  // `extern int a[];` is completed where it is defined.
+  return value;
+}
+
+absl::Status FrameState::Freeze(CValue* value) {
+  if (!value->in_memory) return absl::OkStatus();
+  const uint64_t size = types_.SizeOf(value->type).value_or(0);
+  if (size > kMaxCopy || size == 0) return absl::OkStatus();
+  value->bytes.resize(size);
+  absl::StatusOr<uint64_t> got = moment_->Read(Address(value->address), size, value->bytes.data());
+  if (!got.ok()) return got.status();
+  if (*got == 0) {
+    value->missing = "its memory is not mapped";
+  } else if (*got < size) {
+    value->known.assign(size, 0);
+    std::fill_n(value->known.begin(), *got, 1);
+  }
+  value->in_memory = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) {
+  CValue value;
+  if (!placed_) {
+    value.missing = "no debug information";
+    return value;
+  }
+  const DwarfData& data = placed_->file->data();
+  const CType* type =
+      SizedArray(placed_->file->TypeAt(DebugFile::TypeOf(variable)), *placed_, variable.unit());
+  value.type = type;
+  const auto a = variable.Find(DW_AT_location);
+  std::vector<DwarfData::LocationEntry> entries;
+  if (a) entries = data.Locations(variable.unit(), *a);
+  const uint64_t pc = view_.pc.v - placed_->bias;
+  bool here = false;
+  for (const auto& entry : entries) {
+    if (!entry.span.Contains(pc) || entry.expression.empty()) continue;
+    here = true;
+    value = FromPieces(EvaluateLocation(entry.expression, Input(*placed_, variable.unit())), type,
+                       *placed_);
+    if (absl::Status s = TakeStatus(); !s.ok()) return s;
+    if (value.missing.empty()) return value;
+  }
+  if (!here) {
+    value = ConstantValue(variable, type);
+    if (value.missing.empty()) return value;
+    if (!entries.empty()) value.missing = "the compiler kept it nowhere at this instruction";
+  }
+  if (!look_back) return value;
+  absl::StatusOr<std::optional<CValue>> past = LookBack(variable, type, entries);
+  if (!past.ok()) return past.status();
+  if (*past) return **std::move(past);
+  return value;
+}
+
+// The last execution, in this activation, of an instruction at which the variable had a place; then
+// what was passed for it.
+absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
+    const Die& variable, const CType* type, const std::vector<DwarfData::LocationEntry>& entries) {
+  absl::StatusOr<std::optional<Time>> entered = EntryTime();
+  if (!entered.ok()) return entered.status();
+  const std::optional<uint64_t> cfa = FrameAddress();
+  const Process& process = moment_->process();
+  const Time now = moment_->time();
+  const TimeSpan span = {entered->value_or(Time(0)), now};
+  std::vector<AddressRange> code;
+  for (const auto& entry : entries) {
+    if (entry.expression.empty() || entry.span.end == ~uint64_t{0}) continue;
+    code.push_back(
+        {Address(entry.span.begin + placed_->bias), Address(entry.span.end + placed_->bias)});
+  }
+  const auto remember = [this](CValue* value, Time at, Address pc, bool at_entry) {
+    auto past = std::make_shared<PastValue>();
+    const auto location = types_.symbols().Symbolize(pc);
+    *past = {at, location->file, location->line, at_entry};
+    value->past = std::move(past);
+  };
+  if (!code.empty() && cfa && !span.empty()) {
+    auto cursor = process.Executions(code, span, Direction::kBackward, view_.thread, nullptr);
+    if (!cursor.ok()) return cursor.status();
+    for (int tries = 0; tries < kMaxPlaces; ++tries) {
+      absl::StatusOr<std::optional<Execution>> found = (*cursor)->Next();
+      if (!found.ok()) return found.status();
+      if (!*found) break;
+      absl::StatusOr<std::unique_ptr<Moment>> then = process.At((*found)->time);
+      if (!then.ok()) return then.status();
+      absl::StatusOr<Registers> registers = (*then)->RegistersOf(view_.thread);
+      if (!registers.ok()) return registers.status();
+      FrameView view = view_;
+      view.pc = (*found)->pc;
+      view.registers = *registers;
+      view.known = 0xffff;
+      view.cfa.reset();
+      view.inlined = 0;
+      FrameState state(context_, types_, then->get(), view);
+      // Another activation of a function that calls itself.
+      if (state.FrameAddress() != cfa) continue;
+      absl::StatusOr<CValue> value = state.ValueOf(variable, false);
+      if (!value.ok()) return value.status();
+      if (!value->missing.empty()) continue;
+      value->type = type;
+      if (absl::Status s = state.Freeze(&*value); !s.ok()) return s;
+      if (!value->missing.empty()) continue;
+      remember(&*value, (*found)->time, (*found)->pc, false);
+      return std::optional<CValue>(*std::move(value));
+    }
+  }
+  if (variable.tag() != DW_TAG_formal_parameter || !*entered ||
+      function_.tag() != DW_TAG_subprogram) {
+    return std::optional<CValue>();
+  }
+  absl::StatusOr<std::unique_ptr<Moment>> then = process.At(**entered);
+  if (!then.ok()) return then.status();
+  absl::StatusOr<Registers> registers = (*then)->RegistersOf(view_.thread);
+  if (!registers.ok()) return registers.status();
+  std::vector<const CType*> parameter_types;
+  size_t index = 0;
+  const std::vector<Die> parameters = Parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(parameters[i])));
+    if (parameters[i].ref() == variable.ref()) index = i;
+  }
+  const CType* returns = placed_->file->TypeAt(DebugFile::TypeOf(function_));
+  const AbiPlace place = PlacesOfArguments(types_, returns, parameter_types)[index];
+  absl::StatusOr<CValue> value =
+      ValueAtPlace(types_, place, type, *registers, registers->gpr[kRsp] + 8, false);
+  if (!value.ok()) return value.status();
+  if (!value->missing.empty()) return std::optional<CValue>();
+  FrameState state(context_, types_, then->get(), view_);
+  if (absl::Status s = state.Freeze(&*value); !s.ok()) return s;
+  remember(&*value, **entered, registers->pc, true);
+  return std::optional<CValue>(*std::move(value));
+}
+
+}  // namespace ttq

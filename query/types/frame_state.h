@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//
+// A frame with its variables: which are in scope at its pc, where each is, and, where one is
+// nowhere at this instruction, where it last was. Belongs to one thread, as its moment does.
+
+#ifndef TTQ_QUERY_TYPES_FRAME_STATE_H_
+#define TTQ_QUERY_TYPES_FRAME_STATE_H_
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/context.h"
+#include "query/types/c_value.h"
+#include "query/types/frame.h"
+#include "query/types/location.h"
+#include "query/types/type_space.h"
+#include "store/reader.h"
+
+namespace ttq {
+
+class FrameState {
+ public:
+  // The moment must stay at its time while this is used.
+  FrameState(const Context& context, const TypeSpace& types, Moment* moment, FrameView view);
+
+  const FrameView& view() const { return view_; }
+  // Nothing where the pc is in no module with DWARF.
+  const std::optional<TypeSpace::Placed>& placed() const { return placed_; }
+  const DwarfUnit* unit() const;
+  // DW_TAG_subprogram or inlined_subroutine; empty: DWARF does not know the function.
+  const Die& function() const { return function_; }
+
+  // The variable or parameter that `name` means here: the innermost. Empty: none.
+  Die FindLocal(std::string_view name) const;
+  // In order; those of the declaration, so that one the compiler removed is there too.
+  std::vector<Die> Parameters() const;
+  // Every name in scope.
+  std::vector<std::string> LocalNames() const;
+
+  // Never without a type; `missing` says why there is no value. Errors are the store's.
+  // `look_back`: a variable without a place now is given as it last was.
+  absl::StatusOr<CValue> ValueOf(const Die& variable, bool look_back);
+  // A variable outside of functions, of the module `placed`.
+  absl::StatusOr<CValue> GlobalValue(const TypeSpace::Placed& placed, const Die& variable);
+
+  std::optional<uint64_t> RegisterValue(int dwarf_register) const;
+  std::optional<uint64_t> FrameAddress();
+  // The time of the function's first instruction in this activation; nothing: not found.
+  absl::StatusOr<std::optional<Time>> EntryTime();
+  // The first store error that an evaluation met, and Ok again.
+  absl::Status TakeStatus();
+
+ private:
+  LocationInput Input(const TypeSpace::Placed& placed, const DwarfUnit& unit);
+  CValue FromPieces(const std::vector<LocationPiece>& pieces, const CType* type,
+                    const TypeSpace::Placed& placed);
+  CValue ConstantValue(const Die& variable, const CType* type) const;
+  absl::StatusOr<std::optional<CValue>> LookBack(
+      const Die& variable, const CType* type, const std::vector<DwarfData::LocationEntry>& entries);
+  std::optional<uint64_t> Load(uint64_t address, uint32_t size);
+  std::optional<uint64_t> ThreadPointer();
+  const CType* SizedArray(const CType* type, const TypeSpace::Placed& placed,
+                          const DwarfUnit& unit);
+  // Reads a value in memory, so that it stays as it is now.
+  absl::Status Freeze(CValue* value);
+
+  const Context& context_;
+  const TypeSpace& types_;
+  Moment* moment_;
+  FrameView view_;
+  std::optional<TypeSpace::Placed> placed_;
+  std::vector<CodeScope> scopes_;  // of the function, outermost first
+  Die outer_;                      // the function that really exists
+  Die function_;
+  std::optional<std::optional<uint64_t>> cfa_;
+  bool entry_searched_ = false;
+  int depth_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TYPES_FRAME_STATE_H_

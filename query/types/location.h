@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// Where a variable is: DWARF's location expressions (DWARF 5 sections 2.5 and 2.6), evaluated in a
+// frame. Expressions are untrusted: steps, stack and pieces are bounded.
+
+#ifndef TTQ_QUERY_TYPES_LOCATION_H_
+#define TTQ_QUERY_TYPES_LOCATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "query/types/die.h"
+
+namespace ttq {
+
+// A variable, or consecutive bits of one.
+struct LocationPiece {
+  enum class Kind : uint8_t {
+    kNowhere,   // no place; `why` says so if more is known
+    kMemory,    // at `value`
+    kRegister,  // DWARF register `value`
+    kValue,     // it is `value` itself
+    kBytes,     // it is `bytes` itself
+    kPointer,   // it points `offset` bytes into the variable `target`, which is not in memory
+  };
+  Kind kind = Kind::kNowhere;
+  uint64_t value = 0;
+  ByteSpan bytes;
+  DieRef target;
+  int64_t offset = 0;
+  uint64_t bits = 0;        // how many of the variable's; 0: all
+  uint64_t bit_offset = 0;  // in the register or memory
+  std::string why;
+};
+
+struct LocationInput {
+  const DwarfData* data = nullptr;
+  const DwarfUnit* unit = nullptr;
+  uint64_t bias = 0;  // to be added to the file's addresses
+  // Nothing: not known.
+  std::function<std::optional<uint64_t>(int dwarf_register)> register_value;
+  std::function<std::optional<uint64_t>(uint64_t address, uint32_t size)> memory;
+  std::function<std::optional<uint64_t>()> frame_base, frame_address;
+  // A register as it was at the function's entry.
+  std::function<std::optional<uint64_t>(int dwarf_register)> entry_register;
+  // An offset in the module's block of the thread's own variables.
+  std::function<std::optional<uint64_t>(uint64_t offset)> thread_local_address;
+  std::optional<uint64_t> object_address;  // DW_OP_push_object_address
+  // On the stack at the start: for a member's place in an object.
+  std::optional<uint64_t> first;
+};
+
+// The pieces, at least one. What cannot be known becomes a piece that is nowhere and says why.
+std::vector<LocationPiece> EvaluateLocation(ByteSpan expression, const LocationInput& input);
+
+// The number that an expression computes, for bounds and frame bases.
+std::optional<uint64_t> EvaluateNumber(ByteSpan expression, const LocationInput& input,
+                                       std::string* why);
+
+// "rax", "xmm0", …
+std::string DwarfRegisterName(uint64_t number);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_TYPES_LOCATION_H_

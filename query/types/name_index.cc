@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/types/name_index.h"
+
+#include <fcntl.h>
+#include <libdwarf/dwarf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "query/types/debug_file.h"
+
+namespace ttq {
+namespace {
+
+// Below this the pass is quicker than a file.
+constexpr uint64_t kWorthKeeping = 1u << 20;
+constexpr size_t kMaxEntries = 1u << 26;
+constexpr int kMaxDepth = 100;
+
+constexpr char kMagic[8] = {'t', 't', 'q', 'n', 'a', 'm', 'e', 's'};
+// 1: the first. Another number is another layout; the file is made again.
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t checksum;                     // CRC-32 of the entries
+  uint64_t sizes[DwarfData::kSections];  // of the sections it was made from
+  uint64_t count;
+};
+
+// FNV-1a: stored, so it must be the same in every process. Compilers differ in their spaces.
+uint32_t HashName(std::string_view name) {
+  uint32_t h = 2166136261u;
+  for (const char c : name) {
+    if (c != ' ') h = (h ^ static_cast<uint8_t>(c)) * 16777619u;
+  }
+  return h;
+}
+
+// Empty: no place to keep anything.
+std::string CacheFolder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/ttq");
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/ttq");
+  return "";
+}
+
+std::string CachePath(const std::string& build_id) {
+  // It becomes part of a path, and comes from an untrusted file.
+  if (build_id.empty() || build_id.size() > 128 ||
+      build_id.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return "";
+  }
+  const std::string folder = CacheFolder();
+  return folder.empty() ? "" : absl::StrCat(folder, "/names-", build_id);
+}
+
+void MakeFolders(const std::string& path) {
+  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+    mkdir(path.substr(0, at).c_str(), 0700);
+  }
+}
+
+bool IsTypeTag(uint16_t tag) {
+  switch (tag) {
+    case DW_TAG_base_type:
+    case DW_TAG_structure_type:
+    case DW_TAG_class_type:
+    case DW_TAG_union_type:
+    case DW_TAG_enumeration_type:
+    case DW_TAG_typedef:
+    case DW_TAG_unspecified_type:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One pass over the names of a file.
+class Pass {
+ public:
+  Pass(const DwarfData& data, const std::function<void(std::string_view, NameKind, DieRef)>& add)
+      : data_(data), add_(add) {}
+
+  void Run() {
+    for (const DwarfUnit& unit : data_.units()) {
+      Siblings(data_.RootDie(unit).Child(), 0);
+    }
+  }
+
+ private:
+  void Siblings(Die die, int depth) {
+    for (; die; die = die.Sibling()) One(die, depth);
+  }
+
+  void One(const Die& die, int depth) {
+    const uint16_t tag = die.tag();
+    if (IsTypeTag(tag)) {
+      const std::string_view name = die.Text(DW_AT_name);
+      if (!die.Flag(DW_AT_declaration) && !name.empty() && IsNewType(die, name)) {
+        add_(name, NameKind::kType, die.ref());
+      }
+      if (tag == DW_TAG_enumeration_type) {
+        Enumerators(die);
+      } else if (depth < kMaxDepth && die.has_children() && tag != DW_TAG_typedef) {
+        Members(die.Child(), depth + 1);
+      }
+    } else if (tag == DW_TAG_namespace || tag == DW_TAG_module) {
+      if (depth < kMaxDepth) Siblings(die.Child(), depth + 1);
+    } else if (tag == DW_TAG_variable) {
+      if (die.Find(DW_AT_location) || die.Find(DW_AT_const_value)) Add(die, NameKind::kVariable);
+    } else if (tag == DW_TAG_subprogram) {
+      Add(die, NameKind::kFunction);
+    }
+  }
+
+  // Types inside a class; its methods are found by their definitions.
+  void Members(Die die, int depth) {
+    for (; die; die = die.Sibling()) {
+      if (IsTypeTag(die.tag())) One(die, depth);
+    }
+  }
+
+  void Enumerators(const Die& type) {
+    for (Die die = type.Child(); die; die = die.Sibling()) {
+      const std::string_view name = die.Text(DW_AT_name);
+      const uint64_t value = die.Unsigned(DW_AT_const_value).value_or(0);
+      if (die.tag() == DW_TAG_enumerator && !name.empty() && IsNew(name, value, ~uint64_t{0})) {
+        add_(name, NameKind::kEnumerator, type.ref());
+      }
+    }
+  }
+
+  void Add(const Die& die, NameKind kind) {
+    const std::string_view name = DebugFile::NameOf(die);
+    if (!name.empty()) add_(name, kind, die.ref());
+  }
+
+  // Every unit that includes a header describes its types again: one of them is enough.
+  bool IsNewType(const Die& die, std::string_view name) {
+    return IsNew(name, die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
+                 die.Unsigned(DW_AT_decl_line).value_or(0) |
+                     die.Unsigned(DW_AT_decl_column).value_or(0) << 32);
+  }
+  bool IsNew(std::string_view name, uint64_t a, uint64_t b) {
+    return seen_.insert({HashName(name), name.size() | a << 8, b}).second;
+  }
+
+  const DwarfData& data_;
+  const std::function<void(std::string_view, NameKind, DieRef)>& add_;
+  absl::flat_hash_set<std::tuple<uint32_t, uint64_t, uint64_t>> seen_;
+};
+
+}  // namespace
+
+NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
+  NameIndex index;
+  const std::string path = data.InfoSize() >= kWorthKeeping ? CachePath(build_id) : "";
+  if (!path.empty() && index.Load(path, data)) return index;
+  index.Read(data);
+  if (!path.empty()) index.Save(path, data);
+  return index;
+}
+
+void NameIndex::Read(const DwarfData& data) {
+  Pass(data, [this](std::string_view name, NameKind kind, DieRef ref) {
+    if (own_.size() >= kMaxEntries) return;
+    own_.push_back(
+        {HashName(name), static_cast<uint32_t>(kind) | uint32_t{ref.section} << 8, ref.offset});
+  }).Run();
+  std::sort(own_.begin(), own_.end());
+  entries_ = own_;
+}
+
+bool NameIndex::Load(const std::string& path, const DwarfData& data) {
+  absl::StatusOr<FileImage> image = FileImage::Map(path);
+  if (!image.ok()) return false;
+  const ByteSpan bytes = image->bytes();
+  Header header;
+  if (bytes.size() < sizeof(header)) return false;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 || header.version != kVersion) {
+    return false;
+  }
+  for (int i = 0; i < DwarfData::kSections; ++i) {
+    if (header.sizes[i] != data.Bytes(i).size()) return false;
+  }
+  const ByteSpan rest = bytes.subspan(sizeof(header));
+  if (header.count > kMaxEntries || rest.size() != header.count * sizeof(Entry)) return false;
+  if (crc32_z(0, rest.data(), rest.size()) != header.checksum) return false;
+  static_assert(sizeof(Header) % alignof(Entry) == 0);
+  entries_ = absl::MakeConstSpan(reinterpret_cast<const Entry*>(rest.data()), header.count);
+  image_ = *std::move(image);
+  from_cache_ = true;
+  return true;
+}
+
+// Without success nothing is lost but time.
+void NameIndex::Save(const std::string& path, const DwarfData& data) const {
+  MakeFolders(path);
+  Header header = {};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.version = kVersion;
+  for (int i = 0; i < DwarfData::kSections; ++i) header.sizes[i] = data.Bytes(i).size();
+  header.count = entries_.size();
+  const auto* bytes = reinterpret_cast<const uint8_t*>(entries_.data());
+  const size_t size = entries_.size() * sizeof(Entry);
+  header.checksum = static_cast<uint32_t>(crc32_z(0, bytes, size));
+  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return;
+  const auto write_all = [fd](const void* from, size_t n) {
+    const auto* p = static_cast<const char*>(from);
+    while (n > 0) {
+      const ssize_t done = write(fd, p, n);
+      if (done <= 0) return false;
+      p += done;
+      n -= static_cast<size_t>(done);
+    }
+    return true;
+  };
+  const bool written = write_all(&header, sizeof(header)) && write_all(bytes, size);
+  if (close(fd) != 0 || !written || rename(temporary.c_str(), path.c_str()) != 0) {
+    unlink(temporary.c_str());
+  }
+}
+
+std::vector<DieRef> NameIndex::Find(std::string_view name, NameKind kind) const {
+  std::vector<DieRef> found;
+  const uint32_t hash = HashName(name);
+  auto it = std::lower_bound(entries_.begin(), entries_.end(), hash,
+                             [](const Entry& e, uint32_t h) { return e.hash < h; });
+  for (; it != entries_.end() && it->hash == hash; ++it) {
+    if ((it->what & 0xff) == static_cast<uint32_t>(kind)) {
+      found.push_back({it->offset, static_cast<uint8_t>(it->what >> 8)});
+    }
+  }
+  return found;
+}
+
+void NameIndex::ForEach(NameKind kind, const std::function<void(DieRef)>& use) const {
+  for (const Entry& e : entries_) {
+    if ((e.what & 0xff) == static_cast<uint32_t>(kind)) {
+      use({e.offset, static_cast<uint8_t>(e.what >> 8)});
+    }
+  }
+}
+
+}  // namespace ttq

@@ -1,0 +1,870 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/types/render.h"
+
+#include <libdwarf/dwarf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "query/context.h"
+#include "query/text.h"
+#include "query/types/location.h"
+
+namespace ttq {
+namespace {
+
+using Kind = CType::Kind;
+
+// gdb's `set print elements`, `repeats` and `max-depth`.
+constexpr size_t kElements = 200;
+constexpr size_t kRepeats = 10;
+constexpr int kDepth = 20;
+constexpr uint64_t kMaxBytes = 1 << 20;
+constexpr size_t kMaxText = 1 << 20;
+
+constexpr char kUnknown[] = "<optimized out>";
+
+uint64_t Extend(uint64_t v, uint64_t size, bool is_signed) {
+  if (size >= 8 || size == 0) return v;
+  const auto unused = static_cast<unsigned>(64 - size * 8);
+  v <<= unused;
+  return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(v) >> unused) : v >> unused;
+}
+
+std::string FloatText(const std::string& bytes) {
+  const auto special = [](double v, uint64_t mantissa) -> std::string {
+    if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+    return Cat(std::signbit(v) ? "-" : "", "nan(", Hex(mantissa), ")");
+  };
+  if (bytes.size() == 4) {
+    float v;
+    uint32_t raw;
+    std::memcpy(&v, bytes.data(), 4);
+    std::memcpy(&raw, bytes.data(), 4);
+    return std::isfinite(v) ? fmt::format("{:.9g}", v) : special(v, raw & 0x7fffff);
+  }
+  if (bytes.size() == 8) {
+    double v;
+    uint64_t raw;
+    std::memcpy(&v, bytes.data(), 8);
+    std::memcpy(&raw, bytes.data(), 8);
+    return std::isfinite(v) ? fmt::format("{:.17g}", v) : special(v, raw & 0xfffffffffffff);
+  }
+  if (bytes.size() >= 10) {
+    long double v = 0;
+    uint64_t raw;
+    std::memcpy(&raw, bytes.data(), 8);
+    std::memcpy(&v, bytes.data(), 10);
+    if (!std::isfinite(v)) return special(static_cast<double>(v), raw);
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.18Lg", v);
+    return text;
+  }
+  return kUnknown;
+}
+
+std::string WideText(const std::string& bytes, bool is_signed) {
+  __int128 v = 0;
+  std::memcpy(&v, bytes.data(), std::min<size_t>(16, bytes.size()));
+  auto u = static_cast<unsigned __int128>(v);
+  const bool negative = is_signed && v < 0;
+  if (negative) u = 0 - u;
+  std::string digits;
+  do {
+    digits += static_cast<char>('0' + static_cast<int>(u % 10));
+    u /= 10;
+  } while (u != 0);
+  if (negative) digits += '-';
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+// Every enumerator has bits of its own: values are combinations of them.
+bool IsFlagEnum(const CType& type) {
+  uint64_t seen = 0;
+  for (const CEnumerator& e : type.enumerators) {
+    const auto v = static_cast<uint64_t>(e.value);
+    if (e.value < 0) return false;
+    if (v & seen) return false;
+    // gdb: the bits of one flag are next to each other.
+    if (v != 0) {
+      const uint64_t low = v / (v & (0 - v));
+      if ((low & (low + 1)) != 0) return false;
+    }
+    seen |= v;
+  }
+  return !type.enumerators.empty();
+}
+
+std::string EnumText(const CType& type, uint64_t number) {
+  const auto value = static_cast<int64_t>(number);
+  for (const CEnumerator& e : type.enumerators) {
+    const uint64_t size = type.size.value_or(4);
+    if (Extend(static_cast<uint64_t>(e.value), size, type.is_signed) == number) return e.name;
+  }
+  const std::string plain = type.is_signed ? Cat(value) : Cat(number);
+  if (!IsFlagEnum(type)) return plain;
+  if (number == 0) return "0";
+  std::string text;
+  uint64_t rest = number;
+  for (const CEnumerator& e : type.enumerators) {
+    const auto v = static_cast<uint64_t>(e.value);
+    if (v != 0 && (rest & v) == v) {
+      Append(&text, text.empty() ? "(" : " | ", e.name);
+      rest &= ~v;
+    }
+  }
+  if (rest != 0) {
+    Append(&text, text.empty() ? "(" : " | ", "unknown: ", Hex(rest));
+  }
+  return text + ")";
+}
+
+const char* CharacterPrefix(const CType& type) {
+  if (type.name == "wchar_t") return "L";
+  if (type.name == "char16_t") return "u";
+  if (type.name == "char32_t") return "U";
+  if (type.name == "char8_t") return "u8";
+  return "";
+}
+
+// A struct's text where a byte is not known at all.
+bool AllUnknown(const LoadedValue& loaded) {
+  return !loaded.missing.empty() ||
+         (!loaded.known.empty() && loaded.known.find('\1') == std::string::npos);
+}
+
+}  // namespace
+
+std::string EscapedCharacter(uint32_t c, char quote) {
+  switch (c) {
+    case '\a':
+      return "\\a";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\v':
+      return "\\v";
+    case 27:
+      return "\\033";
+    default:
+      break;
+  }
+  if (c == static_cast<uint32_t>(quote) || c == '\\') {
+    return std::string("\\") + static_cast<char>(c);
+  }
+  if (c >= 32 && c < 127) return std::string(1, static_cast<char>(c));
+  return c < 256 ? fmt::format("\\{:03o}", c) : fmt::format("\\x{:x}", c);
+}
+
+std::string QuotedString(std::string_view text, bool cut) {
+  if (text.empty()) return cut ? "\"\"..." : "\"\"";
+  std::string out;
+  bool in_quotes = false;
+  for (size_t i = 0; i < text.size();) {
+    size_t run = i + 1;
+    while (run < text.size() && text[run] == text[i]) ++run;
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (run - i > kRepeats) {
+      if (in_quotes) out += "\"";
+      if (!out.empty()) out += ", ";
+      Append(&out, "'", EscapedCharacter(c, '\''), "' <repeats ", run - i, " times>");
+      in_quotes = false;
+      i = run;
+      continue;
+    }
+    if (!in_quotes) {
+      if (!out.empty()) out += ", ";
+      out += "\"";
+      in_quotes = true;
+    }
+    out += EscapedCharacter(c, '"');
+    ++i;
+  }
+  if (in_quotes) out += "\"";
+  if (cut) out += "...";
+  return out;
+}
+
+// --- ValueReader ---
+
+absl::StatusOr<LoadedValue> ValueReader::Load(const CValue& value) const {
+  LoadedValue out;
+  if (!value.missing.empty()) {
+    out.missing = value.missing;
+    return out;
+  }
+  const uint64_t size = types_.SizeOf(value.type).value_or(0);
+  if (size > kMaxBytes) {
+    out.missing = "it is larger than 1 MiB";
+    return out;
+  }
+  const uint64_t want =
+      value.bit_size > 0 ? (uint64_t{value.bit_offset} + value.bit_size + 7) / 8 : size;
+  if (value.in_memory) {
+    out.bytes.assign(want, 0);
+    absl::StatusOr<uint64_t> got = moment_->Read(Address(value.address), want, out.bytes.data());
+    if (!got.ok()) return got.status();
+    if (*got < want) {
+      if (*got == 0) {
+        out.missing = fmt::format("Cannot access memory at address {:#x}", value.address);
+        return out;
+      }
+      // Holes are rare: what follows the first is read byte by byte.
+      out.known.assign(want, 0);
+      std::fill_n(out.known.begin(), *got, 1);
+      for (uint64_t i = *got; i < want && i < *got + 4096; ++i) {
+        absl::StatusOr<uint64_t> one = moment_->Read(Address(value.address + i), 1, &out.bytes[i]);
+        if (!one.ok()) return one.status();
+        out.known[i] = *one == 1;
+      }
+    }
+  } else {
+    out.bytes = value.bytes;
+    out.known = value.known;
+    if (out.bytes.size() < want) {
+      if (out.known.empty()) out.known.assign(out.bytes.size(), 1);
+      out.bytes.resize(want, 0);
+      out.known.resize(want, 0);
+    }
+    out.bytes.resize(want);
+    if (!out.known.empty()) out.known.resize(want);
+  }
+  if (!out.known.empty()) {
+    if (out.known.find('\1') == std::string::npos) {
+      out.missing = "it is not known";
+      return out;
+    }
+    if (out.known.find('\0') == std::string::npos) out.known.clear();
+  }
+  if (value.bit_size > 0) {
+    if (!out.known.empty()) {
+      out.missing = "it is not known";
+      return out;
+    }
+    unsigned __int128 raw = 0;
+    std::memcpy(&raw, out.bytes.data(), std::min<size_t>(out.bytes.size(), 16));
+    raw >>= value.bit_offset;
+    uint64_t bits = static_cast<uint64_t>(raw);
+    if (value.bit_size < 64) {
+      const unsigned unused = 64 - value.bit_size;
+      bits <<= unused;
+      const CType* type = value.type->Strip();
+      bits = type->is_signed && type->kind != Kind::kBool
+                 ? static_cast<uint64_t>(static_cast<int64_t>(bits) >> unused)
+                 : bits >> unused;
+    }
+    out.bytes.assign(reinterpret_cast<const char*>(&bits), 8);
+    out.bytes.resize(size);
+  }
+  return out;
+}
+
+absl::StatusOr<std::optional<uint64_t>> ValueReader::Number(const CValue& value) const {
+  absl::StatusOr<LoadedValue> loaded = Load(value);
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->complete() || loaded->bytes.empty()) return std::nullopt;
+  uint64_t v = 0;
+  const uint64_t size = std::min<uint64_t>(8, loaded->bytes.size());
+  std::memcpy(&v, loaded->bytes.data(), size);
+  return Extend(v, size, value.type->Strip()->is_signed);
+}
+
+absl::StatusOr<std::optional<std::string>> ValueReader::CString(uint64_t address, size_t most,
+                                                                bool* cut) const {
+  std::string text;
+  *cut = false;
+  while (text.size() < most) {
+    char buffer[256];
+    const uint64_t at = address + text.size();
+    const uint64_t size = std::min<uint64_t>(sizeof(buffer), most - text.size());
+    absl::StatusOr<uint64_t> got = moment_->Read(Address(at), size, buffer);
+    if (!got.ok()) return got.status();
+    if (*got == 0) {
+      if (text.empty()) return std::nullopt;
+      *cut = true;
+      return text;
+    }
+    const void* end = std::memchr(buffer, 0, *got);
+    if (end) {
+      text.append(buffer, static_cast<const char*>(end) - buffer);
+      return text;
+    }
+    text.append(buffer, *got);
+  }
+  *cut = true;
+  return text;
+}
+
+CValue ValueReader::Part(const CValue& whole, const CType* type, uint64_t offset) const {
+  CValue part;
+  part.type = type;
+  part.past = whole.past;
+  part.missing = whole.missing;
+  if (!whole.missing.empty()) return part;
+  if (whole.in_memory) {
+    part.in_memory = true;
+    part.address = whole.address + offset;
+    return part;
+  }
+  const uint64_t size = types_.SizeOf(type).value_or(0);
+  if (offset >= whole.bytes.size() && size > 0) {
+    part.missing = "it is not known";
+    return part;
+  }
+  if (size == 0) return part;
+  part.bytes = whole.bytes.substr(offset, size);
+  if (!whole.known.empty()) {
+    part.known = whole.known.substr(offset, size);
+    if (part.known.find('\0') == std::string::npos) part.known.clear();
+  }
+  return part;
+}
+
+absl::StatusOr<CValue> ValueReader::MemberOf(const CValue& object, const CMember& member) const {
+  const CType* type = types_.Complete(object.type);
+  const CType* member_type = type->At(member.type);
+  uint64_t offset = member.offset;
+  if (!member.virtual_offset.empty()) {
+    CValue out;
+    out.type = member_type;
+    out.missing = "where the virtual base is cannot be told";
+    if (!object.in_memory || type->file == nullptr) return out;
+    const Die die = type->file->data().At(member.die);
+    LocationInput input;
+    input.data = &type->file->data();
+    input.unit = die ? &die.unit() : nullptr;
+    input.first = object.address;
+    absl::Status failed;
+    input.memory = [&](uint64_t address, uint32_t size) -> std::optional<uint64_t> {
+      absl::StatusOr<std::optional<uint64_t>> n = moment_->ReadNumber(Address(address), size);
+      if (!n.ok()) {
+        failed = n.status();
+        return std::nullopt;
+      }
+      return *n;
+    };
+    input.register_value = [](int) { return std::nullopt; };
+    std::string why;
+    const auto address = EvaluateNumber(member.virtual_offset, input, &why);
+    if (!failed.ok()) return failed;
+    if (!address) return out;
+    out.missing.clear();
+    out.in_memory = true;
+    out.address = *address;
+    out.past = object.past;
+    return out;
+  }
+  if (member.bit_size > 0) {
+    CValue out;
+    out.type = member_type;
+    out.past = object.past;
+    out.missing = object.missing;
+    out.bit_offset = member.bit_offset;
+    out.bit_size = member.bit_size;
+    if (object.in_memory) {
+      out.in_memory = true;
+      out.address = object.address + offset;
+    } else if (out.missing.empty()) {
+      const uint64_t want = (uint64_t{member.bit_offset} + member.bit_size + 7) / 8;
+      if (offset >= object.bytes.size()) {
+        out.missing = "it is not known";
+      } else {
+        out.bytes = object.bytes.substr(offset, want);
+        if (!object.known.empty()) out.known = object.known.substr(offset, want);
+      }
+    }
+    return out;
+  }
+  CValue out = Part(object, member_type, offset);
+  // `type name[]` at a struct's end has no size of its own.
+  return out;
+}
+
+absl::StatusOr<std::optional<CValue>> ValueReader::FindMember(const CValue& object,
+                                                              std::string_view name,
+                                                              int depth) const {
+  if (depth > 32) return std::nullopt;
+  const CType* type = types_.Complete(object.type);
+  if (!type->IsRecord()) return std::nullopt;
+  for (const CMember& member : type->members) {
+    if (member.name == name && !member.is_base && !member.is_static) {
+      absl::StatusOr<CValue> found = MemberOf(object, member);
+      if (!found.ok()) return found.status();
+      return std::optional<CValue>(*std::move(found));
+    }
+  }
+  for (const CMember& member : type->members) {
+    if (member.is_static || !(member.is_base || member.name.empty())) continue;
+    absl::StatusOr<CValue> inner = MemberOf(object, member);
+    if (!inner.ok()) return inner.status();
+    absl::StatusOr<std::optional<CValue>> found = FindMember(*inner, name, depth + 1);
+    if (!found.ok() || *found) return found;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<CValue>> ValueReader::FindMember(const CValue& object,
+                                                              std::string_view name) const {
+  return FindMember(object, name, 0);
+}
+
+absl::StatusOr<std::optional<CValue>> ValueReader::Path(const CValue& object,
+                                                        std::string_view path) const {
+  std::optional<CValue> at = object;
+  for (const std::string_view step : Split(path, ".")) {
+    absl::StatusOr<std::optional<CValue>> next = FindMember(*at, step);
+    if (!next.ok() || !*next) return next;
+    at = *std::move(next);
+  }
+  return at;
+}
+
+absl::StatusOr<CValue> ValueReader::Target(const CValue& pointer) const {
+  if (pointer.pointee) return *pointer.pointee;
+  CValue out;
+  out.type = pointer.type->Strip()->target();
+  out.past = pointer.past;
+  absl::StatusOr<LoadedValue> loaded = Load(pointer);
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->complete() || loaded->bytes.size() < 8) {
+    out.missing = loaded->missing.empty() ? "the pointer is not known" : loaded->missing;
+    return out;
+  }
+  out.in_memory = true;
+  std::memcpy(&out.address, loaded->bytes.data(), 8);
+  return out;
+}
+
+// --- Renderer ---
+
+absl::StatusOr<std::string> Renderer::Text(const CValue& value) {
+  written_ = 0;
+  return Inner(value, true, 0);
+}
+
+absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int depth) {
+  if (!value.missing.empty()) {
+    return value.missing.starts_with("Cannot access memory") ? Cat("<error: ", value.missing, ">")
+           : top                                             ? Cat("<", value.missing, ">")
+                                                             : std::string(kUnknown);
+  }
+  if (depth > kDepth) return std::string("{...}");
+  if (written_ > kMaxText) return std::string("...");
+  const CType* type = reader_.types().Complete(value.type);
+  absl::StatusOr<std::string> text = std::string();
+  switch (type->kind) {
+    case Kind::kVoid:
+      return std::string("void");
+    case Kind::kReference:
+    case Kind::kRvalueReference: {
+      absl::StatusOr<CValue> target = reader_.Target(value);
+      if (!target.ok()) return target.status();
+      absl::StatusOr<std::string> inner = Inner(*target, false, depth + 1);
+      if (!inner.ok()) return inner;
+      // Containers show what they hold, as gdb's printers do.
+      std::string prefix = top ? Cat("(", ToText(value.type), ") ") : "";
+      if (target->in_memory) Append(&prefix, "@", Hex(target->address), ": ");
+      return prefix + *inner;
+    }
+    case Kind::kStruct:
+    case Kind::kUnion:
+      text = Record(value, type, depth);
+      break;
+    case Kind::kArray:
+      text = Array(value, type, depth);
+      break;
+    case Kind::kFunction:
+      return Cat("{", ToText(value.type), "} ", Hex(value.address), " <",
+                 reader_.types().symbols().NameOf(Address(value.address)), ">");
+    case Kind::kPointer:
+      text = Pointer(value, type, top);
+      break;
+    default:
+      text = Scalar(value, type, top);
+      break;
+  }
+  if (text.ok()) written_ += depth == 0 ? 0 : text->size() / 4;
+  return text;
+}
+
+absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* type, bool top) {
+  absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->complete()) {
+    if (loaded->missing.starts_with("Cannot access memory")) {
+      return Cat("<error: ", loaded->missing, ">");
+    }
+    return top && !loaded->missing.empty() ? Cat("<", loaded->missing, ">") : std::string(kUnknown);
+  }
+  if (type->kind == Kind::kFloat) return FloatText(loaded->bytes);
+  if (loaded->bytes.size() > 8) return WideText(loaded->bytes, type->is_signed);
+  if (loaded->bytes.empty()) return std::string("<incomplete type>");
+  uint64_t n = 0;
+  std::memcpy(&n, loaded->bytes.data(), loaded->bytes.size());
+  n = Extend(n, loaded->bytes.size(), type->is_signed);
+  switch (type->kind) {
+    case Kind::kBool:
+      return n == 0 ? "false" : n == 1 ? "true" : Cat(n);
+    case Kind::kEnum:
+      return EnumText(*type, n);
+    case Kind::kChar: {
+      const auto c = static_cast<uint32_t>(Extend(n, loaded->bytes.size(), false));
+      const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
+      const uint32_t mask = loaded->bytes.size() == 1 ? 0xff : 0xffffffff;
+      return Cat(number, " ", CharacterPrefix(*type), "'", EscapedCharacter(c & mask, '\''), "'");
+    }
+    case Kind::kMemberPointer:
+      return Hex(n);
+    default:
+      return type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
+  }
+}
+
+absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* type, bool top) {
+  if (value.pointee) {
+    absl::StatusOr<std::string> inner = Inner(*value.pointee, false, kDepth - 2);
+    if (!inner.ok()) return inner;
+    return Cat("(", ToText(value.type), ") <not in memory: points to ", *inner, ">");
+  }
+  absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->complete() || loaded->bytes.size() < 8) return Scalar(value, type, top);
+  uint64_t n = 0;
+  std::memcpy(&n, loaded->bytes.data(), 8);
+  const CType* target = type->target()->Strip();
+  std::string text = Hex(n);
+  if (target->kind == Kind::kChar && target->Size() == 1) {
+    if (n == 0) return text;
+    bool cut = false;
+    absl::StatusOr<std::optional<std::string>> string = reader_.CString(n, kElements, &cut);
+    if (!string.ok()) return string.status();
+    if (!*string) {
+      return Cat(text, " <error: Cannot access memory at address ", text, ">");
+    }
+    return Cat(text, " ", QuotedString(**string, cut));
+  }
+  if (top) text = Cat("(", ToText(value.type), ") ", text);
+  if (n == 0) return text;
+  const Symbolizer& symbols = reader_.types().symbols();
+  if (target->kind == Kind::kFunction) {
+    const std::string name = symbols.NameOf(Address(n));
+    return name.empty() ? text : Cat(text, " <", name, ">");
+  }
+  if (const auto variable = symbols.VariableAt(Address(n))) {
+    const uint64_t offset = n - variable->address.v;
+    Append(&text, " <", variable->name, offset ? Cat("+", offset) : "", ">");
+  } else if (const Module* module = symbols.ModuleAt(Address(n))) {
+    // Into code, as labels and function pointers kept as void *.
+    const auto function = symbols.FunctionAt(Address(n));
+    (void)module;
+    if (function) Append(&text, " <", symbols.NameOf(Address(n)), ">");
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* type, int depth) {
+  absl::StatusOr<std::optional<ContainerView>> view = ViewContainer(reader_, value, kElements);
+  if (!view.ok()) return view.status();
+  if (*view) {
+    const ContainerView& v = **view;
+    if (v.kind == ContainerView::Kind::kString) return QuotedString(v.text, v.cut);
+    std::string text = v.summary;
+    if (v.items.empty()) return text;
+    Append(&text, " = {");
+    for (size_t i = 0; i < v.items.size(); ++i) {
+      if (i > 0) Append(&text, ", ");
+      if (v.items[i].key) {
+        absl::StatusOr<std::string> key = Inner(*v.items[i].key, false, depth + 1);
+        if (!key.ok()) return key;
+        Append(&text, "[", *key, "] = ");
+      } else if (v.kind == ContainerView::Kind::kPointer) {
+        Append(&text, "get() = ");
+      } else if (v.kind == ContainerView::Kind::kOptional) {
+        Append(&text, "[contained value] = ");
+      } else if (v.numbered) {
+        Append(&text, "[", i, "] = ");
+      }
+      absl::StatusOr<std::string> item = Inner(v.items[i].value, false, depth + 1);
+      if (!item.ok()) return item;
+      Append(&text, *item);
+      if (text.size() > kMaxText) break;
+    }
+    return text + (v.cut ? "...}" : "}");
+  }
+  if (type->is_declaration) return std::string("<incomplete type>");
+  if (value.in_memory) {
+    // One reading decides for all of an object that is not mapped.
+    CValue first = value;
+    first.type = BuiltinType("char");
+    absl::StatusOr<LoadedValue> byte = reader_.Load(first);
+    if (!byte.ok()) return byte.status();
+    if (!byte->missing.empty() && !type->members.empty()) {
+      return Cat("<error: ", byte->missing, ">");
+    }
+  } else {
+    absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+    if (!loaded.ok()) return loaded.status();
+    if (AllUnknown(*loaded) && !type->members.empty()) return std::string(kUnknown);
+  }
+  std::string text = "{";
+  bool first = true;
+  for (const CMember& member : type->members) {
+    const CType* member_type = type->At(member.type);
+    if (member.is_static) {
+      if (type->kind == Kind::kUnion || member.die.offset == 0) continue;
+      // A static member is a global of its own; its place is in its definition.
+      if (!first) Append(&text, ", ");
+      first = false;
+      std::string shown = kUnknown;
+      if (const Die die = type->file->data().At(member.die)) {
+        if (const auto constant = die.Find(DW_AT_const_value);
+            constant && constant->block.empty()) {
+          CValue v;
+          v.type = member_type;
+          v.bytes.assign(reinterpret_cast<const char*>(&constant->value), 8);
+          v.bytes.resize(std::min<uint64_t>(8, reader_.types().SizeOf(member_type).value_or(8)));
+          absl::StatusOr<std::string> inner = Inner(v, false, depth + 1);
+          if (!inner.ok()) return inner;
+          shown = *inner;
+        } else {
+          absl::StatusOr<NameMatches<VariableInfo>> found = reader_.types().symbols().FindVariables(
+              {.kind = NamePattern::Kind::kName, .text = Cat(type->name, "::", member.name)});
+          if (found.ok() && found->found.size() == 1 && depth < 3) {
+            CValue v;
+            v.type = member_type;
+            v.in_memory = true;
+            v.address = found->found[0].address.v;
+            absl::StatusOr<std::string> inner = Inner(v, false, depth + 1);
+            if (!inner.ok()) return inner;
+            shown = *inner;
+          }
+        }
+      }
+      Append(&text, "static ", member.name, " = ", shown);
+      continue;
+    }
+    absl::StatusOr<CValue> part = reader_.MemberOf(value, member);
+    if (!part.ok()) return part.status();
+    const CType* complete = reader_.types().Complete(member_type);
+    if (member.is_base && complete->members.empty()) {
+      if (!first) Append(&text, ", ");
+      first = false;
+      Append(&text, "<", ToText(member_type), "> = {<No data fields>}");
+      continue;
+    }
+    absl::StatusOr<std::string> inner = Inner(*part, false, depth + 1);
+    if (!inner.ok()) return inner;
+    if (!first) Append(&text, ", ");
+    first = false;
+    if (member.is_base) {
+      Append(&text, "<", ToText(member_type), "> = ");
+    } else if (!member.name.empty()) {
+      Append(&text, member.name, " = ");
+    }
+    Append(&text, *inner);
+    if (text.size() > kMaxText) {
+      Append(&text, "...");
+      break;
+    }
+  }
+  if (first) return std::string("{<No data fields>}");
+  return text + "}";
+}
+
+absl::StatusOr<std::string> Renderer::Array(const CValue& value, const CType* type, int depth) {
+  const CType* element = type->target();
+  const CType* plain = reader_.types().Complete(element);
+  const uint64_t step = reader_.types().SizeOf(element).value_or(0);
+  const uint64_t count = type->count.value_or(0);
+  if (step == 0 || (!type->count && !value.in_memory)) return std::string("<incomplete type>");
+  if (plain->kind == Kind::kChar && step == 1 && !type->is_vector) {
+    CValue shown = value;
+    const uint64_t wanted = std::min<uint64_t>(count, kElements);
+    shown.type = reader_.types().ArrayOf(element, std::max<uint64_t>(wanted, 1));
+    if (count == 0) return std::string("\"\"");
+    absl::StatusOr<LoadedValue> loaded = reader_.Load(shown);
+    if (!loaded.ok()) return loaded.status();
+    if (!loaded->complete()) return Scalar(shown, type, false);
+    std::string_view text = loaded->bytes;
+    const bool cut = count > wanted;
+    // gdb: a last NUL is the string's end; more of them are its content, unless nothing else
+    // follows within what is shown.
+    if (!cut && !text.empty() && text.back() == '\0') text.remove_suffix(1);
+    return QuotedString(text, cut);
+  }
+  std::string text = "{";
+  size_t shown = 0;
+  for (uint64_t i = 0; i < count;) {
+    if (shown >= kElements) {
+      Append(&text, "...");
+      break;
+    }
+    const CValue part = reader_.Part(value, element, i * step);
+    absl::StatusOr<std::string> inner = Inner(part, false, depth + 1);
+    if (!inner.ok()) return inner;
+    // Equal elements in a row are shown once.
+    uint64_t same = i + 1;
+    absl::StatusOr<LoadedValue> first = reader_.Load(part);
+    if (!first.ok()) return first.status();
+    while (same < count && same - i < 100000) {
+      absl::StatusOr<LoadedValue> next = reader_.Load(reader_.Part(value, element, same * step));
+      if (!next.ok()) return next.status();
+      if (next->bytes != first->bytes || next->known != first->known ||
+          next->missing.empty() != first->missing.empty()) {
+        break;
+      }
+      ++same;
+    }
+    if (i > 0) Append(&text, ", ");
+    if (same - i >= kRepeats) {
+      Append(&text, *inner, " <repeats ", same - i, " times>");
+      i = same;
+      shown += kRepeats;
+    } else {
+      Append(&text, *inner);
+      ++i;
+      ++shown;
+    }
+    if (text.size() > kMaxText) {
+      Append(&text, "...");
+      break;
+    }
+  }
+  return text + "}";
+}
+
+absl::StatusOr<Value> Renderer::Structured(const CValue& value) {
+  written_ = 0;
+  return Structure(value, 0);
+}
+
+absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
+  if (!value.missing.empty() || depth > kDepth || ++written_ > 100000) return Value(Null{});
+  const CType* type = reader_.types().Complete(value.type);
+  const auto text_of = [&](const CValue& v) -> absl::StatusOr<std::string> {
+    const size_t kept = written_;
+    absl::StatusOr<std::string> text = Inner(v, false, depth + 1);
+    written_ = kept;
+    return text;
+  };
+  switch (type->kind) {
+    case Kind::kReference:
+    case Kind::kRvalueReference: {
+      absl::StatusOr<CValue> target = reader_.Target(value);
+      if (!target.ok()) return target.status();
+      return Structure(*target, depth + 1);
+    }
+    case Kind::kStruct:
+    case Kind::kUnion: {
+      absl::StatusOr<std::optional<ContainerView>> view = ViewContainer(reader_, value, 10000);
+      if (!view.ok()) return view.status();
+      if (*view) {
+        const ContainerView& v = **view;
+        if (v.kind == ContainerView::Kind::kString) return Value(v.text);
+        if (v.kind == ContainerView::Kind::kPointer || v.kind == ContainerView::Kind::kOptional) {
+          if (v.items.empty()) return Value(Null{});
+          return Structure(v.items[0].value, depth + 1);
+        }
+        if (v.kind == ContainerView::Kind::kMap) {
+          Object object;
+          for (const auto& item : v.items) {
+            absl::StatusOr<Value> key = Structure(*item.key, depth + 1);
+            if (!key.ok()) return key;
+            std::string name;
+            if (const auto* s = key->get<std::string>()) {
+              name = *s;
+            } else {
+              absl::StatusOr<std::string> text = text_of(*item.key);
+              if (!text.ok()) return text.status();
+              name = *text;
+            }
+            absl::StatusOr<Value> inner = Structure(item.value, depth + 1);
+            if (!inner.ok()) return inner;
+            object.fields.emplace_back(std::move(name), *std::move(inner));
+          }
+          return Value(std::move(object));
+        }
+        List list;
+        for (const auto& item : v.items) {
+          absl::StatusOr<Value> inner = Structure(item.value, depth + 1);
+          if (!inner.ok()) return inner;
+          list.push_back(*std::move(inner));
+        }
+        return Value(std::move(list));
+      }
+      Object object;
+      for (const CMember& member : type->members) {
+        if (member.is_static) continue;
+        absl::StatusOr<CValue> part = reader_.MemberOf(value, member);
+        if (!part.ok()) return part.status();
+        absl::StatusOr<Value> inner = Structure(*part, depth + 1);
+        if (!inner.ok()) return inner;
+        if (member.is_base || member.name.empty()) {
+          // Found by their own names, as in the language.
+          if (const Object* fields = inner->object()) {
+            for (const auto& field : fields->fields) object.fields.push_back(field);
+          }
+          continue;
+        }
+        object.fields.emplace_back(member.name, *std::move(inner));
+      }
+      return Value(std::move(object));
+    }
+    case Kind::kArray: {
+      const CType* element = type->target();
+      if (reader_.types().Complete(element)->kind == Kind::kChar && element->Size() == 1) {
+        absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+        if (!loaded.ok()) return loaded.status();
+        if (!loaded->complete()) return Value(Null{});
+        return Value(loaded->bytes.substr(0, loaded->bytes.find('\0')));
+      }
+      const uint64_t step = reader_.types().SizeOf(element).value_or(0);
+      List list;
+      for (uint64_t i = 0; step > 0 && i < type->count.value_or(0) && i < 10000; ++i) {
+        absl::StatusOr<Value> inner = Structure(reader_.Part(value, element, i * step), depth + 1);
+        if (!inner.ok()) return inner;
+        list.push_back(*std::move(inner));
+      }
+      return Value(std::move(list));
+    }
+    case Kind::kFunction:
+      return Value(Address(value.address));
+    case Kind::kVoid:
+    case Kind::kUnknown:
+      return Value(Null{});
+    case Kind::kFloat: {
+      absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+      if (!loaded.ok()) return loaded.status();
+      return loaded->complete() ? Value(FloatText(loaded->bytes)) : Value(Null{});
+    }
+    default:
+      break;
+  }
+  if (value.pointee) return Structure(*value.pointee, depth + 1);
+  absl::StatusOr<std::optional<uint64_t>> n = reader_.Number(value);
+  if (!n.ok()) return n.status();
+  if (!*n) return Value(Null{});
+  if (type->kind == Kind::kPointer) return Value(Address(**n));
+  if (type->kind == Kind::kEnum) {
+    const std::string text = EnumText(*type, **n);
+    const bool named = !text.empty() && text[0] != '-' && (text[0] < '0' || text[0] > '9');
+    if (named) return Value(text);
+  }
+  if (type->is_signed || **n <= static_cast<uint64_t>(INT64_MAX)) {
+    return Value(static_cast<int64_t>(**n));
+  }
+  return Value(Word{**n});
+}
+
+}  // namespace ttq

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+//
+// Values of C++: classes with bases, references, namespaces, templates, the standard containers.
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace shapes {
+
+enum class Kind { kRound = 3, kSquare };
+
+class Shape {
+ public:
+  explicit Shape(int id) : id_(id) {}
+  virtual ~Shape() = default;
+  virtual double Area() const { return 0; }
+  static int count;
+
+ protected:
+  int id_;
+};
+int Shape::count = 2;
+
+class Circle : public Shape {
+ public:
+  Circle(int id, double radius) : Shape(id), radius_(radius) {}
+  double Area() const override;
+  Kind kind = Kind::kRound;
+
+ private:
+  double radius_;
+};
+
+template <class T>
+struct Stack {
+  T items[4];
+  int depth = 0;
+  void push(const T& item) { items[depth++] = item; }
+};
+
+int level = 5;
+
+}  // namespace shapes
+
+struct Left {
+  int left = 1;
+};
+struct Right {
+  int right = 2;
+};
+struct Both : Left, Right {
+  int both = 3;
+};
+
+__attribute__((noinline)) void stop_here() { __asm__ volatile("" ::: "memory"); }
+
+double shapes::Circle::Area() const {
+  stop_here();
+  return radius_ * radius_ * 3;
+}
+
+shapes::Circle circle(7, 1.5);
+shapes::Stack<int> stack;
+Both both;
+int Left::*member_pointer = &Left::left;
+
+__attribute__((noinline)) int containers(const std::string& name, int& number) {
+  std::string text = "short";
+  std::string empty;
+  std::string long_text(60, 'x');
+  std::vector<int> vector = {1, 2, 3};
+  std::vector<std::string> words = {"a", "bc"};
+  std::vector<bool> flags = {true, false, true};
+  std::map<std::string, int> map = {{"one", 1}, {"two", 2}, {"three", 3}};
+  std::map<int, double> empty_map;
+  std::set<int> set = {3, 1, 2};
+  std::unordered_map<int, std::string> table = {{1, "x"}};
+  std::unique_ptr<int> unique = std::make_unique<int>(5);
+  std::shared_ptr<int> shared = std::make_shared<int>(6);
+  std::shared_ptr<int> other = shared;
+  std::shared_ptr<int> none;
+  std::optional<int> maybe = 8;
+  std::optional<int> never;
+  std::pair<int, std::string> pair = {1, "p"};
+  std::list<int> list = {4, 5};
+  int& alias = number;
+  shapes::Shape* shape = &circle;
+  stop_here();
+  return static_cast<int>(text.size() + vector.size() + name.size() + empty.size()) + alias +
+         *unique + *shared + *other + (none ? 1 : 0) + *maybe + never.value_or(1) + pair.first +
+         static_cast<int>(list.size() + map.size() + empty_map.size() + set.size() + table.size() +
+                          words.size() + flags.size() + long_text.size() + shape->Area());
+}
+
+int main() {
+  stack.push(10);
+  stack.push(20);
+  int number = 9;
+  const int result = containers("the name", number);
+  return result == 0;
+}
