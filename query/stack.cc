@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/sources.h"
+#include "query/types/frame.h"
 
 namespace ttq {
 namespace {
@@ -482,9 +483,34 @@ Value ArgumentsByAbi(const uint64_t* gpr) {
   return Value(std::move(args));
 }
 
-absl::StatusOr<Value> FrameArguments(const Context&, Moment&, ThreadNo, const Frame& frame) {
-  if (!frame.at_entry || frame.kind != Frame::Kind::kNormal) return Value(Null{});
-  return ArgumentsByAbi(frame.registers.gpr.data());
+Value ArgumentsObject(const std::vector<Argument>& arguments) {
+  Object object;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = arguments[i].name;
+    object.fields.emplace_back(name.empty() ? absl::StrCat("arg", i) : name, arguments[i].value);
+  }
+  return Value(std::move(object));
+}
+
+absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
+                                     const Frame& frame) {
+  if (frame.kind != Frame::Kind::kNormal && frame.kind != Frame::Kind::kInlined) {
+    return Value(Null{});
+  }
+  FrameView view;
+  view.thread = thread;
+  view.pc = frame.lookup_pc;
+  view.inlined = frame.inlined;
+  std::copy(frame.registers.gpr.begin(), frame.registers.gpr.end(), view.registers.gpr);
+  view.registers.pc = frame.pc;
+  view.known = frame.registers.known;
+  view.cfa = frame.cfa;
+  const bool at_entry = frame.at_entry && frame.kind == Frame::Kind::kNormal;
+  absl::StatusOr<std::vector<Argument>> arguments =
+      at_entry ? ArgumentsAtEntry(context, view, &moment) : ArgumentsOf(context, view, &moment);
+  if (!arguments.ok()) return arguments.status();
+  if (!arguments->empty()) return ArgumentsObject(*arguments);
+  return at_entry ? ArgumentsByAbi(frame.registers.gpr.data()) : Value(Null{});
 }
 
 absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack) {

@@ -166,8 +166,12 @@ class RowMoment {
   std::unique_ptr<Moment> moment_;
 };
 
-// The arguments of a frame's function: an object, name → value; null when they are not known. By
-// the ABI: arg0…arg5, in the innermost frame at its function's first instruction.
+struct Argument;
+
+// Name → value.
+Value ArgumentsObject(const std::vector<Argument>& arguments);
+// The arguments of a frame's function: an object, name → value, by DWARF; without it arg0…arg5 by
+// the ABI in the innermost frame at its function's first instruction, else null.
 absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
                                      const Frame& frame);
 

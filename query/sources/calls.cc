@@ -12,6 +12,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/stack.h"
+#include "query/types/frame.h"
 
 namespace ttq {
 namespace {
@@ -217,8 +218,26 @@ absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
   return Value(*depth);
 }
 
-absl::StatusOr<Value> ArgumentsOfCall(RowMoment& moment, const Row& row) {
+absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment, const Row& row) {
   if (row[kArguments].is_null()) return Value(Null{});
+  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
+  if (!then.ok()) return then.status();
+  FrameView view;
+  view.thread = ThreadNo(static_cast<uint32_t>(*row[kThread].get<int64_t>()));
+  absl::StatusOr<Registers> registers = (*then)->RegistersOf(view.thread);
+  if (!registers.ok()) return registers.status();
+  view.registers = *registers;
+  view.pc = registers->pc;
+  view.cfa = Address(registers->gpr[kRsp] + 8);
+  view.entered = *row[kTime].get<Time>();
+  // Of what is inlined at a function's first instruction, the function itself is the outermost.
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*view.entered);
+  if (!symbols.ok()) return symbols.status();
+  const size_t depth = (*symbols)->Symbolize(view.pc)->frames.size();
+  view.inlined = depth == 0 ? 0 : depth - 1;
+  absl::StatusOr<std::vector<Argument>> arguments = ArgumentsAtEntry(context, view, *then);
+  if (!arguments.ok()) return arguments.status();
+  if (!arguments->empty()) return ArgumentsObject(*arguments);
   moment.AddNote("arguments are by the ABI: the six registers for integers and pointers");
   uint64_t gpr[kGprCount] = {};
   for (int i = 0; i < 6; ++i) gpr[ArgumentRegister(i)] = row[kArguments + i].get<Word>()->v;
@@ -286,7 +305,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("line", Type::kInteger, kLine);
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
   add("address", Type::kAddress, kAddress);
-  plan.columns.push_back({{"args", Type::kObject}, 0, Derived::kComputed, ArgumentsOfCall});
+  plan.columns.push_back({{"args", Type::kObject},
+                          0,
+                          Derived::kComputed,
+                          [&context](RowMoment& moment, const Row& row) {
+                            return ArgumentsOfCall(context, moment, row);
+                          }});
   add("result", Type::kValue, kResult);
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});

@@ -93,6 +93,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
                                 const Context& context, const RunOptions&,
                                 const Context::TimeOfQuery& ask) {
   const Process& process = context.process();
+  if (query.clauses.mixed) {
+    return ErrorAt(query.source_range, "`backtrace mixed` is not yet available in this version",
+                   "use `backtrace` and `py backtrace` instead");
+  }
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
   absl::StatusOr<std::optional<ThreadNo>> asked = context.ResolveThread(query.clauses.thread);

@@ -292,11 +292,11 @@ TEST_F(EngineTest, Errors) {
             "ttq: there is no thread 7: this process had threads 1 to 2\n"
             "  writes to 0x1000 in thread 7\n"
             "                   ^~~~~~~~~~~\n");
-  EXPECT_EQ(Ask("backtrace at end"),
-            "ttq: `backtrace` is not yet available in this version; use `registers` (its row names "
-            "function and line) instead\n"
-            "  backtrace at end\n"
-            "  ^~~~~~~~~~~~~~~~\n");
+  EXPECT_EQ(Ask("backtrace mixed at end"),
+            "ttq: `backtrace mixed` is not yet available in this version; use `backtrace` and `py "
+            "backtrace` instead\n"
+            "  backtrace mixed at end\n"
+            "  ^~~~~~~~~~~~~~~~~~~~~~\n");
   EXPECT_EQ(Ask("events sycall"),
             "ttq: there are no events of kind sycall\n"
             "  events sycall\n"
