@@ -337,12 +337,22 @@ static void case38(void) {
   emit((long)strlen(where) + (long)strlen(getenv("SAME")));
 }
 
+// With --ignore noise.
+static int noise(int at) {
+  return byte(at) > 'm';
+}
+static void case39(void) {
+  if (noise(39)) ++sink;
+  else --sink;
+  emit(5);
+}
+
 typedef void (*test)(void);
 static const test cases[] = {
     case0,  case1,  case2,  case3,  case4,  case5,  case6,  case7,  case8,  case9,
     case10, case11, case12, case13, case14, case15, case16, case17, case18, case19,
     case20, case21, case22, case23, case24, case25, case26, case27, case28, case29,
-    case30, case31, case32, case33, case34, case35, case36, case37, case38};
+    case30, case31, case32, case33, case34, case35, case36, case37, case38, case39};
 
 int main(int argc, char** argv) {
   input = open(argc > 1 ? argv[1] : "/dev/null", O_RDONLY);
