@@ -76,8 +76,8 @@ def batch(questions: Union[Path, Sequence[Path]], traces: Iterable[Path], client
     `ttq batch -f jsonl`, as they come, those of one recording together.
 
     `questions`: one file or several (.yaml, .ttql). What they name (`same as …`, `rows equal …`) must be
-    absolute paths that the workers see. `client`: a `distributed.Client`; without one a cluster of this
-    machine's own processes is made, and closed at the end. `ttq`: the command on the workers (default: `ttq`
+    absolute paths that the workers see. `client`: a `distributed.Client`; without one this
+    machine is used, one recording per core at a time. `ttq`: the command on the workers (default: `ttq`
     of this machine's PATH, by its full path). `retries`: how many workers may die over one recording before it
     counts as unreadable.
 
@@ -103,7 +103,9 @@ def _run(distributed: Any, client: Any, command: List[str], names: List[str], fi
          traces: List[str], retries: int) -> Iterator[Dict[str, Any]]:
     own = None
     if client is None:
-        own = client = distributed.Client(processes=True, threads_per_worker=1, dashboard_address=None)
+        # Threads suffice: the work is done by the command.
+        own = client = distributed.Client(processes=False, n_workers=1, threads_per_worker=os.cpu_count() or 1,
+                                          dashboard_address=None)
     futures: Dict[Any, str] = {}
     ask = _task()
     try:

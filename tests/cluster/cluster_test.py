@@ -51,11 +51,9 @@ class Cluster(unittest.TestCase):
     def setUpClass(cls):
         cls.traces = []
         for i in range(COUNT):
-            text = os.path.join(PLACE, "%d.txt" % i)
-            with open(text, "w") as f:
-                f.write(HISTORY % (8 if i == 5 else i + 20))
             cls.traces.append(os.path.join(PLACE, "%d.ttq" % i))
-            subprocess.run([RECORD_TEXT, text, cls.traces[-1]], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([RECORD_TEXT, cls.traces[-1]], input=HISTORY % (8 if i == 5 else i + 20), text=True,
+                           check=True, stdout=subprocess.DEVNULL)
         cls.questions = os.path.join(PLACE, "questions.yaml")
         with open(cls.questions, "w") as f:
             f.write(QUESTIONS)

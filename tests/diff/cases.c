@@ -70,7 +70,7 @@ static void case2(void) {
 static void case3(void) {
   struct node* list = NULL;
   for (long i = 0; i < 5; ++i) list = push(list, i);
-  list->next->value += PICK(0, 100); HERE(3)
+  list->next->value += PICK(1, 100); HERE(3)
   for (struct node* n = list; n; n = n->next) {
     if (n->value > 50) emit(n->value);
   }
@@ -122,7 +122,7 @@ static void case9(void) {
 static void case10(void) {
   long sum = 0;
   for (int i = 0; i < 3000; ++i) {
-    long x = i == 1234 ? PICK(0, 5) : 0; HERE(10)
+    long x = i == 1234 ? sink + PICK(2, 5) : 0; HERE(10)
     sum += x;
   }
   if (sum > 3) emit(sum);

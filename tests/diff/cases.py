@@ -5,7 +5,7 @@
 import os
 import sys
 
-data = open(sys.argv[1], "rb").read()
+data = open(sys.argv[1], "rb").read()  # HERE(4)
 
 
 def step(n):
@@ -53,59 +53,28 @@ def case3():
     print(len(things))
 
 
-def case4():
-    mode = os.environ["PYCASE4"]  # HERE(4)
-    if mode == "two":
-        step(1)
-    print("done")
-
-
 def case5():
-    count = int(os.environ["PYCASE5"])  # HERE(5)
-    while count > 0:
-        count -= 5
-        step(count)
-    print(count)
+    try:
+        value = PICK(1, 0)  # HERE(5)
+        print(10 // value)
+    except ZeroDivisionError:
+        print("zero")
 
 
-def case6():
-    first = data[6]  # HERE(6)
+def case4():
+    first = data[6]
     second = first + 3
     if second > 110:
         step(second)
     print("x")
 
 
-def case7():
-    table = {}
-    for i in range(20):
-        table[i] = i * i
-    table[7] = PICK(49, 50)  # HERE(7)
-    odd = 0
-    for key, value in table.items():
-        if (key + value) % 2:
-            odd += step(key)
-    print(odd)
-
-
-def case8():
-    try:
-        value = PICK(1, 0)  # HERE(8)
-        print(10 // value)
-    except ZeroDivisionError:
-        print("zero")
-
-
-def case9():
-    def numbers():
-        yield 1
-        yield PICK(2, 30)  # HERE(9)
-        yield 3
-
-    for n in numbers():
-        if n > 20:
-            step(n)
-    print("end")
+def case6():
+    count = int(os.environ["PYCASE6"])  # HERE(6)
+    while count > 0:
+        count -= 5
+        step(count)
+    print(count)
 
 
 globals()["case" + sys.argv[2]]()
