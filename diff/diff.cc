@@ -212,11 +212,12 @@ absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thr
                                                                     DiffResult* result) {
   Aligner aligner(sides_[0], sides_[1], thread, control_);
   if (absl::Status s = aligner.Start(Time(0), Time(0)); !s.ok()) return s;
-  std::optional<FirstDifference> by_address;  // the first, if there is nothing better
+  std::vector<std::array<Time, 2>> starts = {{Time(0), Time(0)}};
+  origins_.SetStarts(starts);
   for (uint64_t passed = 0;; ++passed) {
     auto divergence = aligner.Next(limit);
     if (!divergence.ok()) return divergence.status();
-    if (!*divergence) return by_address;
+    if (!*divergence) return std::optional<FirstDifference>();
     const Divergence& d = **divergence;
     result->alike += d.alike;
     auto first = Explain(d);
@@ -251,14 +252,15 @@ absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thr
                         " began to do otherwise does not end where both go on alike. ");
         result->complete = false;
       }
-      return by_address ? by_address : std::optional(*std::move(first));
+      return std::optional(*std::move(first));
     }
     ++(ignored ? result->passed.ignored : result->passed.addresses);
     if (result->passed.first.empty()) {
       result->passed.first = stacks_[0].frames.empty() ? "" : stacks_[0].frames[0].function;
     }
-    if (address && !ignored && !by_address) by_address = *std::move(first);
     if (absl::Status s = aligner.Start((*after)[0], (*after)[1]); !s.ok()) return s;
+    starts.push_back(*after);
+    origins_.SetStarts(starts);
   }
 }
 

@@ -82,9 +82,16 @@ OriginFinder::Same OriginFinder::Compare(uint64_t a, uint64_t b, Time time_a, Ti
   const std::optional<std::string> in_a = sides_[0]->RegionOf(a, time_a, &offset_a);
   const std::optional<std::string> in_b = sides_[1]->RegionOf(b, time_b, &offset_b);
   if (!in_a || !in_b || *in_a != *in_b) return a == b ? Same::kEqual : Same::kDifferent;
+  // The bottom of the stack holds arguments and environment, which may be of different length: what
+  // is above it lies elsewhere, and by how much is told by the stack pointers.
+  if (*in_a == "[stack]") {
+    if (a >= sides_[0]->initial_stack().v && b >= sides_[1]->initial_stack().v) {
+      return a == b ? Same::kEqual : Same::kPlacement;
+    }
+    if (a - b != stack_shift_) return Same::kDifferent;
+    return a == b ? Same::kEqual : Same::kPlacement;
+  }
   if (offset_a == offset_b) return a == b ? Same::kEqual : Same::kPlacement;
-  // The bottom of the stack holds arguments and environment, which may be of different length.
-  if (*in_a == "[stack]" && a - b == stack_shift_) return Same::kPlacement;
   // A place in a rebuilt module has another offset.
   if (sides_[0]->ModuleOf(Address(a)) != nullptr &&
       sides_[0]->KeyOf(Address(a)) == sides_[1]->KeyOf(Address(b))) {
@@ -218,9 +225,10 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   if (e.reads != effects[1].reads || e.memory.size() != effects[1].memory.size()) {
     return std::optional<Location>();  // another instruction
   }
-  const auto compare = [&](uint64_t a, uint64_t b) {
+  // An address that is only used to reach memory does not count.
+  const auto compare = [&](uint64_t a, uint64_t b, bool is_data) {
     const Same same = Compare(a, b, at[0].time, at[1].time);
-    if (same == Same::kPlacement && a != b) *placement = true;
+    if (same == Same::kPlacement && a != b && is_data) *placement = true;
     return same;
   };
   const auto of_register = [&](uint8_t reg) {
@@ -240,7 +248,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   };
   const auto take_register = [&](uint8_t reg) {
     const uint64_t a = registers[0].gpr[reg], b = registers[1].gpr[reg];
-    if (compare(a, b) != Same::kDifferent) return;
+    if (compare(a, b, e.reads >> reg & 1) != Same::kDifferent) return;
     if (!found) step->number = {a, b};
     take(of_register(reg), RegisterName(reg), NumberText(a), NumberText(b));
   };
@@ -261,7 +269,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     for (size_t word = 0; word < size && word < x.size() && word < y.size(); word += 8) {
       const std::string_view p = std::string_view(x).substr(word, 8),
                              q = std::string_view(y).substr(word, 8);
-      if (p == q || (p.size() == 8 && compare(NumberOf(p), NumberOf(q)) != Same::kDifferent)) {
+      if (p == q || (p.size() == 8 && compare(NumberOf(p), NumberOf(q), true) != Same::kDifferent)) {
         continue;
       }
       size_t byte = 0;
@@ -295,6 +303,57 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     for (Location& l : unknown) alternatives_.push_back(std::move(l));
   }
   return found;
+}
+
+std::optional<Time> OriginFinder::OtherTime(int side, Time t) const {
+  for (size_t i = starts_.size(); i-- > 0;) {
+    if (starts_[i][side] <= t) return starts_[i][1 - side] + (t.v - starts_[i][side].v);
+  }
+  return std::nullopt;
+}
+
+// The same memory was last written by different instructions: the later one must have been executed
+// on the other side too, with another address. Why?
+absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere(
+    const std::array<Definition, 2>& writers, Origin* origin) {
+  const std::optional<Time> mapped = OtherTime(0, writers[0].step.time);
+  if (!mapped) return std::optional<Location>();
+  const int later = *mapped > writers[1].step.time ? 0 : 1;
+  const std::optional<Time> other = OtherTime(later, writers[later].step.time);
+  if (!other || *other >= sides_[1 - later]->end()) return std::optional<Location>();
+  const auto registers = sides_[1 - later]->RegistersAt(*other, writers[later].thread);
+  if (!registers.ok()) return std::optional<Location>();
+  const auto at_pc = PcAt(1 - later, *other, writers[later].thread);
+  if (!at_pc.ok()) return at_pc.status();
+  if (!*at_pc || sides_[1 - later]->KeyOf(**at_pc) !=
+                     sides_[later]->KeyOf(writers[later].step.pc)) {
+    return std::optional<Location>();
+  }
+  std::array<Step, 2> at;
+  at[later] = writers[later].step;
+  at[1 - later] = {*other, **at_pc, true};
+  OriginStep step;
+  bool placement = false;
+  const ThreadNo thread = writers[later].thread;
+  auto input = DifferingInput(at, {thread, thread}, &step, &placement);
+  if (!input.ok()) return input.status();
+  if (*input) origin->steps.push_back(std::move(step));
+  return input;
+}
+
+// What a thread executed at a time; nullopt: it did not run then.
+absl::StatusOr<std::optional<Address>> OriginFinder::PcAt(int side, Time t, ThreadNo thread) {
+  const auto runs = sides_[side]->process().RunsAround(t);
+  if (!runs.ok()) return runs.status();
+  const auto run = std::partition_point((*runs)->begin(), (*runs)->end(), [&](const Run& r) {
+    return r.time + r.instructions <= t;
+  });
+  if (run == (*runs)->end() || run->time > t || run->thread != thread) {
+    return std::optional<Address>();
+  }
+  const Side::Code& code = sides_[side]->CodeOf(run->code);
+  const uint64_t at = t.v - run->time.v;
+  return at < code.addresses.size() ? std::optional<Address>(code.addresses[at]) : std::nullopt;
 }
 
 absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRound(
@@ -371,6 +430,12 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
     }
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
+      auto why = WhyElsewhere(now, &origin);
+      if (!why.ok()) return why.status();
+      if (*why) {
+        location = **why;
+        continue;
+      }
       origin.kind = OriginKind::kWriters;
       origin.thread = now[0].thread;
       origin.at = {now[0].step, now[1].step};
@@ -415,13 +480,13 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
       found = {now[0], now[1]};
       found[0]->kernel = found[1]->kernel = true;
       Conclude(&origin, location, found);
-    } else if (placement) {
-      origin.kind = OriginKind::kAddress;
-      origin.text = fmt::format("only addresses differ: {} in {}", step.instruction[0], place);
     } else if (other_code) {
       origin.kind = OriginKind::kCode;
       origin.text = fmt::format("the code of {} differs: {} | {}", place, step.instruction[0],
                                 step.instruction[1]);
+    } else if (placement) {
+      origin.kind = OriginKind::kAddress;
+      origin.text = fmt::format("only addresses differ: {} in {}", step.instruction[0], place);
     } else if (IsMachine(step.instruction[0])) {
       origin.kind = OriginKind::kMachine;
       origin.text = fmt::format("{} in {} gave another result", step.instruction[0], place);
@@ -535,7 +600,18 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
   }
   const InstructionEffects effects = sides_[0]->EffectsAt(d.last[0].pc, d.last[0].time);
   if (effects.flow == Flow::kNone || effects.flow == Flow::kSyscall) {
-    // Nothing was decided here: the code is another, or a signal came, or one of them ended.
+    // No decision: one ended (by a fault of this very instruction, perhaps), a signal came, or the
+    // code is another.
+    if (effects.flow == Flow::kNone && !(d.next[0].exists && d.next[1].exists)) {
+      OriginStep step;
+      bool placement = false;
+      auto input = DifferingInput(d.last, {d.thread, d.thread}, &step, &placement);
+      if (!input.ok()) return input.status();
+      if (*input) {
+        origin.steps.push_back(std::move(step));
+        return Follow(**input, std::move(origin));
+      }
+    }
     origin.at = {d.next[0].exists ? d.next[0] : d.last[0], d.next[1].exists ? d.next[1] : d.last[1]};
     if (!d.next[0].exists || !d.next[1].exists) {
       origin.text = fmt::format("{} ends here", d.next[0].exists ? "the second" : "the first");

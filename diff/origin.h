@@ -15,6 +15,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -58,6 +59,10 @@ class OriginFinder {
  public:
   OriginFinder(Side* a, Side* b) : sides_{a, b} {}
 
+  // Where the threads being compared started to be alike, once more after each part that was passed
+  // over: later instructions up to the next start correspond one to one.
+  void SetStarts(std::vector<std::array<Time, 2>> starts) { starts_ = std::move(starts); }
+
   // Why the instruction that both executed last went two ways.
   absl::StatusOr<Origin> OfBranch(const Divergence& divergence);
   // Why a register, or memory, differs before the given times. REQUIRES: it does.
@@ -98,6 +103,10 @@ class OriginFinder {
   Same Compare(uint64_t a, uint64_t b, Time time_a, Time time_b);
   std::string Describe(const Location& location);
   std::string ValueText(int side, const Location& location);
+  std::optional<Time> OtherTime(int side, Time t) const;
+  absl::StatusOr<std::optional<Location>> WhyElsewhere(const std::array<Definition, 2>& writers,
+                                                       Origin* origin);
+  absl::StatusOr<std::optional<Address>> PcAt(int side, Time t, ThreadNo thread);
   // What is said when there is no instruction to go on from.
   void Conclude(Origin* origin, const Location& location,
                 const std::array<std::optional<Definition>, 2>& found);
@@ -105,6 +114,7 @@ class OriginFinder {
   std::string SyscallText(int side, const Definition& definition);
 
   std::array<Side*, 2> sides_;
+  std::vector<std::array<Time, 2>> starts_ = {{Time(0), Time(0)}};
   // How far apart corresponding words of the two stacks are.
   uint64_t stack_shift_ = 0;
   // Inputs whose value is not recorded (flags, vectors), to be tried when the first leads nowhere.

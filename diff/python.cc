@@ -138,14 +138,15 @@ struct RunningFrame {
   uint64_t frame = 0;
   uint32_t code = python::kNoCode;
   Time pushed;
+  uint64_t dict = 0;  // not the frame's variables are meant, but this dict's
 };
 RunningFrame Before(const Transition& t) {
-  if (Enters(t.kind)) return {t.caller_frame, t.caller_code, Time(0)};
-  return {t.frame, t.code, t.pushed};
+  if (Enters(t.kind)) return {t.caller_frame, t.caller_code, Time(0), 0};
+  return {t.frame, t.code, t.pushed, 0};
 }
 RunningFrame AfterIt(const Transition& t) {
-  if (Enters(t.kind)) return {t.frame, t.code, t.pushed};
-  return {t.caller_frame, t.caller_code, Time(0)};
+  if (Enters(t.kind)) return {t.frame, t.code, t.pushed, 0};
+  return {t.caller_frame, t.caller_code, Time(0), 0};
 }
 
 // An instruction of Python begun in a frame.
@@ -178,6 +179,16 @@ class PythonComparison {
   absl::StatusOr<std::optional<PythonAssignment>> WhenSet(const std::string& name,
                                                           const std::array<RunningFrame, 2>& frame,
                                                           std::array<Time, 2> before);
+  absl::StatusOr<std::optional<PythonAssignment>> FromOutside(
+      const std::string& name, const std::array<RunningFrame, 2>& frame,
+      std::array<Time, 2> before);
+  absl::StatusOr<std::optional<PythonAssignment>> FromCaller(
+      const std::string& name, const std::array<RunningFrame, 2>& frame);
+  absl::StatusOr<std::optional<PythonDifference>> ByLines(ThreadNo thread);
+  // What is known of the frames they part in, from `from` up to d->time. `lines_differ`: they part
+  // before that already, by their lines.
+  absl::Status Describe(const std::array<RunningFrame, 2>& frame, std::array<Time, 2> from,
+                        PythonDifference* d, bool* lines_differ);
   absl::Status Trace(const std::array<RunningFrame, 2>& frame, std::array<Time, 2> t,
                      PythonDifference* d);
   absl::StatusOr<std::vector<PythonPlace>> StackOf(int side, ThreadNo thread, Time t);
@@ -276,6 +287,14 @@ absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
   const python::Layout& layout = sides_[side]->history().layout_of(running.code);
   ObjectReader objects(memories_[side].get(), layout);
   FrameReader reader(&objects);
+  if (running.dict != 0) {
+    const uint64_t value = objects.DictGet(running.dict, only);
+    if (value != 0) {
+      out.emplace_back(only, WithoutAddresses(objects.Repr(
+                                 value, {.characters = 120, .items = 20, .levels = 3})));
+    }
+    return out;
+  }
   python::Frame frame;
   if (reader.ReadFrame(running.frame, &frame) == FrameReader::Kind::kBroken) return out;
   const python::ReprLimits limits{.characters = 120, .items = 20, .levels = 3};
@@ -358,7 +377,9 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   // Points between the call of the frame and `before`.
   size_t first = 0, end = points_.size();
   while (end > 0 && points_[end - 1].time[0] >= before[0]) --end;
-  if (frame[0].pushed.v > 0) {
+  if (frame[0].dict != 0) {
+    // Anybody may have set it.
+  } else if (frame[0].pushed.v > 0) {
     first = std::partition_point(points_.begin(), points_.begin() + end,
                                  [&](const Point& p) { return p.time[0] <= frame[0].pushed; }) -
             points_.begin();
@@ -405,6 +426,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
     }
   }
   if (count == 0) return std::optional<PythonAssignment>();
+  if (a == 0 && low == first && frame[0].dict == 0) return FromOutside(name, frame, before);
   const size_t at = a == 0 ? 0 : a - 1;
   PythonAssignment out;
   out.name = name;
@@ -414,6 +436,54 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
                                        : until).value_or(false);
   if (known) out.value = last->value;
   set_in_ = in;
+  return std::optional(std::move(out));
+}
+
+// A variable that differed when its function began: an argument, which the caller gave, or a global.
+absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromOutside(
+    const std::string& name, const std::array<RunningFrame, 2>& frame,
+    std::array<Time, 2> before) {
+  std::array<RunningFrame, 2> module = frame;
+  for (int i : {0, 1}) {
+    if (absl::Status s = MoveTo(i, before[i]); !s.ok()) return s;
+    const python::Layout& layout = sides_[i]->history().layout_of(frame[i].code);
+    ObjectReader objects(memories_[i].get(), layout);
+    FrameReader reader(&objects);
+    python::Frame read;
+    if (reader.ReadFrame(frame[i].frame, &read) == FrameReader::Kind::kBroken ||
+        read.globals == 0) {
+      return std::optional<PythonAssignment>();
+    }
+    for (const python::LocalVariable& v : reader.Locals(read, kMostGlobals)) {
+      if (v.name == name && read.locals != read.globals) return FromCaller(name, frame);
+    }
+    module[i].dict = read.globals;
+  }
+  return WhenSet(name, module, before);
+}
+
+absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromCaller(
+    const std::string& name, const std::array<RunningFrame, 2>& frame) {
+  // The call of the frame: the last transition that made it run.
+  size_t k = std::partition_point(points_.begin(), points_.end(),
+                                  [&](const Point& p) { return p.time[0] <= frame[0].pushed; }) -
+             points_.begin();
+  if (k < 2 || frame[0].pushed.v == 0) return std::optional<PythonAssignment>();
+  const std::array<RunningFrame, 2> caller = running_[k - 2];
+  std::array<std::vector<Instruction>, 2> steps;
+  for (int i : {0, 1}) {
+    auto s = InstructionsOf(i, caller[i], {points_[k - 2].time[i], points_[k - 1].time[i] + 1});
+    if (!s.ok()) return s.status();
+    if (s->empty()) return std::optional<PythonAssignment>();
+    steps[i] = *std::move(s);
+  }
+  PythonAssignment out;
+  out.name = name;
+  out.place = sides_[0]->PlaceOf(caller[0].code, steps[0].back().offset);
+  out.time = {steps[0].back().time, steps[1].back().time};
+  auto values = Differing(frame, {points_[k - 1].time[0] + 1, points_[k - 1].time[1] + 1}, name);
+  if (values.ok() && !values->empty()) out.value = values->front().value;
+  set_in_ = caller;
   return std::optional(std::move(out));
 }
 
@@ -502,7 +572,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
     if (!p.ok()) return p.status();
     auto q = b.Next();
     if (!q.ok()) return q.status();
-    if (*p == nullptr && *q == nullptr) return std::optional<PythonDifference>();
+    if (*p == nullptr && *q == nullptr) return ByLines(thread);
     x = *p == nullptr ? std::nullopt : std::optional(**p);
     y = *q == nullptr ? std::nullopt : std::optional(**q);
     if (!x || !y || sides_[0]->KeyOf(*x) != sides_[1]->KeyOf(*y)) break;
@@ -532,10 +602,19 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
     }
     d.time[i] = *next[i] ? (*next[i])->time : sides_[i]->side().end();
   }
+  std::array<Time, 2> from;
+  for (int i : {0, 1}) from[i] = *last[i] ? (*last[i])->time : Time(0);
+  bool lines_differ = false;
+  if (absl::Status s = Describe(frame, from, &d, &lines_differ); !s.ok()) return s;
+  return std::optional(std::move(d));
+}
+
+absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame,
+                                        std::array<Time, 2> from, PythonDifference* d,
+                                        bool* lines_differ) {
   std::array<std::vector<Instruction>, 2> steps;
   for (int i : {0, 1}) {
-    const Time from = *last[i] ? (*last[i])->time : Time(0);
-    auto s = InstructionsOf(i, frame[i], {from, d.time[i] + 1});
+    auto s = InstructionsOf(i, frame[i], {from[i], d->time[i] + 1});
     if (!s.ok()) return s.status();
     steps[i] = *std::move(s);
   }
@@ -549,34 +628,68 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
              sides_[1]->RelativeLine(frame[1].code, steps[1][k].offset)) {
     ++k;
   }
-  std::array<Time, 2> at = d.time;
+  *lines_differ = same_function && k < steps[0].size() && k < steps[1].size();
+  std::array<Time, 2> at = d->time;
   if (k > 0) {
-    d.place = sides_[0]->PlaceOf(frame[0].code, steps[0][k - 1].offset);
+    d->place = sides_[0]->PlaceOf(frame[0].code, steps[0][k - 1].offset);
     at = {steps[0][k - 1].time, steps[1][k - 1].time};
+  } else if (!steps[0].empty()) {
+    d->place = sides_[0]->PlaceOf(frame[0].code, steps[0].front().offset);
   } else if (frame[0].code != python::kNoCode) {
-    d.place = sides_[0]->PlaceOf(frame[0].code, x ? (Enters(x->kind) ? x->caller_offset : x->offset)
-                                                  : 0);
+    d->place = sides_[0]->PlaceOf(frame[0].code, -1);
   }
-  if (same_function && k < steps[0].size() && k < steps[1].size()) {
+  if (*lines_differ) {
     for (int i : {0, 1}) {
       const PythonPlace place = sides_[i]->PlaceOf(frame[i].code, steps[i][k].offset);
-      d.next[i] = fmt::format("goes on in line {}", place.line);
-      d.time[i] = steps[i][k].time;
+      d->next[i] = place.line == 0 ? "goes on" : fmt::format("goes on in line {}", place.line);
+      d->time[i] = steps[i][k].time;
     }
   }
   for (int i : {0, 1}) {
-    auto stack = StackOf(i, thread, at[i]);
+    auto stack = StackOf(i, d->thread, at[i]);
     if (!stack.ok()) return stack.status();
-    d.stacks[i] = *std::move(stack);
+    d->stacks[i] = *std::move(stack);
   }
-  d.origin = d.place;
-  if (same_function) {
-    auto variables = Differing(frame, at, "");
-    if (!variables.ok()) return variables.status();
-    d.variables = *std::move(variables);
-    if (absl::Status s = Trace(frame, at, &d); !s.ok()) return s;
+  d->origin = d->place;
+  if (!same_function) return absl::OkStatus();
+  auto variables = Differing(frame, at, "");
+  if (!variables.ok()) return variables.status();
+  d->variables = *std::move(variables);
+  return Trace(frame, at, d);
+}
+
+// All calls and returns are alike. Where both took the same number of machine instructions from one
+// to the next, the lines between are taken to be alike too; elsewhere they are compared.
+absl::StatusOr<std::optional<PythonDifference>> PythonComparison::ByLines(ThreadNo thread) {
+  constexpr int kMostCompared = 300;
+  int compared = 0;
+  for (size_t k = 0; k + 1 < points_.size(); ++k) {
+    const std::array<Time, 2> from = points_[k].time, to = points_[k + 1].time;
+    if (to[0].v - from[0].v == to[1].v - from[1].v) continue;
+    if (++compared > kMostCompared) {
+      absl::StrAppend(&note_, "lines of Python were not compared after time ", from[0].v, ". ");
+      break;
+    }
+    std::array<std::vector<int>, 2> lines;
+    for (int i : {0, 1}) {
+      auto steps = InstructionsOf(i, running_[k][i], {from[i], to[i] + 1});
+      if (!steps.ok()) return steps.status();
+      for (const Instruction& step : *steps) {
+        const int line = sides_[i]->RelativeLine(running_[k][i].code, step.offset);
+        if (lines[i].empty() || lines[i].back() != line) lines[i].push_back(line);
+      }
+    }
+    if (lines[0] == lines[1]) continue;
+    PythonDifference d;
+    d.thread = thread;
+    d.alike = k + 1;
+    d.time = to;
+    d.next = {"goes on", "goes on"};
+    bool lines_differ = false;
+    if (absl::Status s = Describe(running_[k], from, &d, &lines_differ); !s.ok()) return s;
+    if (lines_differ) return std::optional(std::move(d));
   }
-  return std::optional(std::move(d));
+  return std::optional<PythonDifference>();
 }
 
 }  // namespace

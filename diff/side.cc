@@ -171,7 +171,12 @@ const Side::Code& Side::CodeOf(SuperblockId id) {
   std::unique_ptr<Code>& slot = codes_[id.v];
   if (slot) return *slot;
   slot = std::make_unique<Code>();
+  Address follows;
   for (const CodeInstruction& i : process_->CodeOf(id)) {
+    if (slot->addresses.empty() || i.address != follows) {
+      slot->beginnings.push_back(static_cast<uint32_t>(slot->addresses.size()));
+    }
+    follows = i.address + i.bytes.size();
     const InstructionEffects effects = effects_.Read(i.address, i.bytes);
     slot->addresses.push_back(i.address);
     slot->keys.push_back(KeyOf(i.address));
@@ -261,6 +266,29 @@ std::optional<std::string> Side::RegionOf(uint64_t value, Time t, uint64_t* offs
     return mapping.path.empty() ? fmt::format("memory {}", anonymous) : mapping.path;
   }
   return std::nullopt;
+}
+
+Address Side::initial_stack() {
+  if (initial_stack_) return *initial_stack_;
+  initial_stack_ = Address(~uint64_t{0});
+  // A forked child goes on with the stack of the one that was started.
+  const std::vector<ProcessInfo>& all = recording_->processes();
+  ProcessNo number = process_->info().number;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto info = std::find_if(all.begin(), all.end(),
+                                   [&](const ProcessInfo& p) { return p.number == number; });
+    if (info == all.end()) break;
+    if (info->parent.v != 0 && !info->by_exec) {
+      number = info->parent;
+      continue;
+    }
+    const absl::StatusOr<const Process*> process = recording_->Open(number);
+    if (!process.ok()) break;
+    const absl::StatusOr<Registers> registers = (*process)->RegistersAt(Time(0), std::nullopt);
+    if (registers.ok()) initial_stack_ = Address(registers->gpr[kRsp]);
+    break;
+  }
+  return *initial_stack_;
 }
 
 }  // namespace ttq::diff

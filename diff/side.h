@@ -61,6 +61,9 @@ class Side {
     std::vector<uint64_t> keys;
     std::vector<uint64_t> writes;  // registers, a bit each
     uint64_t all_writes = 0;
+    // Instructions that do not follow the one before them in memory, and the first: where a
+    // function may begin.
+    std::vector<uint32_t> beginnings;
   };
   const Code& CodeOf(SuperblockId id);
 
@@ -78,6 +81,8 @@ class Side {
   // "memory". `offset` from its start, such that corresponding pointers of the two sides have the
   // same offset as long as the sides allocated the same.
   std::optional<std::string> RegionOf(uint64_t value, Time t, uint64_t* offset);
+  // The stack pointer the program began with: above it are its arguments and environment.
+  Address initial_stack();
 
   // Which modules are the same file on both sides. To be called once, before the first KeyOf.
   static absl::Status MatchModules(Side* a, Side* b);
@@ -109,6 +114,7 @@ class Side {
   std::vector<std::string> rebuilt_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Function>> functions_;  // by entry
   absl::flat_hash_map<uint32_t, std::unique_ptr<Code>> codes_;
+  std::optional<Address> initial_stack_;
   Time mappings_time_ = kTimeMax;
   std::vector<Mapping> mappings_;
 };

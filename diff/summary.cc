@@ -81,7 +81,13 @@ struct Entry {
 
 absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
                                                                   ScanControl* control) {
-  std::vector<uint64_t> runs;  // by superblock
+  // Per superblock, how often it was executed up to and with each of its beginnings.
+  struct Counted {
+    std::vector<uint32_t> beginnings;
+    std::vector<uint64_t> times;
+    bool known = false;
+  };
+  std::vector<Counted> counted;
   const Process& process = side->process();
   for (Time t{0}; t < side->end();) {
     if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
@@ -89,21 +95,31 @@ absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
     if (!block.ok()) return block.status();
     if ((*block)->empty()) break;
     for (const Run& run : **block) {
-      if (run.code.v >= runs.size()) runs.resize(run.code.v + 4096, 0);
-      ++runs[run.code.v];
+      if (run.code.v >= counted.size()) counted.resize(run.code.v + 4096);
+      Counted& c = counted[run.code.v];
+      if (!c.known) {
+        c.known = true;
+        c.beginnings = side->CodeOf(run.code).beginnings;
+        c.times.resize(c.beginnings.size(), 0);
+      }
+      for (size_t i = 0; i < c.beginnings.size() && c.beginnings[i] < run.instructions; ++i) {
+        ++c.times[i];
+      }
     }
     const Time next = (*block)->back().time + (*block)->back().instructions;
     if (next <= t) break;
     t = next;
   }
   absl::flat_hash_map<uint64_t, Entry> out;
-  for (uint32_t id = 0; id < runs.size(); ++id) {
-    if (runs[id] == 0) continue;
-    const Side::Code& code = side->CodeOf(SuperblockId(id));
-    if (code.keys.empty()) continue;
-    Entry& entry = out[code.keys[0]];
-    entry.calls += runs[id];
-    entry.address = code.addresses[0];
+  for (uint32_t id = 0; id < counted.size(); ++id) {
+    const Side::Code* code = counted[id].known ? &side->CodeOf(SuperblockId(id)) : nullptr;
+    for (size_t i = 0; i < counted[id].times.size(); ++i) {
+      const uint32_t at = counted[id].beginnings[i];
+      if (counted[id].times[i] == 0) continue;
+      Entry& entry = out[code->keys[at]];
+      entry.calls += counted[id].times[i];
+      entry.address = code->addresses[at];
+    }
   }
   return out;
 }

@@ -19,7 +19,7 @@ from .values import Address, Name, Time
 __version__ = _text_of(_lib.ttq_version())
 __all__ = ["Address", "ClosedError", "Column", "DamagedError", "Error", "Info", "InterruptedQuery", "Moment",
            "Name", "NotARecordingError", "NotFoundError", "OutOfRangeError", "ProcessInfo", "QueryError",
-           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "complete", "open"]
+           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "batch", "complete", "open"]
 
 
 def complete(text: str) -> "list[str]":
@@ -27,6 +27,13 @@ def complete(text: str) -> "list[str]":
     from .completion import words
 
     return words(text)
+
+
+def batch(questions: object, traces: object, **options: object) -> object:
+    """Questions over many recordings, on a Dask cluster: see ttq.cluster.batch."""
+    from . import cluster
+
+    return cluster.batch(questions, traces, **options)
 
 
 def load_ipython_extension(ipython: object) -> None:

@@ -3,6 +3,7 @@
 // Many small programs in one, for diff_test.py: case k runs in a process of its own. The build with
 // -DCHANGED, the second environment and the second input each change exactly one thing in each
 // case; the line that a comparison must find holds HERE(k).
+// clang-format off: HERE belongs to the line it stands in
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,7 +73,7 @@ static void case2(void) {
 static void case3(void) {
   struct node* list = NULL;
   for (long i = 0; i < 5; ++i) list = push(list, i);
-  list->next->value += PICK(0, 100);
+  list->next->value += PICK(1, 100);
   HERE(3)
   for (struct node* n = list; n; n = n->next) {
     if (n->value > 50) emit(n->value);
@@ -136,7 +137,7 @@ static void case9(void) {
 static void case10(void) {
   long sum = 0;
   for (int i = 0; i < 3000; ++i) {
-    long x = i == 1234 ? PICK(0, 5) : 0;
+    long x = i == 1234 ? sink + PICK(2, 5) : 0;
     HERE(10)
     sum += x;
   }
@@ -384,12 +385,22 @@ static void case38(void) {
   emit((long)strlen(where) + (long)strlen(getenv("SAME")));
 }
 
+// With --ignore noise.
+static int noise(int at) { return byte(at) > 'm'; }
+static void case39(void) {
+  if (noise(39))
+    ++sink;
+  else
+    --sink;
+  emit(5);
+}
+
 typedef void (*test)(void);
 static const test cases[] = {case0,  case1,  case2,  case3,  case4,  case5,  case6,  case7,
                              case8,  case9,  case10, case11, case12, case13, case14, case15,
                              case16, case17, case18, case19, case20, case21, case22, case23,
                              case24, case25, case26, case27, case28, case29, case30, case31,
-                             case32, case33, case34, case35, case36, case37, case38};
+                             case32, case33, case34, case35, case36, case37, case38, case39};
 
 int main(int argc, char** argv) {
   input = open(argc > 1 ? argv[1] : "/dev/null", O_RDONLY);
