@@ -59,7 +59,7 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
       // everything else.
       Memory& memory = (*state)->memory();
       instance->frames.set_cframe_was_set(
-          [&memory, &layout](uint64_t cframe) { return CFrameLooksSet(layout, memory, cframe); });
+          [&memory, &layout](uint64_t, uint64_t cframe) { return CFrameLooksSet(layout, memory, cframe); });
     }
     for (const Interpreter& interpreter :
          FindInterpreters((*state)->process(), (*state)->memory(), instance->runtime)) {
