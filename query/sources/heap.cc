@@ -42,7 +42,8 @@ absl::StatusOr<Address> AddressOf(const ast::ExprPtr& expr, const Context& conte
     return Address(result->value.address);
   }
   const std::optional<uint64_t> size = result->types->SizeOf(result->value.type);
-  if (!type->IsScalar() || size != 8) {
+  // A number that is no variable's is an address, whatever its type: 0x1000 + 8.
+  if (!type->IsScalar() || (size != 8 && result->value.has_address())) {
     return ErrorAt(expr->range,
                    size ? fmt::format("this is {} byte{} of memory, not a pointer", *size,
                                       *size == 1 ? "" : "s")
