@@ -4,6 +4,7 @@
 
 #include <capstone/capstone.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,9 @@ namespace ttq {
 struct Disassembler::Impl {
   csh handle = 0;
   bool ok = false;
+  // In Intel's syntax, where operands come destination first and capstone says more of them.
+  csh operands = 0;
+  bool operands_ok = false;
   NameOf name_of;
 };
 
@@ -26,6 +30,7 @@ Disassembler::Disassembler(NameOf name_of) : impl_(std::make_unique<Impl>()) {
 
 Disassembler::~Disassembler() {
   if (impl_->ok) cs_close(&impl_->handle);
+  if (impl_->operands_ok) cs_close(&impl_->operands);
 }
 
 namespace {
@@ -79,6 +84,561 @@ std::vector<DisassembledInstruction> Disassembler::Disassemble(absl::Span<const 
     out.push_back(std::move(instruction));
   }
   if (insn != nullptr) cs_free(insn, 1);
+  return out;
+}
+
+// ---- Operands -----------------------------------------------------------------------------------
+
+namespace {
+
+using File = RegisterName::File;
+
+RegisterName NameOfRegister(x86_reg reg) {
+  static const std::vector<RegisterName>* const table = [] {
+    auto* names = new std::vector<RegisterName>(X86_REG_ENDING, {.file = File::kOther});
+    (*names)[X86_REG_INVALID] = {};
+    const x86_reg general[kGprCount][4] = {
+        {X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL},
+        {X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL},
+        {X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL},
+        {X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL},
+        {X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL},
+        {X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
+        {X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
+        {X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL},
+        {X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B},
+        {X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B},
+        {X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B},
+        {X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B},
+        {X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
+        {X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
+        {X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
+        {X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
+    };
+    for (uint8_t r = 0; r < kGprCount; ++r) {
+      for (uint8_t part = 0; part < 4; ++part) {
+        (*names)[general[r][part]] = {File::kGeneral, r, 0, static_cast<uint8_t>(8 >> part)};
+      }
+    }
+    const x86_reg high[] = {X86_REG_AH, X86_REG_CH, X86_REG_DH, X86_REG_BH};
+    for (uint8_t r = 0; r < 4; ++r) (*names)[high[r]] = {File::kGeneral, r, 1, 1};
+    for (uint8_t v = 0; v < 32; ++v) {
+      (*names)[X86_REG_XMM0 + v] = {File::kVector, v, 0, 16};
+      (*names)[X86_REG_YMM0 + v] = {File::kVector, v, 0, 32};
+      (*names)[X86_REG_ZMM0 + v] = {File::kVector, v, 0, 64};
+    }
+    (*names)[X86_REG_RIP] = {File::kInstructionPointer, 0, 0, 8};
+    (*names)[X86_REG_FS] = {File::kFsBase, 0, 0, 8};
+    (*names)[X86_REG_GS] = {File::kGsBase, 0, 0, 8};
+    return names;
+  }();
+  return static_cast<size_t>(reg) < table->size() ? (*table)[reg] : RegisterName{};
+}
+
+Operand OperandOf(const cs_x86_op& op) {
+  Operand out;
+  out.size = op.size;
+  out.read = (op.access & CS_AC_READ) != 0;
+  out.written = (op.access & CS_AC_WRITE) != 0;
+  switch (op.type) {
+    case X86_OP_REG:
+      out.kind = Operand::Kind::kRegister;
+      out.reg = NameOfRegister(op.reg);
+      break;
+    case X86_OP_MEM:
+      out.kind = Operand::Kind::kMemory;
+      out.base = NameOfRegister(op.mem.base);
+      out.index = NameOfRegister(op.mem.index);
+      // Other segments have no base in 64-bit mode.
+      if (op.mem.segment == X86_REG_FS || op.mem.segment == X86_REG_GS) {
+        out.segment = NameOfRegister(op.mem.segment);
+      }
+      out.scale = static_cast<uint8_t>(op.mem.scale);
+      out.displacement = op.mem.disp;
+      break;
+    default:
+      out.kind = Operand::Kind::kImmediate;
+      out.immediate = op.imm;
+      break;
+  }
+  return out;
+}
+
+// How the bytes of a move's destination relate to its operands. `n` of kLow… is a size in bytes.
+enum class Shape : uint8_t {
+  kNone,
+  kPlain,       // byte for byte
+  kZeroExtend,  // as many as the smaller operand has, then zero
+  kSignExtend,
+  kScalar,         // movss, movsd: n bytes, between registers the rest is kept
+  kLowHalf,        // movlps
+  kHighHalf,       // movhps
+  kUnpackLow,      // elements of n bytes of the low halves, in turn
+  kUnpackHigh,     // … of the high halves
+  kHighToLow,      // movhlps
+  kShuffleDwords,  // pshufd
+  kShufflePairs,   // shufpd
+  kInsert,         // pinsr
+  kExtract,        // pextr
+  kBroadcast,
+  kInsertLane,   // vinserti128
+  kExtractLane,  // vextracti128
+  kClear,        // zero when both operands are the same
+};
+struct ShapeOf {
+  Shape shape = Shape::kNone;
+  uint8_t n = 0;
+};
+
+ShapeOf ShapeOfInstruction(unsigned id) {
+  switch (id) {
+    case X86_INS_MOV:
+    case X86_INS_MOVABS:
+    case X86_INS_MOVNTI:
+    case X86_INS_MOVAPS:
+    case X86_INS_MOVAPD:
+    case X86_INS_MOVUPS:
+    case X86_INS_MOVUPD:
+    case X86_INS_MOVDQA:
+    case X86_INS_MOVDQU:
+    case X86_INS_LDDQU:
+    case X86_INS_MOVNTDQ:
+    case X86_INS_MOVNTDQA:
+    case X86_INS_MOVNTPS:
+    case X86_INS_MOVNTPD:
+    case X86_INS_VMOVAPS:
+    case X86_INS_VMOVAPD:
+    case X86_INS_VMOVUPS:
+    case X86_INS_VMOVUPD:
+    case X86_INS_VMOVDQA:
+    case X86_INS_VMOVDQU:
+    case X86_INS_VLDDQU:
+    case X86_INS_VMOVNTDQ:
+    case X86_INS_VMOVNTDQA:
+    case X86_INS_VMOVNTPS:
+    case X86_INS_VMOVNTPD:
+      return {Shape::kPlain};
+    case X86_INS_MOVZX:
+    case X86_INS_MOVD:
+    case X86_INS_MOVQ:
+    case X86_INS_VMOVD:
+    case X86_INS_VMOVQ:
+      return {Shape::kZeroExtend};
+    case X86_INS_MOVSX:
+    case X86_INS_MOVSXD:
+      return {Shape::kSignExtend};
+    case X86_INS_MOVSS:
+    case X86_INS_VMOVSS:
+      return {Shape::kScalar, 4};
+    case X86_INS_MOVSD:
+    case X86_INS_VMOVSD:
+      return {Shape::kScalar, 8};
+    case X86_INS_MOVLPS:
+    case X86_INS_MOVLPD:
+    case X86_INS_VMOVLPS:
+    case X86_INS_VMOVLPD:
+      return {Shape::kLowHalf};
+    case X86_INS_MOVHPS:
+    case X86_INS_MOVHPD:
+    case X86_INS_VMOVHPS:
+    case X86_INS_VMOVHPD:
+      return {Shape::kHighHalf};
+    case X86_INS_MOVLHPS:
+    case X86_INS_VMOVLHPS:
+    case X86_INS_PUNPCKLQDQ:
+    case X86_INS_VPUNPCKLQDQ:
+    case X86_INS_UNPCKLPD:
+    case X86_INS_VUNPCKLPD:
+      return {Shape::kUnpackLow, 8};
+    case X86_INS_PUNPCKLDQ:
+    case X86_INS_VPUNPCKLDQ:
+    case X86_INS_UNPCKLPS:
+    case X86_INS_VUNPCKLPS:
+      return {Shape::kUnpackLow, 4};
+    case X86_INS_PUNPCKHQDQ:
+    case X86_INS_VPUNPCKHQDQ:
+    case X86_INS_UNPCKHPD:
+    case X86_INS_VUNPCKHPD:
+      return {Shape::kUnpackHigh, 8};
+    case X86_INS_PUNPCKHDQ:
+    case X86_INS_VPUNPCKHDQ:
+    case X86_INS_UNPCKHPS:
+    case X86_INS_VUNPCKHPS:
+      return {Shape::kUnpackHigh, 4};
+    case X86_INS_MOVHLPS:
+    case X86_INS_VMOVHLPS:
+      return {Shape::kHighToLow};
+    case X86_INS_PSHUFD:
+    case X86_INS_VPSHUFD:
+      return {Shape::kShuffleDwords};
+    case X86_INS_SHUFPD:
+    case X86_INS_VSHUFPD:
+      return {Shape::kShufflePairs};
+    case X86_INS_PINSRB:
+    case X86_INS_VPINSRB:
+      return {Shape::kInsert, 1};
+    case X86_INS_PINSRW:
+    case X86_INS_VPINSRW:
+      return {Shape::kInsert, 2};
+    case X86_INS_PINSRD:
+    case X86_INS_VPINSRD:
+      return {Shape::kInsert, 4};
+    case X86_INS_PINSRQ:
+    case X86_INS_VPINSRQ:
+      return {Shape::kInsert, 8};
+    case X86_INS_PEXTRB:
+    case X86_INS_VPEXTRB:
+      return {Shape::kExtract, 1};
+    case X86_INS_PEXTRW:
+    case X86_INS_VPEXTRW:
+      return {Shape::kExtract, 2};
+    case X86_INS_PEXTRD:
+    case X86_INS_VPEXTRD:
+      return {Shape::kExtract, 4};
+    case X86_INS_PEXTRQ:
+    case X86_INS_VPEXTRQ:
+      return {Shape::kExtract, 8};
+    case X86_INS_VPBROADCASTB:
+      return {Shape::kBroadcast, 1};
+    case X86_INS_VPBROADCASTW:
+      return {Shape::kBroadcast, 2};
+    case X86_INS_VPBROADCASTD:
+    case X86_INS_VBROADCASTSS:
+      return {Shape::kBroadcast, 4};
+    case X86_INS_VPBROADCASTQ:
+    case X86_INS_VBROADCASTSD:
+    case X86_INS_MOVDDUP:
+    case X86_INS_VMOVDDUP:
+      return {Shape::kBroadcast, 8};
+    case X86_INS_VBROADCASTF128:
+      return {Shape::kBroadcast, 16};
+    case X86_INS_VINSERTF128:
+    case X86_INS_VINSERTI128:
+      return {Shape::kInsertLane};
+    case X86_INS_VEXTRACTF128:
+    case X86_INS_VEXTRACTI128:
+      return {Shape::kExtractLane};
+    case X86_INS_XOR:
+    case X86_INS_SUB:
+    case X86_INS_PXOR:
+    case X86_INS_VPXOR:
+    case X86_INS_XORPS:
+    case X86_INS_XORPD:
+    case X86_INS_VXORPS:
+    case X86_INS_VXORPD:
+      return {Shape::kClear};
+    default:
+      return {};
+  }
+}
+
+Operation OperationOf(const cs_insn& insn, const std::vector<Operand>& operands) {
+  switch (insn.id) {
+    case X86_INS_LEA:
+      return Operation::kLoadAddress;
+    case X86_INS_PUSH:
+    case X86_INS_PUSHAW:
+    case X86_INS_PUSHAL:
+      return Operation::kPush;
+    case X86_INS_POP:
+      return Operation::kPop;
+    case X86_INS_CALL:
+      return Operation::kCall;
+    case X86_INS_RET:
+      return Operation::kReturn;
+    case X86_INS_LEAVE:
+      return Operation::kLeave;
+    case X86_INS_XCHG:
+      return Operation::kExchange;
+    case X86_INS_XADD:
+      return Operation::kExchangeAdd;
+    case X86_INS_CMPXCHG:
+      return Operation::kCompareExchange;
+    case X86_INS_MOVSB:
+    case X86_INS_MOVSW:
+    case X86_INS_MOVSQ:
+      return Operation::kStringMove;
+    case X86_INS_MOVSD: {
+      // Two instructions have this name.
+      const bool is_string = operands.size() == 2 && operands[0].kind == Operand::Kind::kMemory &&
+                             operands[1].kind == Operand::Kind::kMemory;
+      return is_string ? Operation::kStringMove : Operation::kMove;
+    }
+    case X86_INS_STOSB:
+    case X86_INS_STOSW:
+    case X86_INS_STOSD:
+    case X86_INS_STOSQ:
+      return Operation::kStringStore;
+    case X86_INS_LODSB:
+    case X86_INS_LODSW:
+    case X86_INS_LODSD:
+    case X86_INS_LODSQ:
+      return Operation::kStringLoad;
+    case X86_INS_SYSCALL:
+      return Operation::kSystemCall;
+    case X86_INS_RDTSC:
+    case X86_INS_RDTSCP:
+    case X86_INS_CPUID:
+    case X86_INS_RDRAND:
+    case X86_INS_RDSEED:
+    case X86_INS_XGETBV:
+    case X86_INS_IN:
+      return Operation::kInput;
+    case X86_INS_CMOVA:
+    case X86_INS_CMOVAE:
+    case X86_INS_CMOVB:
+    case X86_INS_CMOVBE:
+    case X86_INS_CMOVE:
+    case X86_INS_CMOVG:
+    case X86_INS_CMOVGE:
+    case X86_INS_CMOVL:
+    case X86_INS_CMOVLE:
+    case X86_INS_CMOVNE:
+    case X86_INS_CMOVNO:
+    case X86_INS_CMOVNP:
+    case X86_INS_CMOVNS:
+    case X86_INS_CMOVO:
+    case X86_INS_CMOVP:
+    case X86_INS_CMOVS:
+      return Operation::kConditionalMove;
+    default: {
+      const Shape shape = ShapeOfInstruction(insn.id).shape;
+      return shape == Shape::kNone || shape == Shape::kClear ? Operation::kCompute
+                                                             : Operation::kMove;
+    }
+  }
+}
+
+// Those that have a vector register first and leave it alone.
+bool OnlyTests(unsigned id) {
+  switch (id) {
+    case X86_INS_PTEST:
+    case X86_INS_VPTEST:
+    case X86_INS_VTESTPS:
+    case X86_INS_VTESTPD:
+    case X86_INS_COMISS:
+    case X86_INS_COMISD:
+    case X86_INS_UCOMISS:
+    case X86_INS_UCOMISD:
+    case X86_INS_VCOMISS:
+    case X86_INS_VCOMISD:
+    case X86_INS_VUCOMISS:
+    case X86_INS_VUCOMISD:
+    case X86_INS_PCMPISTRI:
+    case X86_INS_VPCMPISTRI:
+    case X86_INS_PCMPESTRI:
+    case X86_INS_VPCMPESTRI:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::string RegisterName::Text() const {
+  switch (file) {
+    case File::kGeneral: {
+      std::string name = GprName(static_cast<Gpr>(number));  // "rax", "r8"
+      const bool numbered = number >= kR8;
+      if (size == 4) name = numbered ? name + "d" : "e" + name.substr(1);
+      if (size <= 2 && !numbered) name = name.substr(1);  // "ax"
+      if (size == 2 && numbered) name += "w";
+      if (size == 1 && numbered) name += "b";
+      if (size == 1 && !numbered) {
+        if (number < 4) {
+          name[1] = offset == 1 ? 'h' : 'l';
+        } else {
+          name += "l";
+        }
+      }
+      return "%" + name;
+    }
+    case File::kVector:
+      return absl::StrCat(size == 64 ? "%zmm" : size == 32 ? "%ymm" : "%xmm", number);
+    case File::kInstructionPointer:
+      return "%rip";
+    case File::kFsBase:
+      return "%fs";
+    case File::kGsBase:
+      return "%gs";
+    default:
+      return "";
+  }
+}
+
+std::optional<DecodedInstruction> Disassembler::Decode(absl::Span<const uint8_t> bytes,
+                                                       Address at) const {
+  if (!impl_->operands_ok) {
+    if (cs_open(CS_ARCH_X86, CS_MODE_64, &impl_->operands) != CS_ERR_OK) return std::nullopt;
+    impl_->operands_ok = true;
+    cs_option(impl_->operands, CS_OPT_DETAIL, CS_OPT_ON);
+  }
+  cs_insn* insn = cs_malloc(impl_->operands);
+  if (insn == nullptr) return std::nullopt;
+  const uint8_t* code = bytes.data();
+  size_t left = bytes.size();
+  uint64_t address = at.v;
+  std::optional<DecodedInstruction> out;
+  if (cs_disasm_iter(impl_->operands, &code, &left, &address, insn)) {
+    out.emplace();
+    out->address = at;
+    out->size = static_cast<uint8_t>(insn->size);
+    const cs_x86& x86 = insn->detail->x86;
+    for (int i = 0; i < x86.op_count; ++i) out->operands.push_back(OperandOf(x86.operands[i]));
+    out->operation = OperationOf(*insn, out->operands);
+    out->id = static_cast<uint16_t>(insn->id);
+    out->is_vex = insn->mnemonic[0] == 'v';
+    if (!out->operands.empty()) {
+      const Operand& last = out->operands.back();
+      if (last.kind == Operand::Kind::kImmediate) {
+        out->immediate = static_cast<uint16_t>(last.immediate & 0xff);
+      }
+      const Operand& first = out->operands.front();
+      if (first.kind == Operand::Kind::kRegister && first.reg.file == File::kVector &&
+          !OnlyTests(insn->id)) {
+        out->vectors_written = 1u << first.reg.number;
+      }
+    }
+  }
+  cs_free(insn, 1);
+  return out;
+}
+
+namespace {
+
+struct ByteAt {
+  enum Kind : uint8_t { kOperand, kZero, kKept, kComputed, kSign } kind = kComputed;
+  size_t operand = 0;
+  uint32_t offset = 0;
+};
+
+ByteAt From(size_t operand, uint32_t offset) { return {ByteAt::kOperand, operand, offset}; }
+
+// Where byte `o` of operand 0 comes from.
+ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
+  const std::vector<Operand>& operands = insn.operands;
+  if (operands.empty()) return {};
+  const auto is_memory = [&](size_t i) {
+    return i < operands.size() && operands[i].kind == Operand::Kind::kMemory;
+  };
+  const Operand& to = operands[0];
+  const bool vector = to.kind == Operand::Kind::kRegister && to.reg.file == File::kVector;
+  if (to.kind == Operand::Kind::kRegister && to.reg.file == File::kGeneral) {
+    // Writing 32 bits clears the rest, writing fewer keeps it.
+    if (o < to.reg.offset || o >= to.reg.offset + to.reg.size) {
+      return {to.reg.size == 4 ? ByteAt::kZero : ByteAt::kKept};
+    }
+    o -= to.reg.offset;
+  }
+  if (vector) {
+    if (!insn.is_vex && o >= 16) return {ByteAt::kKept};
+    if (insn.is_vex && o >= to.reg.size) return {ByteAt::kZero};
+  }
+  const ShapeOf how = ShapeOfInstruction(insn.id);
+  const uint32_t n = how.n, lane = o & ~15u, in_lane = o & 15u;
+  // The two sources of an instruction that combines: the older encoding's first is its destination.
+  const size_t first = insn.is_vex ? 1 : 0, second = first + 1;
+  if (how.shape != Shape::kNone && operands.size() < 2) return {};
+  const auto source = [&](size_t i, uint32_t at) -> ByteAt {
+    if (i >= operands.size()) return {};
+    if (i == 0 && at == o) return {ByteAt::kKept};
+    return From(i, at);
+  };
+  switch (how.shape) {
+    case Shape::kNone:
+      return {};
+    case Shape::kPlain:
+      return From(1, o);
+    case Shape::kZeroExtend: {
+      const uint32_t moved =
+          std::min<uint32_t>({to.size, operands[1].size,
+                              insn.id == X86_INS_MOVD || insn.id == X86_INS_VMOVD ? 4u : 8u});
+      return o < moved ? From(1, o) : ByteAt{ByteAt::kZero};
+    }
+    case Shape::kSignExtend:
+      return o < operands[1].size ? From(1, o) : ByteAt{ByteAt::kSign};
+    case Shape::kScalar:
+      if (is_memory(0)) return From(1, o);
+      if (is_memory(1)) return o < n ? From(1, o) : ByteAt{ByteAt::kZero};
+      return o < n ? source(second, o) : source(first, o);
+    case Shape::kLowHalf:
+      if (is_memory(0)) return From(1, o);
+      return o < 8 ? source(second, o) : source(first, o);
+    case Shape::kHighHalf:
+      if (is_memory(0)) return From(1, o + 8);
+      return o < 8 ? source(first, o) : source(second, o - 8);
+    case Shape::kUnpackLow:
+    case Shape::kUnpackHigh: {
+      const uint32_t element = in_lane / n;
+      const uint32_t at =
+          lane + element / 2 * n + in_lane % n + (how.shape == Shape::kUnpackHigh ? 8 : 0);
+      return source(element % 2 == 0 ? first : second, at);
+    }
+    case Shape::kHighToLow:
+      return o < 8 ? source(second, o + 8) : source(first, o);
+    case Shape::kShuffleDwords:
+      return From(1, lane + (insn.immediate >> (2 * (in_lane / 4)) & 3) * 4 + in_lane % 4);
+    case Shape::kShufflePairs: {
+      const uint32_t pair = o / 8;
+      return source(pair % 2 == 0 ? first : second,
+                    lane + (insn.immediate >> pair & 1) * 8 + in_lane % 8);
+    }
+    case Shape::kInsert: {
+      const uint32_t at = (insn.immediate & (16 / n - 1)) * n;
+      return o >= at && o < at + n ? source(second, o - at) : source(first, o);
+    }
+    case Shape::kExtract:
+      return o < n ? From(1, (insn.immediate & (16 / n - 1)) * n + o) : ByteAt{ByteAt::kZero};
+    case Shape::kBroadcast:
+      return From(1, o % n);
+    case Shape::kInsertLane: {
+      const uint32_t at = (insn.immediate & 1) * 16;
+      return o >= at && o < at + 16 ? source(2, o - at) : source(1, o);
+    }
+    case Shape::kExtractLane:
+      return o < 16 ? From(1, (insn.immediate & 1) * 16 + o) : ByteAt{ByteAt::kZero};
+    case Shape::kClear: {
+      const Operand &a = operands[operands.size() - 2], &b = operands.back();
+      const bool same = a.kind == Operand::Kind::kRegister && b.kind == Operand::Kind::kRegister &&
+                        a.reg == b.reg;
+      return same ? ByteAt{ByteAt::kZero} : ByteAt{};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+ByteSource Disassembler::SourceOf(const DecodedInstruction& instruction, uint32_t offset,
+                                  uint32_t size) {
+  ByteSource out;
+  const ByteAt first = ByteOf(instruction, offset);
+  switch (first.kind) {
+    case ByteAt::kOperand:
+      out.kind = ByteSource::Kind::kOperand;
+      break;
+    case ByteAt::kZero:
+      out.kind = ByteSource::Kind::kZero;
+      break;
+    case ByteAt::kKept:
+      out.kind = ByteSource::Kind::kKept;
+      break;
+    case ByteAt::kComputed:
+    case ByteAt::kSign:
+      break;
+  }
+  out.operand = first.operand;
+  out.offset = first.offset;
+  out.size = 1;
+  for (; out.size < size; ++out.size) {
+    const ByteAt next = ByteOf(instruction, offset + out.size);
+    if (next.kind != first.kind) break;
+    if (next.kind == ByteAt::kOperand &&
+        (next.operand != first.operand || next.offset != first.offset + out.size)) {
+      break;
+    }
+  }
   return out;
 }
 

@@ -12,6 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/stack.h"
+#include "query/types/evaluator.h"
+#include "query/types/expression_at.h"
+#include "query/types/render.h"
 #include "re2/re2.h"
 
 namespace ttq {
@@ -25,6 +28,7 @@ enum class Kind {
   kNumber,
   kText,
   kCell,  // Type::kValue: a number when it has at most 8 bytes
+  kAny,   // numbers or text, row by row
   kOther,
   kNull,
 };
@@ -58,6 +62,8 @@ const char* KindName(Kind kind) {
       return "text";
     case Kind::kCell:
       return "a number";
+    case Kind::kAny:
+      return "a number or text";
     case Kind::kOther:
       return "neither a number nor text";
     case Kind::kNull:
@@ -113,6 +119,58 @@ std::string GlobToRegex(std::string_view glob) {
   return regex;
 }
 
+// A plan may outlive the query it was made from.
+ast::ExprPtr Clone(const ast::Expr& expr);
+ast::ExprPtr Clone(const ast::ExprPtr& expr) { return expr ? Clone(*expr) : nullptr; }
+
+struct Cloner {
+  using Node = decltype(ast::Expr::node);
+  Node operator()(const ast::Unary& n) const { return ast::Unary{n.op, Clone(n.operand)}; }
+  Node operator()(const ast::Binary& n) const {
+    return ast::Binary{n.op, Clone(n.left), Clone(n.right)};
+  }
+  Node operator()(const ast::Ternary& n) const {
+    return ast::Ternary{Clone(n.condition), Clone(n.then), Clone(n.otherwise)};
+  }
+  Node operator()(const ast::Cast& n) const { return ast::Cast{n.type, Clone(n.operand)}; }
+  Node operator()(const ast::SizeofExpr& n) const { return ast::SizeofExpr{Clone(n.operand)}; }
+  Node operator()(const ast::Member& n) const {
+    return ast::Member{Clone(n.object), n.member, n.arrow, n.member_range};
+  }
+  Node operator()(const ast::Index& n) const { return ast::Index{Clone(n.object), Clone(n.index)}; }
+  Node operator()(const ast::Call& n) const {
+    return ast::Call{n.function, n.function_range, All(n.arguments)};
+  }
+  Node operator()(const ast::InList& n) const {
+    return ast::InList{Clone(n.operand), All(n.values), n.negated};
+  }
+  Node operator()(const ast::Between& n) const {
+    return ast::Between{Clone(n.operand), Clone(n.low), Clone(n.high), n.negated};
+  }
+  Node operator()(const ast::Matches& n) const {
+    return ast::Matches{Clone(n.operand), n.pattern, n.negated};
+  }
+  Node operator()(const ast::IsNull& n) const {
+    return ast::IsNull{Clone(n.operand), n.negated, n.or_zero};
+  }
+  template <class Leaf>
+  Node operator()(const Leaf& n) const {
+    return n;
+  }
+  static std::vector<ast::ExprPtr> All(const std::vector<ast::ExprPtr>& from) {
+    std::vector<ast::ExprPtr> out;
+    for (const ast::ExprPtr& e : from) out.push_back(Clone(e));
+    return out;
+  }
+};
+
+ast::ExprPtr Clone(const ast::Expr& expr) {
+  auto copy = std::make_unique<ast::Expr>();
+  copy->range = expr.range;
+  copy->node = std::visit(Cloner{}, expr.node);
+  return copy;
+}
+
 class Binder {
  public:
   Binder(Columns& columns, const Context* context) : columns_(columns), context_(context) {}
@@ -141,12 +199,6 @@ class Binder {
     return {[v = std::move(v)](const Row&) { return v; }, type, kind};
   }
 
-  absl::Status NotYet(ast::Range range, std::string_view what) {
-    return ErrorAt(range,
-                   fmt::format("{} in a condition is not yet available in this version", what),
-                   "use columns, numbers, text and string(ADDR) instead");
-  }
-
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Number& n) {
     return Constant(FromNumber(Wide(n.value)), Type::kInteger, Kind::kNumber);
   }
@@ -159,26 +211,188 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Null&) {
     return Constant(Null{}, Type::kInteger, Kind::kNull);
   }
-  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Float&) {
-    return NotYet(e.range, "a fraction");
-  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Float&) { return OfProgram(e, false); }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
     if (const auto found = columns_.Find(name.name)) {
       const size_t slot = found->slot;
-      return Bound{[slot](const Row& row) { return row[slot]; }, found->type, KindOf(found->type)};
+      return Bound{[slot](const Row& row) { return row[slot]; }, found->type,
+                   found->any ? Kind::kAny : KindOf(found->type)};
     }
     if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
                                 name.name[3] >= '0' && name.name[3] <= '9')) {
       return ErrorAt(e.range, "only the rows of `calls to` have " + name.name,
                      "use registers at the time of the row instead ($rdi is the first argument)");
     }
+    if (MayBeOfProgram(name.name)) return OfProgram(e, /*as_text=*/false);
     const std::vector<std::string> names = columns_.Names();
     const std::vector<std::string> near = Nearest(name.name, names);
     std::string message = "there is no column " + name.name;
     if (!near.empty()) return UnknownAt(e.range, std::move(message), near);
     return ErrorAt(e.range, message + " here; there are " + absl::StrJoin(names, ", "),
                    "text is written in quotes");
+  }
+
+  // Some module says that something of this name exists: a variable, if not always in scope.
+  bool MayBeOfProgram(const std::string& name) {
+    if (!context_) return false;
+    const std::string_view whole = name;
+    const size_t scope = whole.rfind("::");
+    const std::string_view last = scope == std::string_view::npos ? whole : whole.substr(scope + 2);
+    absl::StatusOr<const TypeSpace*> types = context_->TypesAt(context_->process().info().end);
+    if (!types.ok()) return false;
+    for (const Module* module : (*types)->Modules(nullptr)) {
+      const auto placed = (*types)->FileOf(*module);
+      if (placed && placed->file->MayName(last)) return true;
+    }
+    absl::StatusOr<std::optional<VariableInfo>> global = context_->FindGlobal({}, name);
+    return global.ok() && global->has_value();
+  }
+
+  // Only C's rules give the expression a meaning: it has types, memory or the program's names.
+  bool NeedsProgram(const ast::Expr& expr, int depth = 0) {
+    if (depth > 100) return false;
+    if (const auto* name = std::get_if<ast::Name>(&expr.node)) {
+      return !columns_.Find(name->name) && MayBeOfProgram(name->name);
+    }
+    if (std::get_if<ast::Float>(&expr.node) || std::get_if<ast::Cast>(&expr.node) ||
+        std::get_if<ast::SizeofType>(&expr.node) || std::get_if<ast::SizeofExpr>(&expr.node) ||
+        std::get_if<ast::Index>(&expr.node)) {
+      return true;
+    }
+    if (const auto* member = std::get_if<ast::Member>(&expr.node)) return !FieldOf(*member);
+    if (const auto* unary = std::get_if<ast::Unary>(&expr.node)) {
+      return unary->op == ast::UnaryOp::kAddress || unary->op == ast::UnaryOp::kDereference ||
+             NeedsProgram(*unary->operand, depth + 1);
+    }
+    if (const auto* binary = std::get_if<ast::Binary>(&expr.node)) {
+      return NeedsProgram(*binary->left, depth + 1) || NeedsProgram(*binary->right, depth + 1);
+    }
+    return false;
+  }
+
+  // A C expression, evaluated in the frame that the row's thread is in at the row's time; null
+  // where a name is not in scope there or memory is not mapped. `as_text`: a char * is what it
+  // points to.
+  absl::StatusOr<Bound> OfProgram(const ast::Expr& e, bool as_text) {
+    const auto time = columns_.Find("time");
+    const auto thread = columns_.Find("thread");
+    if (!time || !context_) {
+      return ErrorAt(e.range, "this is evaluated at the time of a row, and these rows have none");
+    }
+    struct Column {
+      std::string name;
+      size_t slot;
+    };
+    struct State {
+      ast::ExprPtr expr;
+      const Context* context;
+      size_t time;
+      std::optional<size_t> thread;
+      std::vector<Column> columns;
+      bool as_text;
+      std::unique_ptr<Moment> moment;
+    };
+    auto state = std::make_shared<State>();
+    state->expr = Clone(e);
+    state->context = context_;
+    state->time = time->slot;
+    if (thread) state->thread = thread->slot;
+    state->as_text = as_text;
+    ForEachName(e, [&](const std::string& name) {
+      if (const auto found = columns_.Find(name)) state->columns.push_back({name, found->slot});
+    });
+    return Bound{
+        [state](const Row& row) -> absl::StatusOr<Value> { return EvaluateRow(*state, row); },
+        Type::kValue, Kind::kNull};
+  }
+
+  template <class State>
+  static absl::StatusOr<Value> EvaluateRow(State& state, const Row& row) {
+    const Time* at = row[state.time].template get<Time>();
+    if (!at) return Null{};
+    const Context& context = *state.context;
+    if (!state.moment) {
+      absl::StatusOr<std::unique_ptr<Moment>> moment = context.process().At(*at);
+      if (!moment.ok()) return moment.status();
+      state.moment = *std::move(moment);
+    } else if (absl::Status s = state.moment->MoveTo(*at); !s.ok()) {
+      return s;
+    }
+    std::optional<ThreadNo> thread;
+    if (state.thread) {
+      if (const int64_t* n = row[*state.thread].template get<int64_t>()) {
+        thread = ThreadNo(static_cast<uint32_t>(*n));
+      }
+    }
+    absl::StatusOr<const TypeSpace*> types = context.TypesAt(*at);
+    if (!types.ok()) return types.status();
+    std::optional<FrameState> frame;
+    absl::StatusOr<FrameView> view = FrameAt(context, state.moment.get(), thread, 0);
+    if (view.ok()) {
+      frame.emplace(context, **types, state.moment.get(), *std::move(view));
+    } else if (!absl::IsNotFound(view.status())) {
+      return view.status();
+    }
+    Evaluator evaluator(context, **types, state.moment.get(), frame ? &*frame : nullptr);
+    evaluator.set_names([&](std::string_view name) -> std::optional<CValue> {
+      for (const auto& column : state.columns) {
+        if (column.name == name) return OfColumn(**types, row[column.slot]);
+      }
+      return std::nullopt;
+    });
+    absl::StatusOr<CValue> value = evaluator.Evaluate(*state.expr);
+    if (!value.ok()) {
+      if (evaluator.failed_here()) return Null{};
+      return value.status();
+    }
+    // What a variable was before is not what it is at the row.
+    if (!value->missing.empty() || value->past) return Null{};
+    absl::StatusOr<Value> result = Renderer(**types, state.moment.get()).Structured(*value);
+    if (!result.ok() || !state.as_text) return result;
+    if (const Address* address = result->template get<Address>()) {
+      return ReadString(*state.moment, *address);
+    }
+    return result;
+  }
+
+  static std::optional<CValue> OfColumn(const TypeSpace& types, const Value& value) {
+    CValue out;
+    if (const auto* text = value.get<std::string>()) {
+      out.bytes = *text + '\0';
+      out.type = types.ArrayOf(BuiltinType("char"), out.bytes.size());
+      return out;
+    }
+    uint64_t n;
+    bool negative;
+    if (!value.AsNumber(&n, &negative)) {
+      out.type = BuiltinType("long");
+      out.missing = "the row has no number there";
+      return out;
+    }
+    out.type =
+        BuiltinType(n > static_cast<uint64_t>(INT64_MAX) && !negative ? "unsigned long" : "long");
+    out.bytes.assign(reinterpret_cast<const char*>(&n), 8);
+    return out;
+  }
+
+  // The column and the path of fields of `args.NAME.member`; nullopt for anything else.
+  std::optional<std::pair<size_t, std::vector<std::string>>> FieldOf(const ast::Member& member) {
+    std::vector<std::string> path = {member.member};
+    const ast::Expr* at = member.object.get();
+    for (int i = 0; i < 100; ++i) {
+      if (const auto* outer = std::get_if<ast::Member>(&at->node)) {
+        path.insert(path.begin(), outer->member);
+        at = outer->object.get();
+        continue;
+      }
+      const auto* name = std::get_if<ast::Name>(&at->node);
+      if (!name) return std::nullopt;
+      const auto found = columns_.Find(name->name);
+      if (!found || found->type != Type::kObject) return std::nullopt;
+      return std::pair(found->slot, std::move(path));
+    }
+    return std::nullopt;
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Register& reg) {
@@ -212,7 +426,7 @@ class Binder {
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Unary& unary) {
     if (unary.op == ast::UnaryOp::kAddress || unary.op == ast::UnaryOp::kDereference) {
-      return NotYet(e.range, "memory");
+      return OfProgram(e, false);
     }
     absl::StatusOr<Bound> operand =
         unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand) : Bind(*unary.operand);
@@ -238,9 +452,11 @@ class Binder {
         Type::kInteger, Kind::kNumber};
   }
 
-  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Binary& binary) {
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Binary& binary) {
     using Op = ast::BinaryOp;
     if (binary.op == Op::kAnd || binary.op == Op::kOr) return Logic(binary);
+    // By C's rules as a whole: `name == "x"` compares texts, `ratio > 0.5` fractions.
+    if (NeedsProgram(e)) return OfProgram(e, false);
     absl::StatusOr<Bound> left = Bind(*binary.left);
     if (!left.ok()) return left;
     absl::StatusOr<Bound> right = Bind(*binary.right);
@@ -358,36 +574,33 @@ class Binder {
                  type, kind};
   }
 
-  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Cast&) {
-    return NotYet(e.range, "a cast");
-  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Cast&) { return OfProgram(e, false); }
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::SizeofType&) {
-    return NotYet(e.range, "sizeof");
+    return OfProgram(e, false);
   }
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::SizeofExpr&) {
-    return NotYet(e.range, "sizeof");
+    return OfProgram(e, false);
   }
-  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Index&) {
-    return NotYet(e.range, "an element");
-  }
+  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Index&) { return OfProgram(e, false); }
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Member& member) {
     // A field of an object column.
-    const auto* name = std::get_if<ast::Name>(&member.object->node);
-    if (name && !member.arrow) {
-      const auto found = columns_.Find(name->name);
-      if (found && found->type == Type::kObject) {
-        return Bound{[slot = found->slot, field = member.member](const Row& row) -> Value {
-                       if (const Object* object = row[slot].object()) {
-                         for (const auto& [key, value] : object->fields) {
-                           if (key == field) return value;
-                         }
+    if (const auto field = FieldOf(member)) {
+      return Bound{[slot = field->first, path = field->second](const Row& row) -> Value {
+                     Value at = row[slot];
+                     for (const std::string& name : path) {
+                       const Object* object = at.object();
+                       if (!object) return Null{};
+                       Value next;
+                       for (const auto& [key, value] : object->fields) {
+                         if (key == name) next = value;
                        }
-                       return Null{};
-                     },
-                     Type::kString, Kind::kNull};
-      }
+                       at = std::move(next);
+                     }
+                     return at;
+                   },
+                   Type::kValue, Kind::kNull};
     }
-    return NotYet(e.range, "a field");
+    return OfProgram(e, false);
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Call& call) {
@@ -492,9 +705,11 @@ class Binder {
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Matches& matches) {
-    absl::StatusOr<Bound> operand = Bind(*matches.operand);
+    absl::StatusOr<Bound> operand =
+        NeedsProgram(*matches.operand) ? OfProgram(*matches.operand, true) : Bind(*matches.operand);
     if (!operand.ok()) return operand;
-    if (operand->kind != Kind::kText && operand->kind != Kind::kNull) {
+    if (operand->kind != Kind::kText && operand->kind != Kind::kAny &&
+        operand->kind != Kind::kNull) {
       return ErrorAt(matches.operand->range, absl::StrCat("`matches` looks at text, and this is ",
                                                           KindName(operand->kind)));
     }
@@ -555,7 +770,7 @@ class Binder {
                                  const Bound& y) {
     const auto number = [](Kind k) { return k == Kind::kNumber || k == Kind::kCell; };
     if (x.kind == y.kind || (number(x.kind) && number(y.kind)) || x.kind == Kind::kNull ||
-        y.kind == Kind::kNull) {
+        y.kind == Kind::kNull || x.kind == Kind::kAny || y.kind == Kind::kAny) {
       return absl::OkStatus();
     }
     return ErrorAt(

@@ -33,6 +33,7 @@ class Columns {
   struct Found {
     size_t slot;
     Type type;
+    bool any = false;  // its values may be numbers or text
   };
   // The slot of a visible column; sees to it that it is filled. Nullopt: no such column.
   virtual std::optional<Found> Find(std::string_view name) = 0;

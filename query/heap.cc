@@ -63,7 +63,8 @@ constexpr KnownName kNames[] = {
     {"_ZdaPvSt11align_val_tRKSt9nothrow_t", "operator delete[]", HeapVerb::kFree},
 };
 
-// Every function of that kind in any module that was ever loaded.
+}  // namespace
+
 absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const Context& context) {
   absl::StatusOr<const Symbolizer*> symbols = context.AllSymbols();
   if (!symbols.ok()) return symbols.status();
@@ -84,6 +85,8 @@ absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const Context& context) 
   }
   return out;
 }
+
+namespace {
 
 // What a call changes, at the time it does.
 struct Step {

@@ -49,6 +49,9 @@ struct HeapFunction {
   std::string module;  // base name
 };
 
+// Every function of an allocator in any module that was ever loaded.
+absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const Context& context);
+
 // One life of one block. Plain data: stored in files as it is.
 struct HeapLife {
   Address begin;

@@ -143,6 +143,7 @@ class Pipeline : public Columns {
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
         thread_slot_(source.thread_slot),
+        arguments_(source.fields_of_args),
         moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
@@ -158,7 +159,7 @@ class Pipeline : public Columns {
       Materialize(&column);
       return Found{column.slot, column.column.type};
     }
-    return std::nullopt;
+    return FindArgument(name);
   }
 
   std::vector<std::string> Names() const override {
@@ -186,6 +187,7 @@ class Pipeline : public Columns {
   // From here on rows have exactly these columns, in this order.
   void Replace(const std::vector<Column>& columns) {
     visible_.clear();
+    arguments_.clear();
     width_ = 0;
     for (const Column& column : columns) Append(column);
   }
@@ -233,6 +235,32 @@ class Pipeline : public Columns {
     ComputeColumn compute;
     bool hidden;
   };
+
+  // A field of `args`, as a slot of its own.
+  std::optional<Found> FindArgument(std::string_view name) {
+    if (std::find(arguments_.begin(), arguments_.end(), name) == arguments_.end()) {
+      return std::nullopt;
+    }
+    const auto known = argument_slots_.find(std::string(name));
+    if (known != argument_slots_.end()) return Found{known->second, Type::kValue, /*any=*/true};
+    const auto args = std::find_if(visible_.begin(), visible_.end(),
+                                   [](const Visible& v) { return v.column.name == "args"; });
+    if (args == visible_.end()) return std::nullopt;
+    Push([&](OperatorPtr in) {
+      return MakeExtend(std::move(in), [slot = args->slot, name = std::string(name)](Row* row) {
+        Value value;
+        if (const Object* object = (*row)[slot].object()) {
+          for (const auto& [field, v] : object->fields) {
+            if (field == name) value = v;
+          }
+        }
+        row->push_back(std::move(value));
+        return absl::OkStatus();
+      });
+    });
+    argument_slots_[std::string(name)] = width_;
+    return Found{width_++, Type::kValue, /*any=*/true};
+  }
 
   void Materialize(Visible* wanted) {
     const Derived derived = wanted->derived;
@@ -288,6 +316,8 @@ class Pipeline : public Columns {
   std::vector<Visible> visible_;
   size_t width_;
   size_t time_slot_, pc_slot_, thread_slot_;
+  std::vector<std::string> arguments_;  // names of fields of `args`
+  absl::flat_hash_map<std::string, size_t> argument_slots_;
   std::shared_ptr<RowMoment> moment_;
 };
 
@@ -439,7 +469,11 @@ class Planner {
       last = std::get_if<ast::Last>(&query.stages[conditions].what);
       if (last) request.direction = Direction::kBackward;
     }
-    request.want_values = Uses(query, {"value", "previous"}, /*whole_rows=*/!time_only);
+    std::set<std::string> costly = {"value",     "previous", "repr",   "py_backtrace",
+                                    "backtrace", "args",     "result", "return_time",
+                                    "ended",     "old",      "new"};
+    costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
+    request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
     request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;

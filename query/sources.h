@@ -72,6 +72,8 @@ struct SourcePlan {
   std::optional<Direction> take_one;
   Presentation presentation;
   std::vector<std::string> notes;
+  // Names that stand for fields of the column `args` where no column has them.
+  std::vector<std::string> fields_of_args;
 
   std::function<absl::StatusOr<OperatorPtr>(const SourceRequest&)> open;
   // One line for people.

@@ -336,6 +336,8 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
     out.pc = recipe->instructions()[inside].address;
   }
   memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  out.fs_base = state.reg[kTtqRegFs];
+  out.gs_base = state.reg[kTtqRegGs];
   return out;
 }
 

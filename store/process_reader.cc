@@ -267,9 +267,12 @@ absl::StatusOr<std::shared_ptr<const ProcessReader::Mappings>> ProcessReader::Ma
   auto changes = MapChanges();
   if (!changes.ok()) return changes.status();
   auto table = std::make_shared<Mappings>();
+  // The stack grows when it is used; that is noticed, and recorded, later in the block.
+  const Time until = blocks_.empty() ? t : std::max(t, blocks_[BlockAt(t)].end);
   for (const MapChange& c : **changes) {
-    if (c.time > t) break;
-    ApplyChange(table.get(), c);
+    if (c.time > until) break;
+    const bool is_stack = c.kind == MapChange::kMap && c.path == "[stack]";
+    if (c.time <= t || is_stack) ApplyChange(table.get(), c);
   }
   std::lock_guard lock(mutex_);
   constexpr size_t kKept = 16;
@@ -586,6 +589,8 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
     out.pc = recipe->instructions()[inside].address;
   }
   memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  out.fs_base = state.reg[kTtqRegFs];
+  out.gs_base = state.reg[kTtqRegGs];
   return out;
 }
 

@@ -234,6 +234,7 @@ struct Run {
 struct CodeInstruction {
   Address address;
   std::string_view bytes;  // valid as long as the Process
+  uint32_t writes = 0;     // a bit for each Gpr that it sets; the kernel's doing is not among them
 };
 
 // A call, and what passed through registers.

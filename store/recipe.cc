@@ -500,6 +500,18 @@ void Recipe::RegistersInside(const uint8_t* record, uint32_t instruction,
   }
 }
 
+std::vector<uint32_t> Recipe::RegistersSet() const {
+  std::vector<uint32_t> out(instructions_.size());
+  size_t seen = 0;
+  for (const TtqEffect& e : effects_) {
+    if (e.kind == kTtqInstruction) ++seen;
+    if (e.kind == kTtqSetReg && seen > 0 && seen <= out.size() && e.size < kGprCount) {
+      out[seen - 1] |= 1u << e.size;
+    }
+  }
+  return out;
+}
+
 // ---- The table ----------------------------------------------------------------------------------
 
 RecipeTable::~RecipeTable() {

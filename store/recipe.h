@@ -112,6 +112,9 @@ class Recipe {
   // Brings `registers` (as they were at entry) to what they are before instruction `instruction`.
   void RegistersInside(const uint8_t* record, uint32_t instruction, uint64_t* registers) const;
 
+  // For each instruction the general registers it sets, a bit each.
+  std::vector<uint32_t> RegistersSet() const;
+
   // The ranges of addresses its instructions cover, one per contiguous run.
   std::vector<AddressRange> Extents() const;
 

@@ -64,8 +64,9 @@ std::vector<CodeInstruction> ProcessReader::CodeOf(SuperblockId code) const {
   std::vector<CodeInstruction> out;
   const Recipe* recipe = recipes_->Find(code);
   if (recipe == nullptr) return out;
+  const std::vector<uint32_t> set = recipe->RegistersSet();
   for (size_t i = 0; i < recipe->instructions().size(); ++i) {
-    out.push_back({recipe->instructions()[i].address, recipe->InstructionBytes(i)});
+    out.push_back({recipe->instructions()[i].address, recipe->InstructionBytes(i), set[i]});
   }
   return out;
 }

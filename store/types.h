@@ -99,6 +99,7 @@ enum Gpr : uint8_t {
 struct Registers {
   uint64_t gpr[kGprCount] = {};
   Address pc;
+  uint64_t fs_base = 0, gs_base = 0;
   bool operator==(const Registers&) const = default;
 };
 

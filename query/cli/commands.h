@@ -19,7 +19,10 @@ int RunQuery(int argc, char** argv);
 int RunInfo(int argc, char** argv);
 int RunLs(int argc, char** argv);
 int RunCheck(int argc, char** argv);
+int RunCrash(int argc, char** argv);
 int RunBatchCommand(int argc, char** argv);
+int RunDiff(int argc, char** argv);
+int RunExport(int argc, char** argv);
 int RunHelp(int argc, char** argv);
 
 // The overview that `ttq help` prints.

@@ -21,6 +21,7 @@ constexpr char kOverview[] =
   ttq query [OPTIONS] (QUERY | -F FILE | -)   the same, with options
   ttq info [TRACE]                            what a recording holds
   ttq ls                                      recordings, newest first
+  ttq crash [TRACE]                           why did it die?
   ttq check TRACE                             verify a recording
   ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
   ttq help [COMMAND | language | TOPIC]       topics: language, locations, times, conditions,
@@ -61,6 +62,12 @@ A file holds one query per line, or several with `;` between them; each is answe
 Program, exit, instructions, writes, threads, modules, Python and sizes of a recording.
 )"},
     {"ls", "ttq ls [-f table|json]\n\nThe recordings in $TTQ_HOME, newest first.\n"},
+    {"crash", R"(ttq crash [TRACE] [-p N] [-f text|json]
+
+Why the program died: the signal, the faulting instruction with its operands, what the address is or
+was, where it came from, who last wrote the memory it was read from, and all threads' stacks. The
+query `crash` gives the same as a row.
+)"},
     {"check", R"(ttq check [TRACE]
 
 Reads every block and index of a recording and compares them. Exits with 3 when something is wrong.
@@ -139,7 +146,8 @@ A comparison with a missing value is neither true nor false, as in SQL.
   memory                    time, address, size, bytes; memory that is not mapped is a row of its own
                             with missing bytes
   registers                 rax … r15, rip
-  disassemble               address, bytes, instruction, function, module, file, line
+  disassemble               address, bytes, instruction, current (=> at the one that runs at TIME), values,
+                            function, module, file, line
   threads                   os_tid, start, end, instructions
   modules                   module, address, end, load_bias, loaded, unloaded, build_id, path
   maps                      address, end, size, protection, since, offset, path

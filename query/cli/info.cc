@@ -2,11 +2,14 @@
 //
 // `ttq info`: what a recording holds.
 
+#include <algorithm>
+
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
 #include "query/format.h"
+#include "query/python/runtime.h"
 
 namespace ttq {
 namespace {
@@ -32,6 +35,32 @@ std::string Ending(const Recording& recording, const ProcessInfo& p) {
   }
   if (p.exit_status) return fmt::format("exit status {}", *p.exit_status);
   return p.complete ? "still running when the recording ended" : "not recorded";
+}
+
+// "3.11.7 (libpython3.11.so.1.0)"; "" for a process without Python.
+std::string PythonVersion(const Recording& recording, const Process& process) {
+  std::string found;
+  // At the end sys, which may be all that knows the patch level, is gone: halfway it is there.
+  for (const Time t : {process.info().end, Time(process.info().end.v / 2)}) {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
+    if (!moment.ok()) continue;
+    python::MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<python::Runtime>> runtimes =
+        python::FindRuntimes(&recording, process, memory, t);
+    if (!runtimes.ok()) continue;
+    std::string versions;
+    bool exact = true;
+    for (const python::Runtime& runtime : *runtimes) {
+      exact = exact && std::count(runtime.version.begin(), runtime.version.end(), '.') >= 2;
+      if (!versions.empty()) versions += ", ";
+      versions +=
+          fmt::format("{}{} ({})", runtime.version, runtime.free_threaded ? " free-threaded" : "",
+                      runtime.module.substr(runtime.module.rfind('/') + 1));
+    }
+    if (!versions.empty()) found = versions;
+    if (!runtimes->empty() && exact) break;
+  }
+  return found;
 }
 
 Json OrNull(int64_t wall_ns) { return wall_ns == 0 ? Json() : Json(wall_ns); }
@@ -69,14 +98,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     if (!process.ok()) return process.status();
     absl::StatusOr<std::vector<LoadedModule>> modules = (*process)->Modules();
     if (!modules.ok()) return modules.status();
-    std::string python;
-    for (const LoadedModule& m : *modules) {
-      const std::string base = m.path.substr(m.path.rfind('/') + 1);
-      if (base.find("python") != std::string::npos || base.find("pypy") != std::string::npos) {
-        python = base;
-        break;
-      }
-    }
+    const std::string python = PythonVersion(recording, **process);
     text += '\n';
     line(fmt::format("process {}", p.number.v),
          fmt::format("{}{}", Joined(p.arguments.empty() ? std::vector{p.program} : p.arguments),

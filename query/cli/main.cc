@@ -26,6 +26,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"record", ttq::RunRecord}, {"query", ttq::RunQuery}, {"info", ttq::RunInfo},
     {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"batch", ttq::RunBatchCommand},
+    {"crash", ttq::RunCrash},   {"diff", ttq::RunDiff},   {"export", ttq::RunExport},
     {"help", ttq::RunHelp},
 };
 

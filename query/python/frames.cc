@@ -252,7 +252,7 @@ FrameReader::Current FrameReader::CurrentFrame(uint64_t thread_state) {
   uint64_t cframe = memory.Pointer(thread_state + layout_.thread_cframe);
   // Entering C's evaluation loop installs a cframe before its frame is stored: until then the one
   // before it counts.
-  if (cframe_was_set_ && cframe != 0 && !cframe_was_set_(thread_state, cframe)) {
+  if (cframe_was_set_ && cframe != 0 && !cframe_was_set_(cframe)) {
     cframe = memory.Pointer(cframe + layout_.cframe_previous);
   }
   current.cframe = cframe;

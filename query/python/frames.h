@@ -113,10 +113,10 @@ class FrameReader {
   };
   Current CurrentFrame(uint64_t thread_state);
 
-  // 3.11 and 3.12: whether `cframe`'s word was written since `cframe` became the current one of
-  // `thread_state`. Before it was, it holds what the C stack held there. Without this every word is
+  // 3.11 and 3.12: whether the current frame was stored to `cframe` since the evaluation it belongs
+  // to began. Before it was, the word holds what the C stack held there. Without this every word is
   // believed.
-  using CFrameWasSet = std::function<bool(uint64_t thread_state, uint64_t cframe)>;
+  using CFrameWasSet = std::function<bool(uint64_t cframe)>;
   void set_cframe_was_set(CFrameWasSet was_set) { cframe_was_set_ = std::move(was_set); }
 
   Stack Walk(uint64_t thread_state);

@@ -259,6 +259,12 @@ std::optional<Layout> LayoutOf(int minor, bool free_threaded) {
   return layout;
 }
 
+std::vector<std::pair<const char*, Offset>> NamedOffsets(const Layout& layout) {
+  std::vector<std::pair<const char*, Offset>> named;
+  for (const Field& field : kFields) named.emplace_back(field.name, layout.*field.field);
+  return named;
+}
+
 std::optional<DebugOffsetsHead> ReadDebugOffsetsHead(Memory& memory, uint64_t runtime) {
   struct {
     char cookie[8];

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "query/python/memory.h"
 
@@ -140,6 +142,9 @@ inline constexpr int kFirstMinor = 9, kLastMinor = 14;
 
 // The table of CPython 3.minor; nullopt for a version without one.
 std::optional<Layout> LayoutOf(int minor, bool free_threaded);
+
+// Every offset of a layout with its name in Layout, for tests.
+std::vector<std::pair<const char*, Offset>> NamedOffsets(const Layout& layout);
 
 // The head of _Py_DebugOffsets.
 struct DebugOffsetsHead {

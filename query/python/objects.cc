@@ -35,7 +35,7 @@ void AppendUtf8(char32_t c, std::string* out) {
 bool IsPrintable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;
   static constexpr char32_t kNot[][2] = {
-      {0x7f, 0x7f},
+      {0x7f, 0xa0},
 #include "query/python/unprintable.inc"
   };
   const auto* range = std::upper_bound(std::begin(kNot), std::end(kNot), c,
@@ -292,6 +292,16 @@ bool ObjectReader::IsCalled(const TypeInfo& type, std::string_view wanted) {
 bool ObjectReader::MayBeObject(uint64_t object) {
   const TypeInfo* type = TypeOf(object);
   if (!type) return false;
+  if (type->heap() && type->Is(kHaveGc) && !layout_.free_threaded) {
+    // The collector tracks instances: the links {next, prev} before the object lead back to it.
+    const uint64_t head = object - 16;
+    const uint64_t next = memory_.Pointer(head) & ~uint64_t{3};
+    const uint64_t prev = memory_.Pointer(head + 8) & ~uint64_t{3};
+    if ((memory_.Pointer(next + 8) & ~uint64_t{3}) != head &&
+        (memory_.Pointer(prev) & ~uint64_t{3}) != head) {
+      return false;
+    }
+  }
   if (type->Is(kUnicodeSubclass)) return Str(object, 16).has_value();
   if (type->Is(kLongSubclass)) {
     const auto size = memory_.Get<int64_t>(object + layout_.long_size);
@@ -848,7 +858,11 @@ struct ObjectReader::Printer {
   void PrintInstance(uint64_t object, const TypeInfo& type) {
     if (PrintWellKnownClass(object, type)) return;
     const TypeInfo* base = &type;
-    for (int i = 0; base && base->heap() && base->base != 0 && i < kMostLevelsOfBases; ++i) {
+    // Classes that C makes at run time are called by their module too: "collections.deque".
+    const auto by_c = [](const TypeInfo& t) {
+      return !t.heap() || t.name.find('.') != t.name.npos;
+    };
+    for (int i = 0; base && !by_c(*base) && base->base != 0 && i < kMostLevelsOfBases; ++i) {
       base = reader.Type(base->base);
     }
     if (base && base->name != "object") {
@@ -864,9 +878,7 @@ struct ObjectReader::Printer {
       if (own_repr) out.resize(out.size() - type.short_name().size() - 1);
     }
     const std::vector<Attribute> attributes = reader.Attributes(object);
-    const bool plain_c = attributes.empty() && type.dictoffset == 0 && !type.Is(kManagedDict) &&
-                         memory().Get<int64_t>(type.address + layout().object_size) == 0;
-    if (plain_c || (!limits.attributes && HasDefaultRepr(type))) {
+    if ((attributes.empty() && by_c(type)) || (!limits.attributes && HasDefaultRepr(type))) {
       PrintPlain(object, type);
       return;
     }
@@ -937,14 +949,15 @@ struct ObjectReader::Printer {
     return false;
   }
 
-  // The one that the decorator makes: it is wrapped by reprlib.recursive_repr.
+  // The one that the decorator makes: it is wrapped against recursion by a function of dataclasses
+  // or, later, reprlib.
   bool HasDataclassRepr(const TypeInfo& type) {
     const uint64_t function = reader.GetAttribute(type.address, "__repr__");
     const TypeInfo* kind = reader.TypeOf(function);
     if (!kind || kind->name != "function") return false;
     const uint64_t code = Pointer(function + layout().function_code);
     const std::string file = reader.Str(Pointer(code + layout().code_filename)).value_or("");
-    return file.find("reprlib") != file.npos;
+    return file.ends_with("reprlib.py") || file.ends_with("dataclasses.py");
   }
 
   bool PrintFields(uint64_t object, std::string_view name, const std::vector<uint64_t>& names,
@@ -1085,11 +1098,11 @@ struct ObjectReader::Printer {
     return true;
   }
 
-  // An OrderedDict keeps its order in a list of nodes {key, hash, next, prev} of its own.
+  // An OrderedDict keeps its order in a list of nodes {key, hash, next, prev}; the first is the
+  // first thing behind the dict.
   void OrderByNodes(uint64_t part, ObjectReader::Pairs* items) {
-    constexpr uint64_t kFirst = 32;  // behind fast_nodes, their number, the sentinel and the state
     ObjectReader::Pairs ordered;
-    uint64_t node = Pointer(part + kFirst);
+    uint64_t node = Pointer(part);
     for (size_t i = 0; node != 0 && i < items->size(); ++i, node = Pointer(node + 16)) {
       const uint64_t key = Pointer(node);
       for (const auto& item : *items) {
@@ -1303,7 +1316,7 @@ struct ObjectReader::Printer {
       return Add(fmt::format("<weakref at {:#x}; dead>", object)), true;
     }
     return Add(fmt::format("<weakref at {:#x}; to '{}' at {:#x}>", object,
-                           reader.FullTypeName(*type), target)),
+                           layout().minor >= 14 ? reader.FullTypeName(*type) : type->name, target)),
            true;
   }
 

@@ -46,6 +46,8 @@ class Provenance {
   // A list of the frames that `py backtrace` shows, innermost first; null without any.
   absl::StatusOr<Value> StackOf(ThreadNo thread, Time t);
 
+  const Process& process() const { return context_.process(); }
+
   // Python at t. Moves the one state there is. Null when the process has no Python at all.
   absl::StatusOr<PythonState*> StateAt(Time t);
 

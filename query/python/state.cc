@@ -2,6 +2,8 @@
 
 #include "query/python/state.h"
 
+#include <sys/syscall.h>
+
 #include <algorithm>
 
 #include "fmt/format.h"
@@ -56,8 +58,8 @@ absl::Status PythonState::Find() {
     instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
     Instance* instance = instances_.back().get();
     if (instance->runtime.layout->thread_cframe != kAbsent) {
-      instance->frames.set_cframe_was_set([this, instance](uint64_t thread_state, uint64_t cframe) {
-        return CFrameWasSet(*instance->runtime.layout, thread_state, cframe);
+      instance->frames.set_cframe_was_set([this, instance](uint64_t cframe) {
+        return CFrameWasSet(*instance->runtime.layout, cframe);
       });
     }
   }
@@ -74,7 +76,7 @@ absl::Status PythonState::Find() {
   return absl::OkStatus();
 }
 
-bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint64_t cframe) {
+bool PythonState::CFrameWasSet(const Layout& layout, uint64_t cframe) {
   const auto last_write = [&](uint64_t at, TimeSpan span) -> std::optional<Time> {
     AccessQuery query;
     query.ranges = {{Address(at), Address(at + 8)}};
@@ -88,22 +90,51 @@ bool PythonState::CFrameWasSet(const Layout& layout, uint64_t thread_state, uint
     if (!access.ok() || !*access) return std::nullopt;
     return (*access)->time;
   };
+  // Entering fills in `previous`, installs the cframe and then stores the frame. (That the thread
+  // state points at the cframe tells nothing: returning from an inner evaluation makes it do so
+  // again.) The compiler may turn the first stores round.
   const Time now = moment_->time();
-  const std::optional<Time> installed =
-      last_write(thread_state + layout.thread_cframe, {Time(0), now});
-  if (!installed) return true;
-  // The compiler may store the frame a few instructions before it installs the cframe.
-  constexpr uint64_t kBefore = 16;
-  const Time since = installed->v > kBefore ? *installed - kBefore : Time(0);
+  const std::optional<Time> entered = last_write(cframe + layout.cframe_previous, {Time(0), now});
+  if (!entered) return true;
+  constexpr uint64_t kReordered = 32;  // instructions
+  const Time since = entered->v > kReordered ? *entered - kReordered : Time(0);
   return last_write(cframe + layout.cframe_current, {since, now}).has_value();
+}
+
+// Up to 3.10 a thread state knows its pthread_t alone, and the kernel's writing of the thread's id
+// into that may not be in the recording. glibc puts struct pthread on top of the thread's stack:
+// the thread with the nearest stack pointer below it is the one.
+void PythonState::MatchByStackPointer(std::vector<Interpreter>* interpreters) {
+  std::vector<std::pair<uint64_t, ThreadNo>> stack_pointers;
+  for (Interpreter& interpreter : *interpreters) {
+    for (ThreadState& state : interpreter.threads) {
+      if (state.thread != ThreadNo() || state.pthread == 0) continue;
+      if (stack_pointers.empty()) {
+        for (const Thread& thread : process_->threads()) {
+          if (thread.start > time() || thread.end < time()) continue;
+          absl::StatusOr<Registers> registers = moment_->RegistersOf(thread.number);
+          if (registers.ok()) stack_pointers.emplace_back(registers->gpr[kRsp], thread.number);
+        }
+      }
+      constexpr uint64_t kLargestStack = uint64_t{256} << 20;
+      uint64_t nearest = kLargestStack;
+      for (const auto& [sp, number] : stack_pointers) {
+        if (sp >= state.pthread || state.pthread - sp >= nearest) continue;
+        nearest = state.pthread - sp;
+        state.thread = number;
+      }
+    }
+  }
 }
 
 std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo> thread) {
   std::vector<ThreadStack> stacks;
   bool any_frames = false;
   for (const std::unique_ptr<Instance>& instance : instances_) {
-    for (const Interpreter& interpreter :
-         FindInterpreters(*process_, *memory_, instance->runtime)) {
+    std::vector<Interpreter> interpreters =
+        FindInterpreters(*process_, *memory_, instance->runtime);
+    MatchByStackPointer(&interpreters);
+    for (const Interpreter& interpreter : interpreters) {
       for (const ThreadState& state : interpreter.threads) {
         if (thread && state.thread != *thread) continue;
         ThreadStack stack;
@@ -139,6 +170,74 @@ std::optional<PythonState::ThreadStack> PythonState::StackOf(ThreadNo thread) {
     if (!best || holder == stack.state.address) best = std::move(stack);
   }
   return best;
+}
+
+std::string PythonState::WaitsFor(const ThreadStack& stack) {
+  if (stack.state.thread == ThreadNo()) return "";
+  absl::StatusOr<Registers> registers = moment_->RegistersOf(stack.state.thread);
+  if (!registers.ok()) return "";
+  // Until the kernel is done, a thread stands behind its `syscall` with the number still in rax.
+  uint8_t code[2];
+  if (!memory_->Read(registers->pc.v - 2, sizeof code, code) || code[0] != 0x0f ||
+      code[1] != 0x05) {
+    return "";
+  }
+  const uint64_t* gpr = registers->gpr;
+  const std::string name = SyscallName(static_cast<int64_t>(gpr[kRax]));
+  switch (gpr[kRax]) {
+    case SYS_futex: {
+      constexpr uint64_t kWait = 0, kWaitBitset = 9, kCommand = 127;
+      const uint64_t command = gpr[kRsi] & kCommand;
+      if (command != kWait && command != kWaitBitset) return "";
+      if (IsOfGil(stack, gpr[kRdi])) return "waits for the GIL";
+      return fmt::format("waits for a lock (futex {:#x})", gpr[kRdi]);
+    }
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+      return fmt::format("sleeps ({})", name);
+    case SYS_select:
+    case SYS_pselect6:
+      if (gpr[kRdi] == 0) return fmt::format("sleeps ({})", name);
+      return fmt::format("waits for descriptors ({})", name);
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+      return fmt::format("waits for descriptors ({})", name);
+    case SYS_read:
+    case SYS_readv:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_write:
+    case SYS_sendto:
+    case SYS_flock:
+      return fmt::format("waits for descriptor {} ({})", static_cast<int32_t>(gpr[kRdi]), name);
+    case SYS_wait4:
+    case SYS_waitid:
+      return fmt::format("waits for a child process ({})", name);
+    case SYS_pause:
+    case SYS_rt_sigsuspend:
+    case SYS_rt_sigtimedwait:
+      return fmt::format("waits for a signal ({})", name);
+    default:
+      return "";
+  }
+}
+
+// The mutexes and conditions of the GIL lie behind its counters.
+bool PythonState::IsOfGil(const ThreadStack& stack, uint64_t futex) {
+  const Runtime& runtime = stack.instance->runtime;
+  uint64_t gil = 0;
+  if (runtime.layout->runtime_gil != kAbsent) {
+    gil = runtime.address + runtime.layout->runtime_gil;
+  } else if (runtime.layout->interp_gil != kAbsent) {
+    gil = memory_->Pointer(stack.interpreter.address + runtime.layout->interp_gil);
+  }
+  constexpr uint64_t kGilBytes = 224;
+  return gil != 0 && futex >= gil && futex < gil + kGilBytes;
 }
 
 std::string VersionText(const Runtime& runtime) {

@@ -57,13 +57,18 @@ class PythonState {
   // runs no Python, several where it is between sub-interpreters. Those without frames are left out
   // unless all are. Default: every thread's, those of no recorded thread too.
   std::vector<ThreadStack> Stacks(std::optional<ThreadNo> thread);
+  // What the thread of `stack` waits for in the kernel: "sleeps (clock_nanosleep)", "waits for the
+  // GIL", "waits for a lock (futex 0x…)"; "" when it is not in a system call that can wait.
+  std::string WaitsFor(const ThreadStack& stack);
   // The stack that `thread` runs: the innermost of its Stacks. nullopt: it runs no Python.
   std::optional<ThreadStack> StackOf(ThreadNo thread);
 
  private:
   PythonState(const Recording* recording, const Process* process, std::unique_ptr<Moment> moment);
   absl::Status Find();
-  bool CFrameWasSet(const Layout& layout, uint64_t thread_state, uint64_t cframe);
+  void MatchByStackPointer(std::vector<Interpreter>* interpreters);
+  bool IsOfGil(const ThreadStack& stack, uint64_t futex);
+  bool CFrameWasSet(const Layout& layout, uint64_t cframe);
 
   const Recording* recording_;
   const Process* process_;

@@ -5,27 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
+#include "query/python/by_python.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 
 namespace ttq {
 namespace {
-
-std::string ActorName(const Access& access) {
-  switch (access.actor) {
-    case Actor::kInstruction:
-      return "instruction";
-    case Actor::kSyscall:
-      return "syscall " + SyscallName(access.syscall);
-    case Actor::kSignal:
-      return "signal";
-    case Actor::kMap:
-      return "map";
-    case Actor::kThreadExit:
-      return "thread exit";
-  }
-  return "unknown";
-}
 
 // What is known of memory that nobody touched.
 std::string WhereBytesComeFrom(const Process& process, Address address, Time t) {
@@ -83,19 +68,27 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   base.thread = *thread;
   base.full_scan = options.full_scan;
   std::string filters;
+  std::shared_ptr<python::ByPython> by_python;
   SourcePlan plan;
   if (query.clauses.by) {
     const ast::By& by = *query.clauses.by;
-    const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
-    if (by.python || !function) {
-      return ErrorAt(by.range, "`by python` is not yet available in this version",
-                     "use `by FUNCTION` with a native function instead");
+    if (by.python) {
+      auto made = python::ByPython::Make(context, by, *span, options.control);
+      if (!made.ok()) return made.status();
+      by_python = *std::move(made);
+      absl::StrAppend(&filters, " by that Python code");
+    } else {
+      const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
+      if (!function) {
+        return ErrorAt(by.range, "`by FILE:LINE` is of Python code only",
+                       "use `by python FILE:LINE`, or `by FUNCTION`");
+      }
+      absl::StatusOr<ResolvedCode> code = context.ResolveFunction(*function);
+      if (!code.ok()) return code.status();
+      base.code = code->ranges;
+      if (!code->note.empty()) plan.notes.push_back(code->note);
+      absl::StrAppend(&filters, " by ", code->text);
     }
-    absl::StatusOr<ResolvedCode> code = context.ResolveFunction(*function);
-    if (!code.ok()) return code.status();
-    base.code = code->ranges;
-    if (!code->note.empty()) plan.notes.push_back(code->note);
-    absl::StrAppend(&filters, " by ", code->text);
   }
   if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
 
@@ -150,7 +143,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     refined.want_values = request.want_values;
     return refined;
   };
-  plan.open = [refine, &process, with_kind = source.kind == Kind::kAccesses](
+  plan.open = [refine, &process, by_python, with_kind = source.kind == Kind::kAccesses](
                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     AccessQuery refined = refine(request);
     if (refined.span.empty()) return NoRows(request);
@@ -169,8 +162,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
       row->push_back(ActorName(access));
       if (with_kind) row->push_back(access.is_write ? "write" : "read");
     };
-    return OperatorPtr(
-        std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome));
+    OperatorPtr rows = std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome);
+    if (by_python) rows = python::MakeByPython(std::move(rows), by_python, 0, 1);
+    return rows;
   };
   plan.explain = [refine, &process, verb = std::string(verb), text = location->text,
                   filters](const SourceRequest& request) -> absl::StatusOr<std::string> {

@@ -21,6 +21,22 @@ Value OfTime(Time t) { return t == kTimeMax ? Value(Null{}) : Value(t); }
 
 Value OfText(const std::string& s) { return s.empty() ? Value(Null{}) : Value(s); }
 
+std::string ActorName(const Access& access) {
+  switch (access.actor) {
+    case Actor::kInstruction:
+      return "instruction";
+    case Actor::kSyscall:
+      return "syscall " + SyscallName(access.syscall);
+    case Actor::kSignal:
+      return "signal";
+    case Actor::kMap:
+      return "map";
+    case Actor::kThreadExit:
+      return "thread exit";
+  }
+  return "unknown";
+}
+
 // Of a question about no time at all.
 OperatorPtr NoRows(const SourceRequest& request) {
   request.outcome->source_ended = true;

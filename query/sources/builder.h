@@ -30,6 +30,8 @@ Value OfCount(uint64_t n);
 Value OfTime(Time t);
 // Empty text is null.
 Value OfText(const std::string& s);
+// "instruction", "syscall read", …
+std::string ActorName(const Access& access);
 
 // Pulls from a cursor of the store; an interruption becomes the end.
 template <class StoreRow>

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/disassembler.h"
+#include "query/origin.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 
@@ -15,6 +16,28 @@ namespace {
 // Of code that no function is known for.
 constexpr uint64_t kDisassembleBytes = 64;
 constexpr uint64_t kDisassembleMost = 16 << 20;
+
+// What the operands of the instruction that is about to run hold: "%rax = 0x1, [0x2000] = 0x7".
+Value ValuesOf(const Process& process, const Disassembler& disassembler,
+               const DisassembledInstruction& instruction, const Registers& registers, Time t) {
+  const std::optional<DecodedInstruction> decoded =
+      disassembler.Decode(instruction.bytes, instruction.address);
+  if (!decoded) return Null{};
+  std::string text;
+  for (const Operand& operand : decoded->operands) {
+    if (operand.kind == Operand::Kind::kImmediate) continue;
+    if (!text.empty()) text += ", ";
+    text += OperandText(operand, *decoded, registers);
+    const std::optional<Address> at = EffectiveAddress(operand, *decoded, registers);
+    if (!at || decoded->operation == Operation::kLoadAddress) continue;
+    const uint64_t size = std::clamp<uint64_t>(operand.size, 1, 32);
+    absl::StatusOr<MemoryImage> image = process.Memory(*at, size, t);
+    if (image.ok()) {
+      text += image->all_present() ? " = " + ValueText(image->bytes) : " is not mapped";
+    }
+  }
+  return OfText(text);
+}
 
 }  // namespace
 
@@ -131,12 +154,23 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "bytes", Type::kBytes);
   Add(&plan, "instruction", Type::kString);
+  Add(&plan, "current", Type::kString);
+  Add(&plan, "values", Type::kString);
   AddPlace(&plan);
   plan.presentation.table_columns = {"address", "bytes", "instruction", "function"};
+  if (query.clauses.at) {
+    plan.presentation.table_columns = {"current", "address", "instruction", "values", "function"};
+  }
   SetCompute(
       &plan,
-      [&process, ranges, t = *at, symbols = *symbols]() -> absl::StatusOr<std::vector<Row>> {
+      [&process, ranges, t = *at, symbols = *symbols,
+       then = query.clauses.at.has_value()]() -> absl::StatusOr<std::vector<Row>> {
         const Disassembler disassembler([symbols](Address a) { return symbols->NameOf(a); });
+        std::optional<Registers> registers;
+        if (then) {
+          absl::StatusOr<Registers> running = process.RegistersAt(t, std::nullopt);
+          if (running.ok()) registers = *running;
+        }
         std::vector<Row> rows;
         for (const AddressRange& range : ranges) {
           absl::StatusOr<MemoryImage> image = process.Memory(range.begin, range.size(), t);
@@ -152,10 +186,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
                 reinterpret_cast<const uint8_t*>(image->bytes.data()) + i, end - i);
             for (DisassembledInstruction& instruction :
                  disassembler.Disassemble(bytes, range.begin + i)) {
+              Value mark, values;
+              if (registers && instruction.address == registers->pc) {
+                mark = "=>";
+                values = ValuesOf(process, disassembler, instruction, *registers, t);
+              }
               rows.push_back(
                   {t, instruction.address,
                    Bytes{std::string(instruction.bytes.begin(), instruction.bytes.end())},
-                   std::move(instruction.text)});
+                   std::move(instruction.text), std::move(mark), std::move(values)});
             }
             i = end;
           }

@@ -42,7 +42,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);
 
-// Not yet available in this version: later.cc.
 absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);

@@ -79,6 +79,20 @@ void SetPython(SourcePlan* plan, const Context& context, Time at, std::string de
   };
 }
 
+// When the last signal before `t` was delivered: what somebody who stopped a program asks for when
+// the program has taken its leave in good order.
+std::optional<Time> LastSignal(const Process& process, Time t) {
+  EventQuery query;
+  query.span.end = t;
+  query.kind = EventKind::kSignal;
+  query.direction = Direction::kBackward;
+  absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process.Events(query);
+  if (!cursor.ok()) return std::nullopt;
+  absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+  if (!event.ok() || !*event) return std::nullopt;
+  return (*event)->time;
+}
+
 // The stacks asked for; says in the outcome what keeps them from being whole.
 std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& state,
                                                Outcome& outcome) {
@@ -103,6 +117,12 @@ std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& 
     finalizing = finalizing || python::IsFinalizing(state.memory(), instance->runtime);
   }
   if (!interpreters) {
+    if (const std::optional<Time> signal = LastSignal(state.process(), state.time())) {
+      outcome.AddNote(
+          fmt::format("a signal came at {0}: `py backtrace at {0} all threads` shows "
+                      "what it met",
+                      signal->v));
+    }
     outcome.AddNote(finalizing ? "the interpreter has shut down"
                                : "the interpreter is not there: not started yet, or shut down");
   } else if (asked.all) {
@@ -193,40 +213,41 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
   Add(&plan, "code", Type::kAddress);
   Add(&plan, "from_c", Type::kInteger);
   Add(&plan, "interpreter", Type::kInteger);
+  Add(&plan, "waits", Type::kString);
   plan.presentation.table_columns = {"frame", "function", "file", "line", "source"};
   if (asked->all) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
   }
-  SetPython(
-      &plan, context, asked->at, "Python's stack",
-      [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
-        python::SourceText source(&state.process());
-        bool any = false;
-        size_t deepest = 0;
-        for (const PythonState::ThreadStack& stack : StacksOf(asked, state, outcome)) {
-          deepest = std::max(deepest, stack.stack.frames.size());
-          for (size_t i = 0; i < stack.stack.frames.size(); ++i) {
-            if (asked.frame && *asked.frame != i) continue;
-            any = true;
-            const python::Frame& frame = stack.stack.frames[i];
-            const python::Position& at = frame.position;
-            const auto known = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
-            rows->push_back({state.time(), ThreadOf(stack), OfCount(i), frame.code->qualname,
-                             frame.code->filename, known(at.line),
-                             OfText(source.Line(frame.code->filename, at.line)),
-                             Address(frame.address), frame.code->name, known(at.column),
-                             known(at.end_line), known(at.end_column), Address(frame.code->address),
-                             int64_t{frame.is_entry}, stack.interpreter.id});
-          }
-        }
-        if (asked.frame && !any && deepest > 0) {
-          return ErrorAt(asked.frame_range,
-                         fmt::format("there is no frame {}: the deepest stack has {} frames",
-                                     *asked.frame, deepest));
-        }
-        AddRemarks(source, outcome);
-        return absl::OkStatus();
-      });
+  SetPython(&plan, context, asked->at, "Python's stack",
+            [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+              python::SourceText source(&state.process());
+              bool any = false;
+              size_t deepest = 0;
+              for (const PythonState::ThreadStack& stack : StacksOf(asked, state, outcome)) {
+                deepest = std::max(deepest, stack.stack.frames.size());
+                for (size_t i = 0; i < stack.stack.frames.size(); ++i) {
+                  if (asked.frame && *asked.frame != i) continue;
+                  any = true;
+                  const python::Frame& frame = stack.stack.frames[i];
+                  const python::Position& at = frame.position;
+                  const auto known = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
+                  rows->push_back(
+                      {state.time(), ThreadOf(stack), OfCount(i), frame.code->qualname,
+                       frame.code->filename, known(at.line),
+                       OfText(source.Line(frame.code->filename, at.line)), Address(frame.address),
+                       frame.code->name, known(at.column), known(at.end_line), known(at.end_column),
+                       Address(frame.code->address), int64_t{frame.is_entry}, stack.interpreter.id,
+                       i == 0 ? OfText(state.WaitsFor(stack)) : Value()});
+                }
+              }
+              if (asked.frame && !any && deepest > 0) {
+                return ErrorAt(asked.frame_range,
+                               fmt::format("there is no frame {}: the deepest stack has {} frames",
+                                           *asked.frame, deepest));
+              }
+              AddRemarks(source, outcome);
+              return absl::OkStatus();
+            });
   return plan;
 }
 
@@ -571,9 +592,11 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
         if (!it->second) continue;
         const uint64_t object = at + 8 * i - layout.object_type;
         const std::optional<python::Refcount> refcount = objects.RefcountOf(object);
-        constexpr int64_t kMostReferences = int64_t{1} << 32;
-        if (object % 16 != 0 || !refcount || refcount->count <= 0 ||
-            refcount->count > kMostReferences || !objects.MayBeObject(object)) {
+        // A pointer that stands where a count would is larger.
+        constexpr int64_t kMostReferences = 1 << 24;
+        if (object % 16 != 0 || !refcount ||
+            (!refcount->immortal && (refcount->count <= 0 || refcount->count > kMostReferences)) ||
+            !objects.MayBeObject(object)) {
           continue;
         }
         rows->push_back({state.time(), Address(object), TypeNameAt(objects, object),

@@ -40,6 +40,19 @@ size_t LastComponent(std::string_view name) {
   return 0;
 }
 
+// As people write it: compilers say "long unsigned int".
+std::string BaseName(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kShorter[] = {
+      {"long int", "long"},           {"long unsigned int", "unsigned long"},
+      {"short int", "short"},         {"short unsigned int", "unsigned short"},
+      {"long long int", "long long"}, {"long long unsigned int", "unsigned long long"},
+  };
+  for (const auto& [from, to] : kShorter) {
+    if (name == from) return std::string(to);
+  }
+  return std::string(name);
+}
+
 bool IsScopeTag(uint16_t tag) {
   return tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type ||
          tag == DW_TAG_union_type;
@@ -131,24 +144,24 @@ const DebugFile::UnitScopes& DebugFile::ScopesOf(const DwarfUnit& unit) const {
   UnitScopes& scopes = *slot;
   struct Walk {
     UnitScopes& scopes;
-    void Siblings(Die die, int32_t parent, int depth) {
+    void Siblings(Die die, int32_t parent, uint64_t parent_end, int depth) {
       while (die && scopes.enclosures.size() < kMaxScopes) {
         const Die next = die.Sibling();
         if ((IsScopeTag(die.tag()) || IsScopedEnum(die)) && die.has_children() &&
             depth < kMaxDepth) {
           const auto index = static_cast<int32_t>(scopes.enclosures.size());
-          const uint64_t end = next ? next.ref().offset : die.unit().end;
+          const uint64_t end = next ? next.ref().offset : parent_end;
           std::string_view name = die.Text(DW_AT_name);
           if (name.empty()) name = NameOf(die);
           if (name.empty() && die.tag() == DW_TAG_namespace) name = "(anonymous namespace)";
           scopes.enclosures.push_back({die.ref().offset, end, parent, name});
-          if (die.tag() != DW_TAG_enumeration_type) Siblings(die.Child(), index, depth + 1);
+          if (die.tag() != DW_TAG_enumeration_type) Siblings(die.Child(), index, end, depth + 1);
         }
         die = next;
       }
     }
   };
-  Walk{scopes}.Siblings(data_->RootDie(unit).Child(), -1, 0);
+  Walk{scopes}.Siblings(data_->RootDie(unit).Child(), -1, unit.end, 0);
   return scopes;
 }
 
@@ -321,7 +334,7 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
   type->is_declaration = die.Flag(DW_AT_declaration);
   switch (die.tag()) {
     case DW_TAG_base_type:
-      type->name = std::string(die.Text(DW_AT_name));
+      type->name = BaseName(die.Text(DW_AT_name));
       switch (die.Unsigned(DW_AT_encoding).value_or(0)) {
         case DW_ATE_boolean:
           type->kind = Kind::kBool;
@@ -465,6 +478,10 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
     case DW_TAG_subprogram:
       type->kind = Kind::kFunction;
       if (die.tag() == DW_TAG_subprogram) type->target_ref = TypeOf(die);
+      {
+        Die owner;
+        type->is_prototyped = type->is_cpp || Inherited(die, DW_AT_prototyped, &owner);
+      }
       for (Die p = die.Child(); p && type->parameters.size() < kMaxMembers; p = p.Sibling()) {
         if (p.tag() == DW_TAG_formal_parameter) type->parameters.push_back(TypeOf(p));
         if (p.tag() == DW_TAG_unspecified_parameters) type->is_variadic = true;

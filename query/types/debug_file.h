@@ -42,6 +42,8 @@ class DebugFile {
   // The DIEs that `name`, perhaps qualified, names: any tail of the qualified name that starts at a
   // component. Those of unit `near` (may be null) come first.
   std::vector<Die> Find(std::string_view name, NameKind kind, const DwarfUnit* near) const;
+  // False proves that nothing in the file has the name, not even a local variable.
+  bool MayName(std::string_view name) const { return data_->MayName(name); }
   // Adds every name of a kind: for suggestions.
   void ForEachName(NameKind kind, const std::function<void(std::string_view)>& use) const;
 

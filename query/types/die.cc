@@ -616,6 +616,29 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
   return out;
 }
 
+bool DwarfData::MayName(std::string_view name) const {
+  const std::string ended = std::string(name) + '\0';
+  const std::string whole = '\0' + ended;
+  for (int i = 0; i < 2; ++i) {
+    const ByteSpan strings = str_[i].bytes();
+    if (strings.empty()) continue;
+    if (memmem(strings.data(), strings.size(), whole.data(), whole.size()) != nullptr) return true;
+    if (strings.size() >= ended.size() &&
+        std::memcmp(strings.data(), ended.data(), ended.size()) == 0) {
+      return true;
+    }
+  }
+  // Short names stand in the DIEs themselves.
+  for (const FileImage& info : info_) {
+    const ByteSpan bytes = info.bytes();
+    if (!bytes.empty() &&
+        memmem(bytes.data(), bytes.size(), ended.data(), ended.size()) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void DwarfData::ReadUnitRanges() const {
   std::vector<Lazy::UnitRange>& ranges = lazy_->ranges;
   std::vector<bool> listed(units_.size(), false);

@@ -246,6 +246,9 @@ class DwarfData {
   // Units that may hold code at `address`: by .debug_aranges, else by their roots.
   const DwarfUnit* UnitAt(uint64_t address) const;
 
+  // Whether some string of the file is `name`; false is certain.
+  bool MayName(std::string_view name) const;
+
   ByteSpan Bytes(uint8_t section) const { return info_[section].bytes(); }
   // The sizes that tell one version of the file's information from another.
   uint64_t InfoSize() const { return info_[kInfo].bytes().size(); }

@@ -247,6 +247,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Register&
     static const CType* code = [] {
       auto* type = new CType;
       type->kind = Kind::kFunction;
+      type->is_prototyped = false;
       return type;
     }();
     value.type = types_.PointerTo(code);

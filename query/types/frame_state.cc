@@ -194,9 +194,6 @@ std::optional<uint64_t> FrameState::ThreadPointer() {
     const bool makes = e.result > 0 && static_cast<uint64_t>(e.result) == thread->os_tid;
     if (makes && e.number == kClone) return e.args[4];
     if (makes && e.number == kClone3) return Load(e.args[0] + 56, 8);
-    if (e.time > thread->start && view_.thread.v != 1 && e.number != kClone &&
-        e.time.v > thread->start.v + 1000000)
-      break;
   }
   return std::nullopt;
 }
@@ -235,7 +232,7 @@ LocationInput FrameState::Input(const TypeSpace::Placed& placed, const DwarfUnit
   input.thread_local_address = [this, placed](uint64_t offset) -> std::optional<uint64_t> {
     // The program's own block lies just below the thread pointer (TLS variant II); a library's is
     // wherever the dynamic linker put it.
-    if (placed.module->path() != moment_->process().info().program) return std::nullopt;
+    if (!types_.IsProgram(*placed.module)) return std::nullopt;
     const SymbolFile* file = placed.module->file();
     if (!file) return std::nullopt;
     for (const ElfFile::Segment& s : file->elf().segments()) {

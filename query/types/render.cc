@@ -131,6 +131,14 @@ const char* CharacterPrefix(const CType& type) {
   return "";
 }
 
+// "main+18": gdb's way of writing it.
+std::string CodeName(const Symbolizer& symbols, Address address) {
+  const std::shared_ptr<const CodeLocation> location = symbols.Symbolize(address);
+  if (location->frames.empty()) return symbols.NameOf(address);
+  const std::string& name = location->frames.back().function;
+  return location->offset_in_function == 0 ? name : Cat(name, "+", location->offset_in_function);
+}
+
 // A struct's text where a byte is not known at all.
 bool AllUnknown(const LoadedValue& loaded) {
   return !loaded.missing.empty() ||
@@ -473,6 +481,9 @@ absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int d
       absl::StatusOr<std::string> inner = Inner(*target, false, depth + 1);
       if (!inner.ok()) return inner;
       // Containers show what they hold, as gdb's printers do.
+      absl::StatusOr<std::optional<ContainerView>> view = ViewContainer(reader_, *target, 1);
+      if (!view.ok()) return view.status();
+      if (*view) return inner;
       std::string prefix = top ? Cat("(", ToText(value.type), ") ") : "";
       if (target->in_memory) Append(&prefix, "@", Hex(target->address), ": ");
       return prefix + *inner;
@@ -486,7 +497,7 @@ absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int d
       break;
     case Kind::kFunction:
       return Cat("{", ToText(value.type), "} ", Hex(value.address), " <",
-                 reader_.types().symbols().NameOf(Address(value.address)), ">");
+                 CodeName(reader_.types().symbols(), Address(value.address)), ">");
     case Kind::kPointer:
       text = Pointer(value, type, top);
       break;
@@ -558,7 +569,7 @@ absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* 
   if (n == 0) return text;
   const Symbolizer& symbols = reader_.types().symbols();
   if (target->kind == Kind::kFunction) {
-    const std::string name = symbols.NameOf(Address(n));
+    const std::string name = CodeName(symbols, Address(n));
     return name.empty() ? text : Cat(text, " <", name, ">");
   }
   if (const auto variable = symbols.VariableAt(Address(n))) {
@@ -568,7 +579,7 @@ absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* 
     // Into code, as labels and function pointers kept as void *.
     const auto function = symbols.FunctionAt(Address(n));
     (void)module;
-    if (function) Append(&text, " <", symbols.NameOf(Address(n)), ">");
+    if (function) Append(&text, " <", CodeName(symbols, Address(n)), ">");
   }
   return text;
 }
@@ -658,6 +669,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
     if (!part.ok()) return part.status();
     const CType* complete = reader_.types().Complete(member_type);
     if (member.is_base && complete->members.empty()) {
+      if (type->name.starts_with("std::")) continue;
       if (!first) Append(&text, ", ");
       first = false;
       Append(&text, "<", ToText(member_type), "> = {<No data fields>}");

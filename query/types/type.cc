@@ -20,6 +20,16 @@ bool NeedsParentheses(const CType* target) {
   return target->kind == CType::Kind::kArray || target->kind == CType::Kind::kFunction;
 }
 
+// Between what an element or a result is and the brackets or parentheses that follow.
+bool NeedsSpace(const CType* target, const Declaration& declaration) {
+  while (target->IsQualifier()) target = target->target();
+  const bool after_mark = target->kind == CType::Kind::kPointer || target->IsReference();
+  const bool outer = target->kind == CType::Kind::kArray || target->kind == CType::Kind::kFunction;
+  const std::string& before = declaration.before;
+  return !after_mark && !(outer && before.empty()) && (before.empty() || before[0] != ' ') &&
+         !(before.empty() && !declaration.after.empty() && declaration.after[0] == '[');
+}
+
 std::string TagName(const CType* type) {
   using Kind = CType::Kind;
   const char* tag = type->kind == Kind::kUnion  ? "union"
@@ -74,11 +84,8 @@ void Declare(const CType* type, Declaration* out, int depth) {
       return;
     }
     case Kind::kArray: {
-      // `int [4]`, but `int (*)[4]`: a space only where nothing precedes the brackets.
-      if (out->before.empty() && out->after.empty())
-        out->before.push_back(' ');
-      else if (!out->before.empty() && out->before[0] == '(')
-        out->before = Cat(" ", out->before);
+      // `int [4]`, `int (*)[4]`, but `char *[4]`.
+      if (NeedsSpace(type->target(), *out)) out->before = Cat(" ", out->before);
       Append(&out->after, "[", type->count ? Cat(*type->count) : "", "]");
       const CType* target = type->target();
       Declare(target, out, depth + 1);
@@ -89,7 +96,7 @@ void Declare(const CType* type, Declaration* out, int depth) {
       return;
     }
     case Kind::kFunction: {
-      if (out->before.empty() || out->before[0] != ' ') out->before = Cat(" ", out->before);
+      if (NeedsSpace(type->target(), *out)) out->before = Cat(" ", out->before);
       Append(&out->after, "(");
       for (size_t i = 0; i < type->parameters.size(); ++i) {
         if (i > 0) Append(&out->after, ", ");
@@ -99,7 +106,7 @@ void Declare(const CType* type, Declaration* out, int depth) {
       }
       if (type->is_variadic) {
         Append(&out->after, type->parameters.empty() ? "..." : ", ...");
-      } else if (type->parameters.empty()) {
+      } else if (type->parameters.empty() && type->is_prototyped) {
         Append(&out->after, "void");
       }
       Append(&out->after, ")");

@@ -65,6 +65,7 @@ struct CType {
   bool is_cpp = false;                   // from a unit in C++: `struct` is not part of its name
   bool is_declaration = false;           // struct, union, enum: the definition is elsewhere
   bool is_variadic = false;              // functions
+  bool is_prototyped = true;             // functions: no parameters means none
   bool is_vector = false;                // arrays: a SIMD vector
   std::string name;                      // qualified: "ns::Point", "unsigned long"; "" without one
   std::optional<uint64_t> size;          // bytes

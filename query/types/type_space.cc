@@ -145,12 +145,17 @@ std::optional<TypeSpace::Placed> TypeSpace::FileAt(Address address) const {
   return module ? FileOf(*module) : std::nullopt;
 }
 
+bool TypeSpace::IsProgram(const Module& module) const {
+  // A program may have been started by a relative path, or through a link.
+  return module.path() == program_ || module.name() == program_.substr(program_.rfind('/') + 1);
+}
+
 std::vector<const Module*> TypeSpace::Modules(const Module* first) const {
   std::vector<const Module*> modules;
   if (first) modules.push_back(first);
   for (const bool own : {true, false}) {
     for (const auto& module : symbols_->modules()) {
-      if (module.get() != first && (module->path() == program_) == own) {
+      if (module.get() != first && IsProgram(*module) == own) {
         modules.push_back(module.get());
       }
     }

@@ -51,6 +51,8 @@ class TypeSpace {
   };
   std::optional<Placed> FileAt(Address address) const;
   std::optional<Placed> FileOf(const Module& module) const;
+  // It is the program itself, not one of its libraries.
+  bool IsProgram(const Module& module) const;
   // Modules in the order names are looked for: `first`, the program, the others.
   std::vector<const Module*> Modules(const Module* first) const;
 

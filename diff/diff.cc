@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+
+#include "diff/diff.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "diff/align.h"
+#include "fmt/format.h"
+#include "re2/re2.h"
+
+namespace ttq::diff {
+namespace {
+
+// Differences passed over before the comparison gives up on a thread.
+constexpr uint64_t kMostPassed = 500;
+// Executions of a return address looked at for the one that leaves a frame.
+constexpr int kMostReturns = 256;
+constexpr size_t kMostThreads = 256;
+
+using Flow = InstructionEffects::Flow;
+
+bool Ignored(const RE2* ignore, const std::string& text) {
+  return ignore != nullptr && !text.empty() && RE2::PartialMatch(text, *ignore);
+}
+
+std::vector<FrameText> TextOf(const Stack& stack) {
+  constexpr size_t kMostFrames = 30;
+  std::vector<FrameText> out;
+  for (const Frame& f : stack.frames) {
+    if (out.size() == kMostFrames) break;
+    out.push_back({f.function, f.module, f.file, f.line});
+  }
+  return out;
+}
+
+Place PlaceOf(const Frame& f) { return {f.function, f.module, f.file, f.line}; }
+
+class Comparison {
+ public:
+  Comparison(Side* a, Side* b, const RE2* ignore, ScanControl* control)
+      : sides_{a, b}, ignore_(ignore), control_(control), origins_(a, b) {}
+
+  absl::Status Run(DiffResult* result);
+
+ private:
+  absl::StatusOr<std::optional<FirstDifference>> OfThread(ThreadNo thread, Time limit,
+                                                          DiffResult* result);
+  absl::StatusOr<FirstDifference> Explain(const Divergence& d);
+  absl::StatusOr<Decision> Decide(const Divergence& d, const Origin& origin);
+  absl::Status AddOrigin(Origin origin, FirstDifference* first);
+  bool NamedToIgnore(const Stack& stack, size_t* frame) const;
+  bool OriginIgnored(const FirstDifference& first) const;
+  // Where both are back from frame `frame`; nullopt: at least one never is, or not there.
+  absl::StatusOr<std::optional<std::array<Time, 2>>> After(const std::array<Stack, 2>& stacks,
+                                                           std::array<size_t, 2> frame,
+                                                           const Divergence& d);
+  absl::StatusOr<std::optional<Time>> ReturnTime(int side, const Stack& stack, size_t frame,
+                                                 Time from);
+  absl::Status ByOutcome(DiffResult* result);
+
+  std::array<Side*, 2> sides_;
+  const RE2* ignore_;
+  ScanControl* control_;
+  OriginFinder origins_;
+  std::array<Stack, 2> stacks_;  // at the last common instruction
+};
+
+bool Comparison::NamedToIgnore(const Stack& stack, size_t* frame) const {
+  bool found = false;
+  for (size_t i = 0; i < stack.frames.size(); ++i) {
+    if (!Ignored(ignore_, stack.frames[i].function)) continue;
+    *frame = i;  // the outermost one
+    found = true;
+  }
+  return found;
+}
+
+bool Comparison::OriginIgnored(const FirstDifference& first) const {
+  if (ignore_ == nullptr) return false;
+  if (first.origin.kind == OriginKind::kKernel || first.origin.kind == OriginKind::kInitial ||
+      first.origin.kind == OriginKind::kMachine) {
+    if (Ignored(ignore_, first.origin.text)) return true;
+  }
+  return std::any_of(first.origin_stack.begin(), first.origin_stack.end(),
+                     [&](const FrameText& f) { return Ignored(ignore_, f.function); });
+}
+
+absl::StatusOr<std::optional<Time>> Comparison::ReturnTime(int side, const Stack& stack,
+                                                           size_t frame, Time from) {
+  while (frame < stack.frames.size() && stack.frames[frame].kind == Frame::Kind::kInlined) ++frame;
+  if (frame + 1 >= stack.frames.size()) return std::optional<Time>();
+  const std::optional<Address> cfa = stack.frames[frame].cfa;
+  const Address back = stack.frames[frame + 1].pc;
+  if (!cfa) return std::optional<Time>();
+  auto cursor = sides_[side]->process().Executions({{back, back + 1}}, {from, kTimeMax},
+                                                   Direction::kForward, stack.thread, control_);
+  if (!cursor.ok()) return cursor.status();
+  for (int i = 0; i < kMostReturns; ++i) {
+    const absl::StatusOr<std::optional<Execution>> row = (*cursor)->Next();
+    if (!row.ok()) return row.status();
+    if (!*row) break;
+    const auto registers = sides_[side]->RegistersAt((*row)->time, stack.thread);
+    if (!registers.ok()) return registers.status();
+    if (registers->gpr[kRsp] >= cfa->v) {
+      return registers->gpr[kRsp] == cfa->v ? std::optional<Time>((*row)->time) : std::nullopt;
+    }
+  }
+  return std::optional<Time>();
+}
+
+absl::StatusOr<std::optional<std::array<Time, 2>>> Comparison::After(
+    const std::array<Stack, 2>& stacks, std::array<size_t, 2> frame, const Divergence& d) {
+  constexpr int kMostFrames = 8;
+  for (int tries = 0; tries < kMostFrames; ++tries, ++frame[0], ++frame[1]) {
+    std::array<Time, 2> out;
+    bool both = true;
+    for (int i : {0, 1}) {
+      const auto t = ReturnTime(i, stacks[i], frame[i], d.last[i].time + 1);
+      if (!t.ok()) return t.status();
+      if (!*t) {
+        both = false;
+        break;
+      }
+      out[i] = **t;
+    }
+    if (both) return std::optional(out);
+    if (frame[0] + 2 >= stacks[0].frames.size() || frame[1] + 2 >= stacks[1].frames.size()) break;
+  }
+  return std::optional<std::array<Time, 2>>();
+}
+
+absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& origin) {
+  Decision decision;
+  decision.place = sides_[0]->PlaceOf(d.last[0].pc);
+  for (int i : {0, 1}) {
+    decision.branch[i] = sides_[i]->EffectsAt(d.last[i].pc, d.last[i].time).text;
+  }
+  // What set the flags is the next thing the search for the origin came across.
+  if (origin.steps.size() < 2 || origin.steps[0].what != RegisterName(kFlagsRegister)) {
+    if (!origin.steps.empty()) decision.values = origin.steps[0].value;
+    return decision;
+  }
+  const OriginStep& setter = origin.steps[1];
+  decision.compared = setter.instruction;
+  for (int i : {0, 1}) {
+    const InstructionEffects effects = sides_[i]->EffectsAt(setter.at[i].pc, setter.at[i].time);
+    const auto registers = sides_[i]->RegistersAt(setter.at[i].time, d.thread);
+    if (!registers.ok()) return registers.status();
+    std::vector<std::string> values;
+    for (const MemoryOperand& m : effects.memory) {
+      const std::optional<Address> at = m.AddressOf(registers->gpr);
+      if (!m.read || !at || m.size > 8) continue;
+      const std::string bytes = sides_[i]->Memory(*at, m.size, setter.at[i].time);
+      uint64_t v = 0;
+      for (size_t k = bytes.size(); k-- > 0;) v = v << 8 | static_cast<uint8_t>(bytes[k]);
+      const bool negative = m.size == 4 && v >> 31;
+      values.push_back(negative ? fmt::format("{}", static_cast<int32_t>(v)) : fmt::format("{}", v));
+    }
+    for (uint8_t reg = 0; reg < kGprCount; ++reg) {
+      if (!(effects.reads >> reg & 1)) continue;
+      const uint64_t v = registers->gpr[reg];
+      values.push_back(fmt::format("{} = {}", RegisterName(reg),
+                                   v < 1 << 20 ? fmt::format("{}", v) : fmt::format("{:#x}", v)));
+    }
+    for (const std::string& value : values) {
+      absl::StrAppend(&decision.values[i], decision.values[i].empty() ? "" : ", ", value);
+    }
+  }
+  return decision;
+}
+
+absl::Status Comparison::AddOrigin(Origin origin, FirstDifference* first) {
+  first->origin = std::move(origin);
+  const Origin& o = first->origin;
+  if (!o.at[0].exists) return absl::OkStatus();
+  const ThreadNo thread = o.thread.v == 0 ? first->thread : o.thread;
+  const absl::StatusOr<Stack> stack = sides_[0]->StackAt(o.at[0].time, thread);
+  if (!stack.ok()) return stack.status();
+  first->origin_stack = TextOf(*stack);
+  if (const Frame* own = sides_[0]->OwnFrame(*stack)) first->origin_place = PlaceOf(*own);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FirstDifference> Comparison::Explain(const Divergence& d) {
+  FirstDifference first;
+  first.kind = "control flow";
+  first.thread = d.thread;
+  for (int i : {0, 1}) {
+    const Step& where = d.last[i].exists ? d.last[i] : d.next[i];
+    first.time[i] = d.next[i].exists ? d.next[i].time : d.last[i].time;
+    if (d.next[i].exists) first.next[i] = sides_[i]->PlaceOf(d.next[i].pc);
+    if (!where.exists) continue;
+    auto stack = sides_[i]->StackAt(where.time, d.thread);
+    if (!stack.ok()) return stack.status();
+    stacks_[i] = *std::move(stack);
+    first.stacks[i] = TextOf(stacks_[i]);
+  }
+  if (const Frame* own = sides_[0]->OwnFrame(stacks_[0])) first.place = PlaceOf(*own);
+  auto origin = origins_.OfBranch(d);
+  if (!origin.ok()) return origin.status();
+  if (!origin->steps.empty()) {
+    auto decision = Decide(d, *origin);
+    if (!decision.ok()) return decision.status();
+    first.decision = *std::move(decision);
+  }
+  if (absl::Status s = AddOrigin(*std::move(origin), &first); !s.ok()) return s;
+  return first;
+}
+
+absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thread, Time limit,
+                                                                    DiffResult* result) {
+  Aligner aligner(sides_[0], sides_[1], thread, control_);
+  if (absl::Status s = aligner.Start(Time(0), Time(0)); !s.ok()) return s;
+  std::optional<FirstDifference> by_address;  // the first, if there is nothing better
+  for (uint64_t passed = 0;; ++passed) {
+    auto divergence = aligner.Next(limit);
+    if (!divergence.ok()) return divergence.status();
+    if (!*divergence) return by_address;
+    const Divergence& d = **divergence;
+    result->alike += d.alike;
+    auto first = Explain(d);
+    if (!first.ok()) return first.status();
+    std::array<size_t, 2> frame{};
+    bool ignored = false;
+    for (int i : {0, 1}) ignored |= NamedToIgnore(stacks_[i], &frame[i]);
+    if (ignored) {
+      // The same call on both sides, counted from the outside.
+      const std::array<size_t, 2> depth = {stacks_[0].frames.size(), stacks_[1].frames.size()};
+      for (int i : {0, 1}) {
+        size_t own = 0;
+        if (NamedToIgnore(stacks_[i], &own)) continue;
+        const size_t from_outside = depth[1 - i] - frame[1 - i];
+        frame[i] = depth[i] >= from_outside ? depth[i] - from_outside : 0;
+      }
+    } else {
+      ignored = OriginIgnored(*first);
+    }
+    const bool address = first->origin.kind == OriginKind::kAddress;
+    if (!ignored && !address) return std::optional(*std::move(first));
+    std::optional<std::array<Time, 2>> after;
+    if (d.next[0].exists && d.next[1].exists && passed < kMostPassed) {
+      auto found = After(stacks_, frame, d);
+      if (!found.ok()) return found.status();
+      after = *found;
+    }
+    if (!after) {
+      // They never come together again.
+      if (ignored && !address) {
+        absl::StrAppend(&result->note, "what ", ToText(first->place),
+                        " began to do otherwise does not end where both go on alike. ");
+        result->complete = false;
+      }
+      return by_address ? by_address : std::optional(*std::move(first));
+    }
+    ++(ignored ? result->passed.ignored : result->passed.addresses);
+    if (result->passed.first.empty()) {
+      result->passed.first = stacks_[0].frames.empty() ? "" : stacks_[0].frames[0].function;
+    }
+    if (address && !ignored && !by_address) by_address = *std::move(first);
+    if (absl::Status s = aligner.Start((*after)[0], (*after)[1]); !s.ok()) return s;
+  }
+}
+
+// The runs did the same steps and yet another thing came out: follow that back.
+absl::Status Comparison::ByOutcome(DiffResult* result) {
+  const Summary& s = result->summary;
+  FirstDifference first;
+  std::optional<Origin> origin;
+  Time earliest = kTimeMax;
+  for (const EventDifference& d : s.outputs) {
+    if (!d.event[0] || !d.event[1] || d.event[0]->time >= earliest) continue;
+    earliest = d.event[0]->time;
+    first.kind = "output";
+    first.detail = fmt::format("byte {} of descriptor {}", d.bytes, d.fd);
+    first.thread = d.event[0]->thread;
+    first.time = {d.event[0]->time, d.event[1]->time};
+    // The system call that wrote it, and the byte in what it was given.
+    std::array<std::optional<Event>, 2> call;
+    size_t byte = 0;
+    const std::string &x = d.event[0]->bytes, &y = d.event[1]->bytes;
+    while (byte + 1 < std::min(x.size(), y.size()) && x[byte] == y[byte]) ++byte;
+    for (int i : {0, 1}) {
+      auto cursor = sides_[i]->process().Events({.span = {d.event[i]->time, d.event[i]->time + 2},
+                                                 .kind = EventKind::kSyscall,
+                                                 .thread = d.event[i]->thread});
+      if (!cursor.ok()) return cursor.status();
+      for (int k = 0; k < 4; ++k) {
+        auto event = (*cursor)->Next();
+        if (!event.ok()) return event.status();
+        if (!*event) break;
+        const std::string name = SyscallName((*event)->number);
+        if (name == "write" || name == "pwrite64" || name == "sendto") {
+          call[i] = **event;
+          break;
+        }
+      }
+    }
+    if (call[0] && call[1]) {
+      auto found = origins_.OfMemory({Address(call[0]->args[1] + byte),
+                                      Address(call[1]->args[1] + byte)},
+                                     1, first.time);
+      if (!found.ok()) return found.status();
+      origin = *std::move(found);
+    }
+  }
+  if (s.syscall && s.syscall->event[0] && s.syscall->event[1] &&
+      s.syscall->event[0]->time < earliest && s.syscall->event[0]->number ==
+                                                  s.syscall->event[1]->number) {
+    const std::array<const Event*, 2> e = {&*s.syscall->event[0], &*s.syscall->event[1]};
+    first.kind = "system call";
+    first.detail = s.syscall->text[0] + " | " + s.syscall->text[1];
+    first.thread = e[0]->thread;
+    first.time = {e[0]->time, e[1]->time};
+    static constexpr Gpr kArguments[] = {kRdi, kRsi, kRdx, kR10, kR8, kR9};
+    for (int k = 0; k < 6; ++k) {
+      if (e[0]->args[k] == e[1]->args[k] || e[0]->args[k] >= 0x100000) continue;
+      // Before the syscall instruction, which is the last one before the event.
+      auto found = origins_.OfRegister(first.thread, kArguments[k], first.time);
+      if (!found.ok()) return found.status();
+      origin = *std::move(found);
+      break;
+    }
+  }
+  if (first.kind.empty() && s.exits[0] != s.exits[1]) first.kind = "exit status";
+  if (first.kind.empty()) return absl::OkStatus();
+  for (int i : {0, 1}) {
+    if (first.thread.v == 0) break;
+    auto stack = sides_[i]->StackAt(std::min(first.time[i], sides_[i]->end()), first.thread);
+    if (!stack.ok()) continue;  // of a thread that ended there
+    first.stacks[i] = TextOf(*stack);
+    if (const Frame* own = sides_[i]->OwnFrame(*stack); own != nullptr && i == 0) {
+      first.place = PlaceOf(*own);
+    }
+  }
+  if (origin) {
+    if (absl::Status status = AddOrigin(*std::move(origin), &first); !status.ok()) return status;
+  }
+  result->first = std::move(first);
+  return absl::OkStatus();
+}
+
+absl::Status Comparison::Run(DiffResult* result) {
+  Time limit = kTimeMax;
+  size_t count = 0;
+  for (const Thread& thread : sides_[0]->process().threads()) {
+    const auto& others = sides_[1]->process().threads();
+    const bool in_both = std::any_of(others.begin(), others.end(), [&](const Thread& t) {
+      return t.number == thread.number;
+    });
+    if (!in_both) continue;
+    if (++count > kMostThreads) {
+      absl::StrAppend(&result->note, "only the first ", kMostThreads, " threads were compared. ");
+      result->complete = false;
+      break;
+    }
+    auto first = OfThread(thread.number, limit, result);
+    if (!first.ok()) return first.status();
+    if (!*first) continue;
+    const bool weak = (*first)->origin.kind == OriginKind::kAddress;
+    // What addresses alone do matters only if nothing else does.
+    if (result->first && weak) continue;
+    limit = (*first)->time[0];
+    result->first = **std::move(first);
+  }
+  const Summary& s = result->summary;
+  const bool outcome = s.syscall || !s.outputs.empty() || s.exits[0] != s.exits[1];
+  if (!result->first && outcome) return ByOutcome(result);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options) {
+  std::optional<RE2> ignore;
+  if (!options.ignore.empty()) {
+    ignore.emplace(options.ignore, RE2::Quiet);
+    if (!ignore->ok()) {
+      return absl::InvalidArgumentError("--ignore: not a regular expression: " + ignore->error());
+    }
+  }
+  const RE2* pattern = ignore ? &*ignore : nullptr;
+  DiffResult result;
+  if (absl::Status s = Side::MatchModules(a, b); !s.ok()) return s;
+  auto python = ComparePython(a, b, pattern, options.control, &result.note);
+  if (!python.ok()) return python.status();
+  result.python = *std::move(python);
+  auto summary = Summarize(a, b, pattern, options.control, &result.note);
+  if (!summary.ok()) return summary.status();
+  result.summary = *std::move(summary);
+  // What an interpreter does differently is told better by the program it runs.
+  if (!result.python) {
+    Comparison comparison(a, b, pattern, options.control);
+    if (absl::Status s = comparison.Run(&result); !s.ok()) return s;
+  }
+  const std::array<const Side*, 2> sides = {a, b};
+  for (int i : {0, 1}) {
+    const ProcessInfo& info = sides[i]->process().info();
+    if (info.complete) continue;
+    result.complete = false;
+    absl::StrAppend(&result.note, i == 0 ? "A: " : "B: ", info.incomplete_reason, ". ");
+  }
+  if (!a->rebuilt().empty()) {
+    std::string names;
+    for (const std::string& name : a->rebuilt()) absl::StrAppend(&names, names.empty() ? "" : ", ",
+                                                                 name);
+    absl::StrAppend(&result.note, "not the same build: ", names,
+                    "; places in it are compared by function and instruction. ");
+  }
+  return result;
+}
+
+}  // namespace ttq::diff

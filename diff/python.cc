@@ -1,0 +1,616 @@
+// SPDX-License-Identifier: MIT
+
+#include "diff/python.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/python/frame_history.h"
+#include "query/python/frames.h"
+
+namespace ttq::diff {
+namespace {
+
+using python::Code;
+using python::FrameHistory;
+using python::FrameReader;
+using python::MomentMemory;
+using python::ObjectReader;
+using python::Transition;
+using python::TransitionKind;
+
+constexpr size_t kMostPoints = 8 << 20;        // calls and returns remembered
+constexpr size_t kMostInstructions = 1 << 20;  // of one function between two calls
+constexpr size_t kMostVariables = 20;
+constexpr size_t kMostHistory = 12;
+constexpr size_t kMostGlobals = 2000;
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+uint64_t Hash(std::string_view text, uint64_t h) {
+  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return (h ^ 0xff) * 0x100000001b3u;
+}
+
+// `repr` without addresses: "<Point at 0x7f…>" is the same in both runs.
+std::string WithoutAddresses(std::string text) {
+  static const RE2 address("0x[0-9a-f]{4,}");
+  RE2::GlobalReplace(&text, address, "0x…");
+  return text;
+}
+
+// Everything known of one side as Python.
+class PythonSide {
+ public:
+  PythonSide(Side* side, std::shared_ptr<const FrameHistory> history, const RE2* ignore)
+      : side_(*side), history_(std::move(history)), ignore_(ignore) {}
+
+  const FrameHistory& history() const { return *history_; }
+  Side& side() { return side_; }
+
+  struct CodeInfo {
+    uint64_t key = 0;
+    bool internal = false;  // the interpreter's own
+    bool ignored = false;
+  };
+  const CodeInfo& InfoOf(uint32_t code) {
+    if (code >= codes_.size()) codes_.resize(code + 1);
+    std::optional<CodeInfo>& info = codes_[code];
+    if (!info) {
+      const Code& c = history_->code(code);
+      info.emplace();
+      info->key = Hash(c.qualname, Hash(BaseName(c.filename), 0xcbf29ce484222325u));
+      info->internal = absl::StartsWith(c.filename, "<frozen ");
+      info->ignored = ignore_ != nullptr && (RE2::PartialMatch(c.qualname, *ignore_) ||
+                                             RE2::PartialMatch(c.filename, *ignore_));
+    }
+    return *info;
+  }
+  // Lines count from the function's own, which a change further up does not move.
+  int RelativeLine(uint32_t code, int64_t offset) const {
+    const int line = history_->LineOf(code, offset);
+    return line == 0 ? 0 : line - history_->code(code).first_line;
+  }
+  uint64_t KeyOf(const Transition& t) {
+    uint64_t key = InfoOf(t.code).key * 8 + static_cast<uint64_t>(t.kind);
+    const int line = !Enters(t.kind)                        ? RelativeLine(t.code, t.offset)
+                     : t.caller_code != python::kNoCode ? RelativeLine(t.caller_code, t.caller_offset)
+                                                            : 0;
+    return key * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(line);
+  }
+  PythonPlace PlaceOf(uint32_t code, int64_t offset) const {
+    if (code == python::kNoCode) return {};
+    const Code& c = history_->code(code);
+    return {c.qualname, c.filename, history_->LineOf(code, offset)};
+  }
+
+ private:
+  Side& side_;
+  std::shared_ptr<const FrameHistory> history_;
+  const RE2* ignore_;
+  std::vector<std::optional<CodeInfo>> codes_;
+};
+
+// The calls and returns of a thread that count, in order.
+class TransitionStream {
+ public:
+  TransitionStream(PythonSide* side, ThreadNo thread) : side_(*side), thread_(thread) {}
+
+  // Null at the end; valid until the next call.
+  absl::StatusOr<const Transition*> Next() {
+    for (;;) {
+      while (chunk_ == nullptr || index_ >= chunk_->size()) {
+        if (next_chunk_ >= side_.history().chunks()) return nullptr;
+        auto chunk = side_.history().Chunk(next_chunk_++);
+        if (!chunk.ok()) return chunk.status();
+        chunk_ = *std::move(chunk);
+        index_ = 0;
+      }
+      const Transition& t = (*chunk_)[index_++];
+      if (t.thread != thread_ || t.code == python::kNoCode) continue;
+      const PythonSide::CodeInfo& info = side_.InfoOf(t.code);
+      if (inside_) {
+        if (!Enters(t.kind) && t.depth <= *inside_) inside_.reset();
+        continue;
+      }
+      if (info.ignored) {
+        if (Enters(t.kind)) inside_ = t.depth;
+        continue;
+      }
+      if (!info.internal) return &t;
+    }
+  }
+
+ private:
+  PythonSide& side_;
+  const ThreadNo thread_;
+  std::shared_ptr<const std::vector<Transition>> chunk_;
+  size_t index_ = 0, next_chunk_ = 0;
+  std::optional<uint32_t> inside_;  // depth of the ignored call under way
+};
+
+// The frame that runs before (or after) a transition.
+struct RunningFrame {
+  uint64_t frame = 0;
+  uint32_t code = python::kNoCode;
+  Time pushed;
+};
+RunningFrame Before(const Transition& t) {
+  if (Enters(t.kind)) return {t.caller_frame, t.caller_code, Time(0)};
+  return {t.frame, t.code, t.pushed};
+}
+RunningFrame AfterIt(const Transition& t) {
+  if (Enters(t.kind)) return {t.frame, t.code, t.pushed};
+  return {t.caller_frame, t.caller_code, Time(0)};
+}
+
+// An instruction of Python begun in a frame.
+struct Instruction {
+  Time time;
+  int64_t offset = 0;
+};
+
+class PythonComparison {
+ public:
+  PythonComparison(PythonSide* a, PythonSide* b, ScanControl* control, std::string* note)
+      : sides_{a, b}, control_(control), note_(*note) {}
+
+  absl::StatusOr<std::optional<PythonDifference>> OfThread(ThreadNo thread);
+
+ private:
+  struct Point {
+    std::array<Time, 2> time;
+  };
+  using Values = std::vector<std::pair<std::string, std::string>>;
+
+  absl::StatusOr<std::vector<Instruction>> InstructionsOf(int side, const RunningFrame& frame,
+                                                          TimeSpan span);
+  std::string NextText(int side, const Transition* t) const;
+  absl::StatusOr<Values> VariablesAt(int side, const RunningFrame& frame, Time t,
+                                     const std::string& only);
+  absl::StatusOr<std::vector<PythonVariable>> Differing(const std::array<RunningFrame, 2>& frame,
+                                                        std::array<Time, 2> t,
+                                                        const std::string& only);
+  absl::StatusOr<std::optional<PythonAssignment>> WhenSet(const std::string& name,
+                                                          const std::array<RunningFrame, 2>& frame,
+                                                          std::array<Time, 2> before);
+  absl::Status Trace(const std::array<RunningFrame, 2>& frame, std::array<Time, 2> t,
+                     PythonDifference* d);
+  absl::StatusOr<std::vector<PythonPlace>> StackOf(int side, ThreadNo thread, Time t);
+  absl::Status MoveTo(int side, Time t);
+  std::string SourceLine(int side, const PythonPlace& place);
+
+  std::array<PythonSide*, 2> sides_;
+  ScanControl* control_;
+  std::string& note_;
+  // The common history: when each side made transition k, and who ran after it.
+  std::vector<Point> points_;
+  std::vector<std::array<RunningFrame, 2>> running_;
+  std::array<std::unique_ptr<Moment>, 2> moments_;
+  std::array<std::unique_ptr<MomentMemory>, 2> memories_;
+  // Frames in which WhenSet found the last assignment.
+  std::array<RunningFrame, 2> set_in_;
+};
+
+absl::Status PythonComparison::MoveTo(int side, Time t) {
+  if (!moments_[side]) {
+    auto moment = sides_[side]->side().process().At(t);
+    if (!moment.ok()) return moment.status();
+    moments_[side] = *std::move(moment);
+    memories_[side] = std::make_unique<MomentMemory>(moments_[side].get());
+  }
+  return memories_[side]->MoveTo(t);
+}
+
+absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(
+    int side, const RunningFrame& frame, TimeSpan span) {
+  std::vector<Instruction> out;
+  if (frame.code == python::kNoCode || frame.frame == 0) return out;
+  const FrameHistory& history = sides_[side]->history();
+  const python::Layout& layout = history.layout_of(frame.code);
+  const Code& code = history.code(frame.code);
+  const bool pointer = layout.minor >= 11;
+  AccessQuery query;
+  const Address word(frame.frame + layout.frame_instruction);
+  query.ranges = {{word, word + (pointer ? 8 : 4)}};
+  query.span = span;
+  auto cursor = sides_[side]->side().process().Accesses(query, control_);
+  if (!cursor.ok()) return cursor.status();
+  while (out.size() < kMostInstructions) {
+    const absl::StatusOr<std::optional<Access>> row = (*cursor)->Next();
+    if (!row.ok()) return row.status();
+    if (!*row) return out;
+    const Access& access = **row;
+    if (access.value.size() != (pointer ? 8u : 4u)) continue;
+    uint64_t v = 0;
+    memcpy(&v, access.value.data(), access.value.size());
+    int64_t offset;
+    if (pointer) {
+      offset = static_cast<int64_t>(v - code.instructions);
+    } else {
+      offset = static_cast<int32_t>(static_cast<uint32_t>(v)) * (layout.minor == 10 ? 2 : 1);
+    }
+    if (offset < 0 || offset > 1 << 24) continue;
+    out.push_back({access.time, offset});
+  }
+  absl::StrAppend(&note_, "only the first million instructions of a Python function between two "
+                          "calls were compared. ");
+  return out;
+}
+
+std::string PythonComparison::NextText(int side, const Transition* t) const {
+  if (t == nullptr) return "ends";
+  const FrameHistory& history = sides_[side]->history();
+  const std::string place =
+      ToText(PythonPlace{history.code(t->code).qualname, history.code(t->code).filename,
+                         history.code(t->code).first_line});
+  switch (t->kind) {
+    case TransitionKind::kCall:
+      return "calls " + place;
+    case TransitionKind::kResume:
+      return "resumes " + place;
+    case TransitionKind::kThrow:
+      return "throws into " + place;
+    case TransitionKind::kReturn:
+      return "returns from " + place;
+    case TransitionKind::kYield:
+      return "yields from " + place;
+    case TransitionKind::kUnwind:
+      return "an exception leaves " + place;
+  }
+  return "";
+}
+
+// The variables a frame sees: its own, then the globals that are data. `only`: just this name.
+absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
+                                                                       const RunningFrame& running,
+                                                                       Time t,
+                                                                       const std::string& only) {
+  Values out;
+  if (running.code == python::kNoCode || running.frame == 0) return out;
+  if (absl::Status s = MoveTo(side, t); !s.ok()) return s;
+  const python::Layout& layout = sides_[side]->history().layout_of(running.code);
+  ObjectReader objects(memories_[side].get(), layout);
+  FrameReader reader(&objects);
+  python::Frame frame;
+  if (reader.ReadFrame(running.frame, &frame) == FrameReader::Kind::kBroken) return out;
+  const python::ReprLimits limits{.characters = 120, .items = 20, .levels = 3};
+  const auto add = [&](const std::string& name, uint64_t value) {
+    out.emplace_back(name, value == 0 ? "" : WithoutAddresses(objects.Repr(value, limits)));
+  };
+  bool found = false;
+  const auto data = [&](uint64_t value) {
+    const python::TypeInfo* type = value == 0 ? nullptr : objects.TypeOf(value);
+    if (type == nullptr) return false;
+    for (const char* code : {"module", "function", "type", "builtin_function_or_method"}) {
+      if (type->name == code) return false;
+    }
+    return true;
+  };
+  for (const python::LocalVariable& v : reader.Locals(frame, kMostGlobals)) {
+    if (!only.empty() && v.name != only) continue;
+    uint64_t value = v.value;
+    if (value == 0 || absl::StartsWith(v.name, "__")) continue;
+    const python::TypeInfo* type = objects.TypeOf(value);
+    if (type != nullptr && type->name == "cell") value = memories_[side]->Pointer(value + layout.cell_value);
+    if (!data(value)) continue;
+    add(v.name, value);
+    found = true;
+  }
+  if (frame.globals == 0 || (found && !only.empty()) || frame.locals == frame.globals) return out;
+  if (!only.empty()) {
+    if (const uint64_t value = objects.DictGet(frame.globals, only)) add(only, value);
+    return out;
+  }
+  const auto items = objects.DictItems(frame.globals, kMostGlobals);
+  if (!items) return out;
+  for (const auto& [key, value] : *items) {
+    const std::optional<std::string> name = objects.Str(key, 200);
+    if (name && !absl::StartsWith(*name, "__") && data(value)) add(*name, value);
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<PythonVariable>> PythonComparison::Differing(
+    const std::array<RunningFrame, 2>& frame, std::array<Time, 2> t, const std::string& only) {
+  std::array<Values, 2> values;
+  for (int i : {0, 1}) {
+    auto v = VariablesAt(i, frame[i], t[i], only);
+    if (!v.ok()) return v.status();
+    values[i] = *std::move(v);
+  }
+  const auto value_of = [&](int side, const std::string& name) -> std::string {
+    for (const auto& [n, value] : values[side]) {
+      if (n == name) return value;
+    }
+    return "";
+  };
+  std::vector<PythonVariable> out;
+  for (const auto& [name, value] : values[0]) {
+    std::string other = value_of(1, name);
+    if (other != value) out.push_back({name, {value, std::move(other)}});
+    if (out.size() == kMostVariables) return out;
+  }
+  for (const auto& [name, value] : values[1]) {
+    if (value_of(0, name).empty()) out.push_back({name, {"", value}});
+    if (out.size() == kMostVariables) return out;
+  }
+  return out;
+}
+
+// When a variable that `frame` sees got the value that differs, by bisection over the common
+// history: first over calls and returns, then over the instructions between two of them.
+absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
+    const std::string& name, const std::array<RunningFrame, 2>& frame,
+    std::array<Time, 2> before) {
+  std::optional<PythonVariable> last;
+  const auto differs = [&](std::array<Time, 2> t) -> absl::StatusOr<bool> {
+    auto found = Differing(frame, t, name);
+    if (!found.ok()) return found.status();
+    if (found->empty()) return false;
+    last = found->front();
+    return true;
+  };
+  // Points between the call of the frame and `before`.
+  size_t first = 0, end = points_.size();
+  while (end > 0 && points_[end - 1].time[0] >= before[0]) --end;
+  if (frame[0].pushed.v > 0) {
+    first = std::partition_point(points_.begin(), points_.begin() + end,
+                                 [&](const Point& p) { return p.time[0] <= frame[0].pushed; }) -
+            points_.begin();
+  } else {
+    // A frame whose call is not known: it was there when it was called last.
+    for (size_t i = end; i-- > 0;) {
+      if (running_[i][0].frame == frame[0].frame && running_[i][0].pushed.v != 0) {
+        first = i;
+        break;
+      }
+    }
+  }
+  size_t low = first, high = end;  // the first point at which it differs
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    auto d = differs(points_[middle].time);
+    if (!d.ok()) return d.status();
+    if (*d) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == 0) return std::optional<PythonAssignment>();
+  // Between point low - 1 and point low.
+  const std::array<RunningFrame, 2> in = running_[low - 1];
+  const std::array<Time, 2> until = low < end ? points_[low].time : before;
+  std::array<std::vector<Instruction>, 2> steps;
+  for (int i : {0, 1}) {
+    auto s = InstructionsOf(i, in[i], {points_[low - 1].time[i], until[i] + 1});
+    if (!s.ok()) return s.status();
+    steps[i] = *std::move(s);
+  }
+  const size_t count = std::min(steps[0].size(), steps[1].size());
+  size_t a = 0, b = count;  // the first instruction before which it differs
+  while (a < b) {
+    const size_t middle = a + (b - a) / 2;
+    auto d = differs({steps[0][middle].time, steps[1][middle].time});
+    if (!d.ok()) return d.status();
+    if (*d) {
+      b = middle;
+    } else {
+      a = middle + 1;
+    }
+  }
+  if (count == 0) return std::optional<PythonAssignment>();
+  const size_t at = a == 0 ? 0 : a - 1;
+  PythonAssignment out;
+  out.name = name;
+  out.place = sides_[0]->PlaceOf(in[0].code, steps[0][at].offset);
+  out.time = {steps[0][at].time, steps[1][at].time};
+  const bool known = differs(a < count ? std::array<Time, 2>{steps[0][a].time, steps[1][a].time}
+                                       : until).value_or(false);
+  if (known) out.value = last->value;
+  set_in_ = in;
+  return std::optional(std::move(out));
+}
+
+std::string PythonComparison::SourceLine(int side, const PythonPlace& place) {
+  std::string path = place.file;
+  if (path.empty() || path[0] == '<') return "";
+  if (path[0] != '/') {
+    path = sides_[side]->side().process().info().working_directory + "/" + path;
+  }
+  std::ifstream in(path);
+  std::string line;
+  for (int i = 0; i < place.line && in; ++i) {
+    if (!std::getline(in, line)) return "";
+  }
+  return line.substr(0, 4096);
+}
+
+// Goes back from variable to variable.
+absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
+                                     std::array<Time, 2> t, PythonDifference* d) {
+  std::array<RunningFrame, 2> frame = start;
+  PythonPlace place = d->place;
+  std::vector<PythonVariable> candidates = d->variables;
+  while (d->history.size() < kMostHistory && !candidates.empty()) {
+    // Those that the line names, where its source can be read; else all.
+    const std::string source = SourceLine(0, place);
+    std::vector<PythonVariable> named;
+    for (const PythonVariable& v : candidates) {
+      if (RE2::PartialMatch(source, "\\b" + RE2::QuoteMeta(v.name) + "\\b")) named.push_back(v);
+    }
+    if (!source.empty() && named.empty()) break;
+    if (!named.empty()) candidates = named;
+    if (candidates.size() > 4) candidates.resize(4);
+    std::optional<PythonAssignment> earliest;
+    std::array<RunningFrame, 2> in;
+    for (const PythonVariable& v : candidates) {
+      auto set = WhenSet(v.name, frame, t);
+      if (!set.ok()) return set.status();
+      if (!*set || (earliest && (*set)->time[0] >= earliest->time[0])) continue;
+      earliest = **std::move(set);
+      in = set_in_;
+    }
+    if (!earliest) break;
+    if (!d->history.empty() && d->history.back().time[0] <= earliest->time[0]) break;
+    d->history.push_back(*earliest);
+    frame = in;
+    place = earliest->place;
+    t = earliest->time;
+    auto more = Differing(frame, t, "");
+    if (!more.ok()) return more.status();
+    candidates = *std::move(more);
+  }
+  d->origin = d->history.empty() ? d->place : d->history.back().place;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PythonPlace>> PythonComparison::StackOf(int side, ThreadNo thread,
+                                                                   Time t) {
+  std::vector<PythonPlace> out;
+  const FrameHistory& history = sides_[side]->history();
+  const auto frames = history.StackAt(thread, t);
+  if (!frames.ok()) return frames.status();
+  if (absl::Status s = MoveTo(side, t); !s.ok()) return s;
+  for (size_t i = frames->size(); i-- > 0 && out.size() < 30;) {
+    const FrameHistory::ActiveFrame& f = (*frames)[i];
+    if (f.code == python::kNoCode) continue;
+    out.push_back(sides_[side]->PlaceOf(
+        f.code, python::FrameOffset(history.layout_of(f.code), *memories_[side], f.frame,
+                                    history.code(f.code))));
+  }
+  return out;
+}
+
+absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(ThreadNo thread) {
+  points_.clear();
+  running_.clear();
+  TransitionStream a(sides_[0], thread), b(sides_[1], thread);
+  std::optional<Transition> last_a, last_b;
+  std::optional<Transition> x, y;
+  uint64_t alike = 0;
+  for (;; ++alike) {
+    if (alike % 65536 == 0 && control_ != nullptr && control_->cancelled) {
+      return absl::CancelledError("interrupted");
+    }
+    auto p = a.Next();
+    if (!p.ok()) return p.status();
+    auto q = b.Next();
+    if (!q.ok()) return q.status();
+    if (*p == nullptr && *q == nullptr) return std::optional<PythonDifference>();
+    x = *p == nullptr ? std::nullopt : std::optional(**p);
+    y = *q == nullptr ? std::nullopt : std::optional(**q);
+    if (!x || !y || sides_[0]->KeyOf(*x) != sides_[1]->KeyOf(*y)) break;
+    last_a = x;
+    last_b = y;
+    if (points_.size() < kMostPoints) {
+      points_.push_back({{x->time, y->time}});
+      running_.push_back({AfterIt(*x), AfterIt(*y)});
+    }
+  }
+  PythonDifference d;
+  d.thread = thread;
+  d.alike = alike;
+  d.next = {NextText(0, x ? &*x : nullptr), NextText(1, y ? &*y : nullptr)};
+  // Who ran until they parted: told by what it did next, or else by what was done last.
+  std::array<RunningFrame, 2> frame;
+  const std::array<const std::optional<Transition>*, 2> next = {&x, &y}, last = {&last_a, &last_b};
+  for (int i : {0, 1}) {
+    if (*last[i]) frame[i] = AfterIt(**last[i]);
+    if (*next[i]) {
+      const RunningFrame running = Before(**next[i]);
+      if (running.code != python::kNoCode) {
+        const Time pushed = running.frame == frame[i].frame ? frame[i].pushed : Time(0);
+        frame[i] = running;
+        if (frame[i].pushed.v == 0) frame[i].pushed = pushed;
+      }
+    }
+    d.time[i] = *next[i] ? (*next[i])->time : sides_[i]->side().end();
+  }
+  std::array<std::vector<Instruction>, 2> steps;
+  for (int i : {0, 1}) {
+    const Time from = *last[i] ? (*last[i])->time : Time(0);
+    auto s = InstructionsOf(i, frame[i], {from, d.time[i] + 1});
+    if (!s.ok()) return s.status();
+    steps[i] = *std::move(s);
+  }
+  // Line by line, as long as they are in the same function.
+  size_t k = 0;
+  const bool same_function =
+      frame[0].code != python::kNoCode && frame[1].code != python::kNoCode &&
+      sides_[0]->InfoOf(frame[0].code).key == sides_[1]->InfoOf(frame[1].code).key;
+  while (same_function && k < steps[0].size() && k < steps[1].size() &&
+         sides_[0]->RelativeLine(frame[0].code, steps[0][k].offset) ==
+             sides_[1]->RelativeLine(frame[1].code, steps[1][k].offset)) {
+    ++k;
+  }
+  std::array<Time, 2> at = d.time;
+  if (k > 0) {
+    d.place = sides_[0]->PlaceOf(frame[0].code, steps[0][k - 1].offset);
+    at = {steps[0][k - 1].time, steps[1][k - 1].time};
+  } else if (frame[0].code != python::kNoCode) {
+    d.place = sides_[0]->PlaceOf(frame[0].code, x ? (Enters(x->kind) ? x->caller_offset : x->offset)
+                                                  : 0);
+  }
+  if (same_function && k < steps[0].size() && k < steps[1].size()) {
+    for (int i : {0, 1}) {
+      const PythonPlace place = sides_[i]->PlaceOf(frame[i].code, steps[i][k].offset);
+      d.next[i] = fmt::format("goes on in line {}", place.line);
+      d.time[i] = steps[i][k].time;
+    }
+  }
+  for (int i : {0, 1}) {
+    auto stack = StackOf(i, thread, at[i]);
+    if (!stack.ok()) return stack.status();
+    d.stacks[i] = *std::move(stack);
+  }
+  d.origin = d.place;
+  if (same_function) {
+    auto variables = Differing(frame, at, "");
+    if (!variables.ok()) return variables.status();
+    d.variables = *std::move(variables);
+    if (absl::Status s = Trace(frame, at, &d); !s.ok()) return s;
+  }
+  return std::optional(std::move(d));
+}
+
+}  // namespace
+
+std::string ToText(const PythonPlace& place) {
+  if (place.function.empty()) return "outside Python";
+  return fmt::format("{} ({}:{})", place.function, BaseName(place.file), place.line);
+}
+
+absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, const RE2* ignore,
+                                                              ScanControl* control,
+                                                              std::string* note) {
+  std::array<std::unique_ptr<PythonSide>, 2> sides;
+  const std::array<Side*, 2> of = {a, b};
+  for (int i : {0, 1}) {
+    auto history = FrameHistory::Of(of[i]->recording(), of[i]->process(), control);
+    if (absl::IsNotFound(history.status())) return std::optional<PythonDifference>();
+    if (!history.ok()) return history.status();
+    if (!(*history)->note().empty()) absl::StrAppend(note, (*history)->note(), ". ");
+    sides[i] = std::make_unique<PythonSide>(of[i], *std::move(history), ignore);
+  }
+  PythonComparison comparison(sides[0].get(), sides[1].get(), control, note);
+  std::optional<PythonDifference> first;
+  for (const Thread& thread : a->process().threads()) {
+    const auto& others = b->process().threads();
+    if (std::none_of(others.begin(), others.end(),
+                     [&](const Thread& t) { return t.number == thread.number; })) {
+      continue;
+    }
+    auto d = comparison.OfThread(thread.number);
+    if (!d.ok()) return d.status();
+    if (*d && (!first || (*d)->time[0] < first->time[0])) first = **std::move(d);
+  }
+  return first;
+}
+
+}  // namespace ttq::diff

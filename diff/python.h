@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// Two runs of a Python program compared as Python: calls and returns first, then the lines of the
+// function in which they part, then the variables that differ there and the line where the one that
+// mattered got its value.
+//
+// What the interpreter does of its own accord (its frozen import machinery, which works otherwise
+// when there is a .pyc file) is not compared.
+
+#ifndef TTQ_DIFF_PYTHON_H_
+#define TTQ_DIFF_PYTHON_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "diff/side.h"
+#include "re2/re2.h"
+#include "store/reader.h"
+
+namespace ttq::diff {
+
+struct PythonPlace {
+  std::string function, file;
+  int line = 0;
+};
+std::string ToText(const PythonPlace& place);
+
+struct PythonVariable {
+  std::string name;
+  std::array<std::string, 2> value;  // repr, addresses left out; "": not bound
+};
+
+// A line that gave a variable a value that differs.
+struct PythonAssignment {
+  std::string name;
+  std::array<std::string, 2> value;
+  PythonPlace place;
+  std::array<Time, 2> time;
+};
+
+struct PythonDifference {
+  ThreadNo thread;
+  uint64_t alike = 0;               // calls and returns alike before it
+  std::array<Time, 2> time;         // of what only one side did
+  std::array<std::string, 2> next;  // "goes on in line 12", "calls f (a.py:3)", "returns", "ends"
+  PythonPlace place;                // the last line that both executed
+  std::array<std::vector<PythonPlace>, 2> stacks;  // innermost first
+  std::vector<PythonVariable> variables;
+  // From the difference back to where it began; the last one is the origin.
+  std::vector<PythonAssignment> history;
+  // The place to look at: the last one of `history`, or else `place`.
+  PythonPlace origin;
+};
+
+// Nullopt when they do not differ as Python, or one is no Python. A reservation is appended to
+// `note`.
+absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, const RE2* ignore,
+                                                              ScanControl* control,
+                                                              std::string* note);
+
+}  // namespace ttq::diff
+
+#endif  // TTQ_DIFF_PYTHON_H_

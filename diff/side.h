@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+//
+// One of the two recordings that are compared, and what makes its places comparable with the
+// other's: a piece of code is known by its module and offset, or, where the two runs had different
+// builds of the module, by its function and its ordinal in it. A pointer is known by what it points
+// into.
+//
+// Belongs to one thread.
+
+#ifndef TTQ_DIFF_SIDE_H_
+#define TTQ_DIFF_SIDE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "query/context.h"
+#include "query/instruction_effects.h"
+#include "query/stack.h"
+#include "store/reader.h"
+
+namespace ttq::diff {
+
+// A place in a program as people know it.
+struct Place {
+  std::string function, module, file;
+  int line = 0;
+  bool operator==(const Place&) const = default;
+};
+// "check (prog.c:12)"
+std::string ToText(const Place& place);
+
+class Side {
+ public:
+  // `recording` must outlive it.
+  static absl::StatusOr<std::unique_ptr<Side>> Open(const Recording* recording,
+                                                    std::optional<ProcessNo> number);
+
+  const Recording& recording() const { return *recording_; }
+  const Process& process() const { return *process_; }
+  const Context& context() const { return *context_; }
+  Time end() const { return process_->info().end; }
+
+  // ---- Code -------------------------------------------------------------------------------------
+
+  const LoadedModule* ModuleOf(Address address) const;
+  // Equal on both sides for the same place in the program. See MatchModules.
+  uint64_t KeyOf(Address pc);
+  Place PlaceOf(Address pc) const;
+  std::string FunctionOf(Address pc) const;
+  InstructionEffects EffectsAt(Address pc, Time t);
+
+  // What is known of a superblock: the key and the effects of each of its instructions.
+  struct Code {
+    std::vector<Address> addresses;
+    std::vector<uint64_t> keys;
+    std::vector<uint64_t> writes;  // registers, a bit each
+    uint64_t all_writes = 0;
+  };
+  const Code& CodeOf(SuperblockId id);
+
+  // ---- State ------------------------------------------------------------------------------------
+
+  absl::StatusOr<Registers> RegistersAt(Time t, ThreadNo thread);
+  // Up to the first byte that is not known.
+  std::string Memory(Address at, uint32_t size, Time t);
+  absl::StatusOr<Stack> StackAt(Time t, ThreadNo thread);
+  // The frame somebody who wrote the program would call the place: the innermost one with a source
+  // line that is in no system library.
+  const Frame* OwnFrame(const Stack& stack) const;
+
+  // What `value` points into, when it points into anything: a module's name, "[heap]", "[stack]",
+  // "memory". `offset` from its start, such that corresponding pointers of the two sides have the
+  // same offset as long as the sides allocated the same.
+  std::optional<std::string> RegionOf(uint64_t value, Time t, uint64_t* offset);
+
+  // Which modules are the same file on both sides. To be called once, before the first KeyOf.
+  static absl::Status MatchModules(Side* a, Side* b);
+  // Those of the same name that are not, for a note.
+  const std::vector<std::string>& rebuilt() const { return rebuilt_; }
+
+ private:
+  struct ModuleState {
+    LoadedModule module;
+    std::string name;
+    bool same = false;
+  };
+  struct Function {
+    uint64_t begin = 0, end = 0;
+    std::string name;
+    absl::flat_hash_map<uint64_t, uint32_t> ordinals;  // of addresses
+  };
+  const ModuleState* Find(Address address) const;
+  const Function* FunctionAround(Address pc);
+  const std::vector<Mapping>& MappingsAt(Time t);
+
+  const Recording* recording_ = nullptr;
+  const Process* process_ = nullptr;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Unwinder> unwinder_;
+  std::unique_ptr<Moment> moment_;
+  EffectsReader effects_;
+  std::vector<ModuleState> modules_;  // by address, later loaded ones first
+  std::vector<std::string> rebuilt_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Function>> functions_;  // by entry
+  absl::flat_hash_map<uint32_t, std::unique_ptr<Code>> codes_;
+  Time mappings_time_ = kTimeMax;
+  std::vector<Mapping> mappings_;
+};
+
+}  // namespace ttq::diff
+
+#endif  // TTQ_DIFF_SIDE_H_

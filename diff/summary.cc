@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+
+#include "diff/summary.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/format.h"
+
+namespace ttq::diff {
+namespace {
+
+constexpr size_t kMostEvents = 1 << 20;
+constexpr size_t kMostOutput = 64 << 20;
+constexpr size_t kMostFunctions = 1000;
+
+// "exit status 0", "killed by SIGSEGV"
+std::string ExitOf(const ProcessInfo& p) {
+  if (p.fatal_signal != 0) return "killed by " + SignalName(p.fatal_signal);
+  if (p.exit_status) return fmt::format("exit status {}", *p.exit_status);
+  return p.complete ? "no exit recorded" : "cut off";
+}
+
+// Addresses, and sizes as large as these, are left out.
+bool IsPlainNumber(uint64_t v) {
+  return v < 0x100000 || (v >= 0xffff0000u && v <= 0xffffffffu) || v >= ~uint64_t{0xffff};
+}
+
+// The arguments of a call: `i` a number, anything else is left out. A call that is not here is known
+// by its name and result.
+struct Signature {
+  const char* name;
+  const char* arguments;
+};
+constexpr Signature kSignatures[] = {
+    {"read", "i.i"},         {"write", "i.i"},        {"open", ".ii"},
+    {"close", "i"},          {"stat", ".."},          {"fstat", "i."},
+    {"lstat", ".."},         {"poll", ".ii"},         {"lseek", "iii"},
+    {"mmap", ".iiiii"},      {"mprotect", ".ii"},     {"munmap", ".i"},
+    {"brk", "."},            {"rt_sigaction", "i"},   {"rt_sigprocmask", "i"},
+    {"ioctl", "ii"},         {"pread64", "i.ii"},     {"pwrite64", "i.ii"},
+    {"readv", "i.i"},        {"writev", "i.i"},       {"access", ".i"},
+    {"pipe2", ".i"},         {"select", "i"},         {"sched_yield", ""},
+    {"madvise", ".ii"},      {"dup", "i"},            {"dup2", "ii"},
+    {"dup3", "iii"},         {"nanosleep", ""},       {"socket", "iii"},
+    {"connect", "i.i"},      {"accept", "i"},         {"accept4", "i..i"},
+    {"sendto", "i.ii"},      {"recvfrom", "i.ii"},    {"sendmsg", "i.i"},
+    {"recvmsg", "i.i"},      {"bind", "i.i"},         {"listen", "ii"},
+    {"exit", "i"},           {"exit_group", "i"},     {"uname", ""},
+    {"fcntl", "ii"},         {"fsync", "i"},          {"ftruncate", "ii"},
+    {"getdents64", "i.i"},   {"getcwd", ".i"},        {"chdir", "."},
+    {"rename", ".."},        {"mkdir", ".i"},         {"rmdir", "."},
+    {"unlink", "."},         {"readlink", "..i"},     {"chmod", ".i"},
+    {"umask", "i"},          {"getuid", ""},          {"getgid", ""},
+    {"geteuid", ""},         {"getegid", ""},         {"futex", ".ii"},
+    {"epoll_create1", "i"},  {"epoll_ctl", "iii"},    {"epoll_wait", "i.ii"},
+    {"openat", "i.ii"},      {"mkdirat", "i.i"},      {"newfstatat", "i..i"},
+    {"unlinkat", "i.i"},     {"renameat2", "i.i.i"},  {"faccessat", "i.i"},
+    {"getrandom", ".ii"},    {"clock_gettime", "i"},  {"clock_nanosleep", "ii"},
+    {"arch_prctl", "i"},     {"prlimit64", ".i"},     {"statx", "i.ii"},
+    {"eventfd2", "ii"},      {"pselect6", "i"},       {"ppoll", ".i"},
+};
+
+bool GivesProcessNumber(const std::string& name) {
+  for (const char* one : {"getpid", "gettid", "getppid", "getpgrp", "getpgid", "getsid", "fork",
+                          "vfork", "clone", "clone3", "wait4", "waitid", "set_tid_address"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+// Calls by the place called: key, and one address it has on this side.
+struct Entry {
+  uint64_t calls = 0;
+  Address address;
+};
+
+absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
+                                                                  ScanControl* control) {
+  std::vector<uint64_t> runs;  // by superblock
+  const Process& process = side->process();
+  for (Time t{0}; t < side->end();) {
+    if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
+    const auto block = process.RunsAround(t);
+    if (!block.ok()) return block.status();
+    if ((*block)->empty()) break;
+    for (const Run& run : **block) {
+      if (run.code.v >= runs.size()) runs.resize(run.code.v + 4096, 0);
+      ++runs[run.code.v];
+    }
+    const Time next = (*block)->back().time + (*block)->back().instructions;
+    if (next <= t) break;
+    t = next;
+  }
+  absl::flat_hash_map<uint64_t, Entry> out;
+  for (uint32_t id = 0; id < runs.size(); ++id) {
+    if (runs[id] == 0) continue;
+    const Side::Code& code = side->CodeOf(SuperblockId(id));
+    if (code.keys.empty()) continue;
+    Entry& entry = out[code.keys[0]];
+    entry.calls += runs[id];
+    entry.address = code.addresses[0];
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2* ignore,
+                                                     ScanControl* control) {
+  const auto x = CountEntries(a, control);
+  if (!x.ok()) return x.status();
+  const auto y = CountEntries(b, control);
+  if (!y.ok()) return y.status();
+  std::map<std::pair<std::string, std::string>, CallCount> found;
+  const auto note = [&](Side* side, Address at, uint64_t calls_a, uint64_t calls_b) -> absl::Status {
+    const absl::StatusOr<const Symbolizer*> symbols = side->context().AllSymbols();
+    if (!symbols.ok()) return symbols.status();
+    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(at);
+    if (location->frames.empty() || location->offset_in_function != 0 ||
+        location->source == NameSource::kPlt) {
+      return absl::OkStatus();
+    }
+    const std::string& name = location->frames.back().function;
+    if (ignore != nullptr && RE2::PartialMatch(name, *ignore)) return absl::OkStatus();
+    CallCount& c = found[{location->module, name}];
+    c.function = name;
+    c.module = location->module;
+    c.calls[0] += calls_a;
+    c.calls[1] += calls_b;
+    return absl::OkStatus();
+  };
+  for (const auto& [key, entry] : *x) {
+    const auto other = y->find(key);
+    const uint64_t calls = other == y->end() ? 0 : other->second.calls;
+    if (calls == entry.calls) continue;
+    if (absl::Status s = note(a, entry.address, entry.calls, calls); !s.ok()) return s;
+  }
+  for (const auto& [key, entry] : *y) {
+    if (x->contains(key)) continue;
+    if (absl::Status s = note(b, entry.address, 0, entry.calls); !s.ok()) return s;
+  }
+  std::vector<CallCount> out;
+  for (auto& [name, count] : found) out.push_back(std::move(count));
+  const auto weight = [](const CallCount& c) {
+    const double more = std::max(c.calls[0], c.calls[1]), less = std::min(c.calls[0], c.calls[1]);
+    return less == 0 ? 1e18 + more : more / less;
+  };
+  std::stable_sort(out.begin(), out.end(), [&](const CallCount& m, const CallCount& n) {
+    return weight(m) > weight(n);
+  });
+  if (out.size() > kMostFunctions) out.resize(kMostFunctions);
+  return out;
+}
+
+absl::StatusOr<std::vector<Event>> EventsOf(const Side& side, EventKind kind, const RE2* ignore,
+                                            bool* cut) {
+  auto cursor = side.process().Events({.kind = kind});
+  if (!cursor.ok()) return cursor.status();
+  std::vector<Event> out;
+  size_t bytes = 0;
+  for (;;) {
+    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+    if (!event.ok()) return event.status();
+    if (!*event) return out;
+    if (out.size() == kMostEvents || bytes > kMostOutput) {
+      *cut = true;
+      return out;
+    }
+    const std::string_view text = kind == EventKind::kOutput ? std::string_view((*event)->bytes)
+                                                             : std::string_view((*event)->detail);
+    if (ignore != nullptr && RE2::PartialMatch(text, *ignore)) continue;
+    bytes += (*event)->bytes.size();
+    out.push_back(**std::move(event));
+  }
+}
+
+std::string Excerpt(std::string_view text, uint64_t at) {
+  const size_t line = text.rfind('\n', at == 0 ? 0 : at - 1);
+  size_t begin = line == std::string::npos || at == 0 ? 0 : line + 1;
+  if (at - std::min<uint64_t>(begin, at) > 40) begin = at - 40;
+  return std::string(text.substr(std::min(begin, text.size()), 80));
+}
+
+// The outputs of each descriptor, as one text a side.
+void CompareOutputs(const std::array<std::vector<Event>, 2>& events, Summary* summary) {
+  std::map<int64_t, std::array<std::string, 2>> texts;
+  for (int i : {0, 1}) {
+    for (const Event& e : events[i]) {
+      texts[e.number][i] += e.bytes;
+      summary->output_bytes[i] += e.bytes.size();
+    }
+  }
+  for (const auto& [fd, text] : texts) {
+    if (text[0] == text[1]) continue;
+    EventDifference d;
+    d.fd = fd;
+    const size_t both = std::min(text[0].size(), text[1].size());
+    d.bytes = std::mismatch(text[0].begin(), text[0].begin() + both, text[1].begin()).first -
+              text[0].begin();
+    for (int i : {0, 1}) {
+      d.text[i] = Excerpt(text[i], d.bytes);
+      uint64_t before = 0;
+      for (const Event& e : events[i]) {
+        if (e.number != fd) continue;
+        if (before + e.bytes.size() > d.bytes) {
+          d.event[i] = e;
+          break;
+        }
+        before += e.bytes.size();
+      }
+    }
+    summary->outputs.push_back(std::move(d));
+  }
+}
+
+void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* summary) {
+  std::map<std::string, std::array<uint64_t, 2>> counts;
+  for (int i : {0, 1}) {
+    summary->syscalls[i] = events[i].size();
+    for (const Event& e : events[i]) ++counts[SyscallName(e.number)][i];
+  }
+  for (const auto& [name, count] : counts) {
+    if (count[0] != count[1]) summary->syscall_counts.emplace_back(name, count);
+  }
+  for (size_t i = 0; i < std::max(events[0].size(), events[1].size()); ++i) {
+    std::array<std::string, 2> text;
+    for (int s : {0, 1}) {
+      if (i < events[s].size()) text[s] = NormalSyscall(events[s][i]);
+    }
+    if (text[0] == text[1]) continue;
+    EventDifference d;
+    d.index = i;
+    d.text = text;
+    for (int s : {0, 1}) {
+      if (i < events[s].size()) d.event[s] = events[s][i];
+    }
+    summary->syscall = std::move(d);
+    return;
+  }
+}
+
+}  // namespace
+
+std::string NormalSyscall(const Event& e) {
+  const std::string name = SyscallName(e.number);
+  std::string text = name + "(";
+  for (const Signature& signature : kSignatures) {
+    if (name != signature.name) continue;
+    for (size_t i = 0; signature.arguments[i] != '\0'; ++i) {
+      if (i > 0) text += ", ";
+      const bool shown = signature.arguments[i] == 'i' && IsPlainNumber(e.args[i]);
+      text += shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i])))
+                    : "…";
+    }
+    break;
+  }
+  text += ")";
+  if (name == "exit" || name == "exit_group") return text;
+  if (e.result < 0 && e.result > -4096) {
+    const char* error = strerrorname_np(static_cast<int>(-e.result));
+    return text + " = -1 " + (error != nullptr ? error : "?");
+  }
+  if (GivesProcessNumber(name)) return name + "(…) = …";
+  return text + (IsPlainNumber(static_cast<uint64_t>(e.result)) ? fmt::format(" = {}", e.result)
+                                                                : std::string(" = …"));
+}
+
+absl::StatusOr<Summary> Summarize(Side* a, Side* b, const RE2* ignore, ScanControl* control,
+                                  std::string* note) {
+  Summary summary;
+  const std::array<Side*, 2> sides = {a, b};
+  std::array<std::vector<Event>, 2> syscalls, outputs;
+  bool cut = false;
+  for (int i : {0, 1}) {
+    const ProcessInfo& info = sides[i]->process().info();
+    summary.exits[i] = ExitOf(info);
+    summary.instructions[i] = info.end.v;
+    summary.threads[i] = sides[i]->process().threads().size();
+    auto found = EventsOf(*sides[i], EventKind::kSyscall, ignore, &cut);
+    if (!found.ok()) return found.status();
+    syscalls[i] = *std::move(found);
+    found = EventsOf(*sides[i], EventKind::kOutput, ignore, &cut);
+    if (!found.ok()) return found.status();
+    outputs[i] = *std::move(found);
+  }
+  if (cut) absl::StrAppend(note, "system calls and output were compared as far as 1 M events. ");
+  CompareSyscalls(syscalls, &summary);
+  CompareOutputs(outputs, &summary);
+  auto functions = CompareCounts(a, b, ignore, control);
+  if (!functions.ok()) return functions.status();
+  summary.functions = *std::move(functions);
+  return summary;
+}
+
+}  // namespace ttq::diff

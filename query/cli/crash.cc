@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq crash`: the answer to the query `crash`, laid out to be read from top to bottom on one
+// screen.
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "query/cli/commands.h"
+#include "query/cli/common.h"
+#include "query/engine.h"
+#include "query/format.h"
+#include "query/parser.h"
+
+namespace ttq {
+namespace {
+
+// Rows of each part that fit on a screen; JSON has them all.
+constexpr size_t kFrames = 12, kFramesOfOthers = 4, kThreads = 6, kHops = 12;
+
+const Value* Field(const Object& object, std::string_view name) {
+  for (const auto& [known, value] : object.fields) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+std::string Text(const Value* value, Type type = Type::kString) {
+  return value == nullptr || value->is_null() ? "" : CellText(*value, type);
+}
+std::string Text(const Object& object, std::string_view name, Type type = Type::kString) {
+  return Text(Field(object, name), type);
+}
+
+// One row with its columns by name.
+class Answer {
+ public:
+  Answer(const std::vector<Column>& columns, const Row& row) : columns_(columns), row_(row) {}
+  const Value* Get(std::string_view name) const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].name == name) return &row_[i];
+    }
+    return nullptr;
+  }
+  std::string Of(std::string_view name, Type type = Type::kString) const {
+    return Text(Get(name), type);
+  }
+  const List* ListOf(std::string_view name) const {
+    const Value* value = Get(name);
+    return value == nullptr ? nullptr : value->list();
+  }
+
+ private:
+  const std::vector<Column>& columns_;
+  const Row& row_;
+};
+
+void AddFrames(const List& frames, size_t most, std::string* out) {
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i == most) {
+      *out += fmt::format("    … {} more\n", frames.size() - i);
+      return;
+    }
+    const Object* frame = frames[i].object();
+    if (frame == nullptr) continue;
+    std::string name = Text(*frame, "function");
+    if (name.empty()) name = Text(*frame, "pc", Type::kAddress);
+    const std::string file = Text(*frame, "file"), line = Text(*frame, "line", Type::kInteger);
+    const std::string module = Text(*frame, "module");
+    std::string where;
+    if (!file.empty() && !line.empty()) {
+      where = fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+    }
+    *out += fmt::format("    #{:<3} {}{}{}\n", Text(*frame, "frame", Type::kInteger), name, where,
+                        module.empty() ? "" : fmt::format(" ({})", module));
+  }
+}
+
+void AddHops(const List& hops, std::string* out) {
+  if (hops.empty()) return;
+  *out += "\nwhere the value came from\n";
+  size_t wide = 0;
+  for (const Value& hop : hops) {
+    if (hop.object() != nullptr) wide = std::max(wide, Text(*hop.object(), "location").size());
+  }
+  for (size_t i = 0; i < hops.size() && i < kHops; ++i) {
+    const Object* hop = hops[i].object();
+    if (hop == nullptr) continue;
+    const std::string value = Text(*hop, "value", Type::kValue), by = Text(*hop, "by");
+    *out += fmt::format("  {:>12}  {:<{}} = {}  from {}{}\n", Text(*hop, "time", Type::kTime),
+                        Text(*hop, "location"), wide, value.empty() ? "?" : value,
+                        Text(*hop, "origin"), by.empty() ? "" : "  in " + by);
+  }
+  if (hops.size() > kHops) *out += fmt::format("  … {} more\n", hops.size() - kHops);
+}
+
+std::string Layout(const Answer& answer) {
+  std::string where = answer.Of("function");
+  const std::string file = answer.Of("file"), line = answer.Of("line", Type::kInteger);
+  if (where.empty()) where = answer.Of("pc", Type::kAddress);
+  if (!file.empty() && !line.empty()) {
+    where += fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+  }
+  std::string out =
+      fmt::format("{}: {}\n  at {} in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
+                  answer.Of("time", Type::kTime), answer.Of("thread", Type::kInteger), where);
+  const auto add = [&](std::string_view label, const std::string& text) {
+    if (!text.empty()) out += fmt::format("  {:<12} {}\n", label, text);
+  };
+  add("message", answer.Of("message"));
+  std::string instruction = answer.Of("instruction");
+  if (const Value* operands = answer.Get("operands"); operands && operands->object() != nullptr) {
+    std::string values;
+    for (const auto& [name, value] : operands->object()->fields) {
+      values +=
+          fmt::format("{}{} = {}", values.empty() ? "" : ", ", name, CellText(value, Type::kValue));
+    }
+    if (!instruction.empty() && !values.empty()) instruction += "    " + values;
+  }
+  add("instruction", instruction);
+  if (const std::string address = answer.Of("address", Type::kAddress); !address.empty()) {
+    const std::string access = answer.Of("access");
+    add(access.empty() ? "address" : access, fmt::format("{}: {}", address, answer.Of("memory")));
+  }
+  if (const List* hops = answer.ListOf("origin")) AddHops(*hops, &out);
+  if (const List* writes = answer.ListOf("last_writes"); writes && !writes->empty()) {
+    out += fmt::format("\nlast writes to {}: {}\n", answer.Of("word", Type::kAddress),
+                       answer.Of("word_memory"));
+    for (const Value& write : *writes) {
+      const Object* w = write.object();
+      if (w == nullptr) continue;
+      const std::string by = Text(*w, "by"), thread = Text(*w, "thread", Type::kInteger);
+      std::string actor = Text(*w, "actor");
+      if (actor == "instruction") actor.clear();
+      out += fmt::format("  {:>12}{}  {} → {}{}{}\n", Text(*w, "time", Type::kTime),
+                         thread.empty() ? "" : "  thread " + thread,
+                         Text(*w, "previous", Type::kValue), Text(*w, "value", Type::kValue),
+                         actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
+    }
+  }
+  if (const List* threads = answer.ListOf("backtraces")) {
+    out += "\nstacks\n";
+    for (size_t i = 0; i < threads->size(); ++i) {
+      if (i == kThreads) {
+        out += fmt::format("  … {} more threads\n", threads->size() - i);
+        break;
+      }
+      const Object* thread = (*threads)[i].object();
+      if (thread == nullptr) continue;
+      out += fmt::format("  thread {}{}\n", Text(*thread, "thread", Type::kInteger),
+                         i == 0 ? ", which crashed" : "");
+      const Value* frames = Field(*thread, "frames");
+      if (frames != nullptr && frames->list() != nullptr) {
+        AddFrames(*frames->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int RunCrash(int argc, char** argv) {
+  CLI::App app("Says why the program died.", "ttq crash");
+  std::string trace, option, format = "text";
+  std::optional<uint32_t> process;
+  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
+      ->type_name("N");
+  app.add_option("-f,--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
+  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::optional<ProcessNo> number;
+  if (process) number = ProcessNo(*process);
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+  if (!engine.ok()) {
+    return Complain(engine.status(),
+                    process && absl::IsNotFound(engine.status()) ? kUsage : kUnreadable);
+  }
+  constexpr char kQuery[] = "crash";
+  absl::StatusOr<ast::Query> query = ParseQuery(kQuery);
+  if (!query.ok()) return Complain(query.status(), kUsage);
+  ScanControl control;
+  const RunOptions run{.control = &control};
+  InterruptGuard guard(&control);
+  Progress progress(&control);
+  absl::StatusOr<std::unique_ptr<ResultStream>> stream = (*engine)->Run(*query, run);
+  if (!stream.ok()) return Complain(stream.status(), kUnreadable);
+  if (format == "json") {
+    AnswerContext context;
+    context.trace = (*recording)->info().path;
+    context.process = (*engine)->process().info().number.v;
+    context.query = kQuery;
+    FormatOptions options;
+    options.format = Format::kJson;
+    AnswerSummary summary;
+    const absl::Status status = WriteAnswer(
+        **stream, context, options,
+        [&progress](std::string_view piece) {
+          progress.Hide();
+          WriteOut(piece);
+        },
+        &summary);
+    progress.Hide();
+    if (!status.ok()) return Complain(status, kUnreadable);
+    return summary.interrupted ? kInterrupted : kAnswered;
+  }
+  Row row;
+  absl::StatusOr<bool> more = (*stream)->Next(&row);
+  progress.Hide();
+  if (!more.ok()) return Complain(more.status(), kUnreadable);
+  std::string text;
+  if (*more) {
+    text = Layout(Answer((*stream)->columns(), row));
+    Row nothing;
+    (void)(*stream)->Next(&nothing);  // the note is final at the end
+  }
+  if ((*stream)->interrupted()) return Complain("interrupted", kInterrupted);
+  const std::string& note = (*stream)->note();
+  if (!note.empty()) text += (*more ? "\nnote: " : "") + Printable(note) + "\n";
+  WriteOut(text);
+  return kAnswered;
+}
+
+}  // namespace ttq

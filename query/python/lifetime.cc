@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/python/lifetime.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ttq::python {
+
+CountWord CountWordOf(const Layout& layout) {
+  if (layout.object_refcount == kAbsent) {
+    return {static_cast<uint64_t>(layout.object_ref_local), 4};
+  }
+  // From 3.12 on an immortal object is told by the low half alone, and only that half is a count.
+  return {static_cast<uint64_t>(layout.object_refcount), layout.minor >= 12 ? 4u : 8u};
+}
+
+std::optional<CountChange> CountChangeOf(Access access, uint64_t object, const CountWord& word) {
+  const uint64_t at = object + word.offset;
+  const uint64_t begin = access.address.v;
+  if (begin > at || begin + std::min<uint64_t>(access.size, access.value.size()) < at + word.size) {
+    return std::nullopt;
+  }
+  const auto read = [&](const std::string& bytes) -> int64_t {
+    if (bytes.size() < at - begin + word.size) return 0;
+    uint64_t v = 0;
+    memcpy(&v, bytes.data() + (at - begin), word.size);
+    return static_cast<int64_t>(v);
+  };
+  CountChange change;
+  change.before = read(access.previous);
+  change.after = read(access.value);
+  change.access = std::move(access);
+  return change;
+}
+
+bool IsCount(int64_t n) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  return n >= 0 && n < kMost;
+}
+
+absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& process,
+                                                                 Provenance* provenance,
+                                                                 uint64_t object, TimeSpan span,
+                                                                 ScanControl* control) {
+  const Time end = std::min(span.end, process.info().end);
+  absl::StatusOr<PythonState*> state = provenance->StateAt(end);
+  if (!state.ok()) return state.status();
+  if (*state == nullptr || (*state)->instances().empty()) {
+    const std::string why = *state == nullptr ? "" : (*state)->problem();
+    return absl::NotFoundError(why.empty() ? "no module of this process is CPython" : why);
+  }
+  const Layout& layout = *(*state)->instances()[0]->runtime.layout;
+  std::unique_ptr<EpochScanner> scanner(new EpochScanner(provenance, object, span, layout));
+  AccessQuery query;
+  const CountWord& word = scanner->word_;
+  const uint64_t type = object + static_cast<uint64_t>(layout.object_type);
+  query.ranges = {{Address(object + word.offset), Address(object + word.offset + word.size)},
+                  {Address(type), Address(type + 8)}};
+  // Births before the span are looked for too: an object's epoch does not begin with it.
+  query.span = {Time(0), span.end};
+  query.direction = Direction::kBackward;
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+      process.Accesses(std::move(query), control);
+  if (!cursor.ok()) return cursor.status();
+  scanner->cursor_ = *std::move(cursor);
+  scanner->span_.end = end;
+  return scanner;
+}
+
+absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
+  epoch->death = std::exchange(pending_death_, std::nullopt);
+  epoch->alive = epoch->death ? epoch->death->access.time : span_.end;
+  absl::StatusOr<PythonState*> state = provenance_.StateAt(epoch->alive);
+  if (!state.ok()) return state.status();
+  epoch->type_name = std::string(1, '?');
+  for (const auto& instance : (*state)->instances()) {
+    const TypeInfo* type = instance->objects.TypeOf(object_);
+    if (!type) continue;
+    epoch->type = type->address;
+    epoch->type_name = instance->objects.FullTypeName(*type);
+    static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
+                                                 "slice", "frame", "Context", "int"};
+    return std::find(std::begin(kKept), std::end(kKept), type->name) != std::end(kKept);
+  }
+  return true;
+}
+
+absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
+  if (ended_) return std::optional<Epoch>();
+  const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
+  // The type is stored at most so many instructions after the count.
+  constexpr uint64_t kTypeAfter = 400;
+  Time last_type = kTimeMax;  // of the type store met last: the earliest so far
+  while (true) {
+    absl::StatusOr<std::optional<Access>> next = cursor_->Next();
+    if (!next.ok()) return next.status();
+    std::optional<CountChange> change;
+    bool stores_type = false;
+    if (next->has_value()) {
+      const Access& access = **next;
+      stores_type = access.address.v <= type_at && type_at < access.address.v + access.size;
+      change = CountChangeOf(std::move(**next), object_, word_);
+    }
+    // Decide on the candidate by what came before it.
+    if (candidate_) {
+      bool born = false;
+      if (!next->has_value() || stores_type) {
+        born = true;
+      } else if (last_type != kTimeMax && last_type < candidate_->access.time + kTypeAfter) {
+        born = true;
+      } else if (change) {
+        // Nothing but counts since: a free list's, or a finaliser at work.
+        born = !IsCount(change->after) || change->after > 1;
+        if (!born) {
+          Epoch probe;
+          const std::optional<CountChange> death = pending_death_;
+          absl::StatusOr<bool> kept = Finish(&probe);
+          if (!kept.ok()) return kept.status();
+          pending_death_ = death;
+          born = *kept;
+        }
+      }
+      if (born || change || !next->has_value()) {
+        const CountChange candidate = *std::exchange(candidate_, std::nullopt);
+        last_type = kTimeMax;
+        if (born) {
+          Epoch epoch;
+          epoch.birth = candidate;
+          if (absl::StatusOr<bool> s = Finish(&epoch); !s.ok()) return s.status();
+          any_ = false;
+          // What this access says of the epoch before.
+          if (change && change->after <= 0 && change->before == 1) pending_death_ = change;
+          ended_ = !next->has_value();
+          return std::optional<Epoch>(std::move(epoch));
+        }
+      }
+    }
+    if (!next->has_value()) break;
+    if (!change) {
+      if (stores_type) last_type = next->value().time;
+      continue;
+    }
+    if (stores_type) last_type = change->access.time;
+    any_ = true;
+    if (change->after == 1 && change->before != 2) {
+      candidate_ = std::move(change);
+      if (stores_type) last_type = candidate_->access.time;
+      continue;
+    }
+    // The first time that it reaches 0 is the one that counts.
+    if (change->before == 1 && change->after != 2 &&
+        (change->after <= 0 || !IsCount(change->after))) {
+      pending_death_ = std::move(change);
+    }
+    last_type = kTimeMax;
+  }
+  ended_ = true;
+  if (!any_) return std::optional<Epoch>();
+  Epoch epoch;
+  if (absl::StatusOr<bool> s = Finish(&epoch); !s.ok()) return s.status();
+  return std::optional<Epoch>(std::move(epoch));
+}
+
+}  // namespace ttq::python

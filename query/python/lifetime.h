@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// The objects that lived at an address, one after the other, told from the writes to the word that
+// counts their references and the one that names their type.
+//
+// An object is born where its count becomes 1 from something that was no count of the same object:
+// 0, a link of the allocator or of a free list, or what a debug allocator fills memory with. A type
+// is stored with it, except where a free list hands out what it kept (tuples, lists, dicts, floats
+// and a few more). It dies where its count becomes 0, and not where a finaliser still runs: that
+// takes a reference of its own to the dying object, 0 to 1, without storing a type.
+//
+// A scanner goes backwards and belongs to one thread.
+
+#ifndef TTQ_QUERY_PYTHON_LIFETIME_H_
+#define TTQ_QUERY_PYTHON_LIFETIME_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "query/python/layout.h"
+#include "query/python/provenance.h"
+#include "store/reader.h"
+
+namespace ttq::python {
+
+// The word that counts an object's references. Free-threaded builds: the owner's count only.
+struct CountWord {
+  uint64_t offset = 0;  // from the object
+  uint32_t size = 8;    // bytes that count
+};
+CountWord CountWordOf(const Layout& layout);
+
+// A write to that word.
+struct CountChange {
+  Access access;
+  int64_t before = 0, after = 0;
+};
+// nullopt when the write does not cover the count.
+std::optional<CountChange> CountChangeOf(Access access, uint64_t object, const CountWord& word);
+// What memory holds where a count would be, but is none: a pointer, a fill pattern.
+bool IsCount(int64_t n);
+
+struct Epoch {
+  std::optional<CountChange> birth;  // none: it was there before any write to it
+  std::optional<CountChange> death;  // none: it lives on
+  // A time at which it is whole: the end of what was asked for, or just before it dies.
+  Time alive;
+  uint64_t type = 0;
+  std::string type_name;  // "function"; "?": its type could not be read
+};
+
+class EpochScanner {
+ public:
+  // Objects at `object` that lived before `span.end`. `provenance` must outlive it.
+  static absl::StatusOr<std::unique_ptr<EpochScanner>> Open(const Process& process,
+                                                            Provenance* provenance, uint64_t object,
+                                                            TimeSpan span, ScanControl* control);
+  // The next older one; nullopt: there is no older one.
+  absl::StatusOr<std::optional<Epoch>> Next();
+  const Layout& layout() const { return layout_; }
+
+ private:
+  EpochScanner(Provenance* provenance, uint64_t object, TimeSpan span, const Layout& layout)
+      : provenance_(*provenance),
+        object_(object),
+        span_(span),
+        layout_(layout),
+        word_(CountWordOf(layout)) {}
+  // Reads the type of the epoch; whether a free list may have handed it out without a type store.
+  absl::StatusOr<bool> Finish(Epoch* epoch);
+
+  Provenance& provenance_;
+  uint64_t object_;
+  TimeSpan span_;
+  Layout layout_;
+  CountWord word_;
+  std::unique_ptr<Cursor<Access>> cursor_;
+  std::optional<CountChange> pending_death_;
+  bool any_ = false, ended_ = false;
+  // A possible birth, found already but not decided on.
+  std::optional<CountChange> candidate_;
+};
+
+}  // namespace ttq::python
+
+#endif  // TTQ_QUERY_PYTHON_LIFETIME_H_

@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: MIT
+//
+// `crash`: what ended the process, and what led to it, in one row. Everything in it can be asked
+// for by itself; this is the order in which one would ask.
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/heap.h"
+#include "query/origin.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+#include "query/stack.h"
+
+namespace ttq {
+namespace {
+
+constexpr uint32_t kOriginDepth = 12;
+constexpr size_t kLastWrites = 4;
+constexpr size_t kMostThreads = 100;
+constexpr size_t kFramesOfOthers = 64, kFramesOfFaulting = 1000;
+constexpr size_t kMessageBytes = 400;
+// What a program printed this long before it ended may be about the end.
+constexpr uint64_t kMessageInstructions = 5'000'000;
+
+struct Report {
+  Time time;
+  ThreadNo thread;
+  Registers registers;
+  Event event;                // the signal's
+  bool by_processor = false;  // not sent by a program
+  std::string signal, cause, message, instruction, access;
+  Object operands;
+  std::optional<Address> address;
+  AddressKind memory;
+  std::vector<Hop> origin;
+  std::optional<Address> word;
+  AddressKind word_memory;
+  List last_writes, backtraces;
+};
+
+std::string PlaceText(const Context& context, Address pc, Time t) {
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+  if (!symbols.ok()) return "";
+  const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(pc);
+  if (place->function.empty()) return (*symbols)->NameOf(pc);
+  if (place->file.empty() || place->line == 0) return place->function;
+  return fmt::format("{} ({}:{})", place->function, place->file.substr(place->file.rfind('/') + 1),
+                     place->line);
+}
+
+class Investigation {
+ public:
+  Investigation(const Context& context, ScanControl* control, Outcome* outcome)
+      : context_(context),
+        process_(context.process()),
+        control_(control),
+        outcome_(*outcome),
+        tracer_(context, control) {}
+
+  absl::StatusOr<Report> Run() {
+    const ProcessInfo& info = process_.info();
+    r_.time = *info.crash;
+    r_.signal = SignalName(info.fatal_signal);
+    absl::StatusOr<ThreadNo> thread = process_.ThreadAt(r_.time);
+    if (!thread.ok()) return thread.status();
+    r_.thread = *thread;
+    if (absl::Status s = FindSignal(); !s.ok()) return s;
+    absl::StatusOr<Registers> registers = process_.RegistersAt(r_.time, r_.thread);
+    if (!registers.ok()) return registers.status();
+    r_.registers = *registers;
+    if (absl::Status s = Backtraces(); !s.ok()) return s;
+    if (absl::Status s = FindMessage(); !s.ok()) return s;
+    if (absl::Status s = Fault(); !s.ok()) return s;
+    if (absl::Status s = LastWrites(); !s.ok()) return s;
+    return std::move(r_);
+  }
+
+ private:
+  absl::Status FindSignal() {
+    EventQuery query;
+    query.span = {r_.time, r_.time + 3};
+    query.kind = EventKind::kSignal;
+    query.direction = Direction::kBackward;
+    absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
+    if (!cursor.ok()) return cursor.status();
+    for (;;) {
+      absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+      if (!event.ok()) return event.status();
+      if (!*event) return absl::OkStatus();
+      if ((*event)->number != process_.info().fatal_signal) continue;
+      r_.event = **event;
+      r_.by_processor = r_.event.args[1] != 0;
+      if (r_.event.thread.v != 0) r_.thread = r_.event.thread;
+      return absl::OkStatus();
+    }
+  }
+
+  absl::Status Backtraces() {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process_.At(r_.time);
+    if (!moment.ok()) return moment.status();
+    Unwinder unwinder(context_);
+    std::vector<ThreadNo> threads = {r_.thread};
+    for (const Thread& t : process_.threads()) {
+      if (t.number == r_.thread || t.start > r_.time || t.end < r_.time) continue;
+      if (threads.size() == kMostThreads) {
+        outcome_.AddNote(fmt::format("the stacks of {} threads are shown", kMostThreads));
+        break;
+      }
+      threads.push_back(t.number);
+    }
+    for (ThreadNo thread : threads) {
+      if (control_ && control_->cancelled) return absl::CancelledError("interrupted");
+      const bool faulting = thread == r_.thread;
+      absl::StatusOr<Stack> stack = unwinder.StackOf(
+          **moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
+      if (absl::IsNotFound(stack.status())) continue;
+      if (!stack.ok()) return stack.status();
+      absl::StatusOr<Value> frames = FrameList(context_, **moment, *stack);
+      if (!frames.ok()) return frames.status();
+      if (faulting) {
+        for (const Frame& frame : stack->frames) functions_.push_back(frame.function);
+      }
+      if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
+      Object one;
+      one.fields = {{"thread", OfThread(thread)}, {"frames", *std::move(frames)}};
+      r_.backtraces.push_back(Value(std::move(one)));
+    }
+    return absl::OkStatus();
+  }
+
+  // What it wrote to stderr shortly before.
+  absl::Status FindMessage() {
+    EventQuery query;
+    query.span = {r_.time.v < kMessageInstructions ? Time(0) : r_.time - kMessageInstructions,
+                  r_.time + 1};
+    query.kind = EventKind::kOutput;
+    query.direction = Direction::kBackward;
+    absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
+    if (!cursor.ok()) return cursor.status();
+    for (int pieces = 0; pieces < 20 && r_.message.size() < kMessageBytes; ++pieces) {
+      absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+      if (!event.ok()) return event.status();
+      if (!*event) break;
+      if ((*event)->number != 2) continue;
+      r_.message.insert(0, (*event)->bytes);
+    }
+    if (r_.message.size() > kMessageBytes) {
+      r_.message = "…" + r_.message.substr(r_.message.size() - kMessageBytes);
+    }
+    while (!r_.message.empty() && r_.message.back() == '\n') r_.message.pop_back();
+    return absl::OkStatus();
+  }
+
+  absl::Status Fault() {
+    if (!r_.by_processor) return Raised();
+    absl::StatusOr<std::optional<OriginTracer::Instruction>> found = tracer_.InstructionAt(r_.time);
+    if (!found.ok()) return found.status();
+    const bool executed = *found && (*found)->pc == r_.registers.pc;
+    if (!executed) {
+      // It came here by a jump, or the instruction is none.
+      return process_.info().fatal_signal == 4 ? Illegal() : Jumped();
+    }
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*found)->bytes.data()),
+                                           (*found)->bytes.size());
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
+    if (!symbols.ok()) return symbols.status();
+    const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
+    r_.instruction = disassembler.Disassemble(bytes, (*found)->pc, 1)[0].text;
+    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, (*found)->pc);
+    if (decoded) AddOperands(*decoded);
+    switch (process_.info().fatal_signal) {
+      case 4:
+        return Illegal();
+      case 5:
+        r_.cause = "a breakpoint instruction";
+        return absl::OkStatus();
+      case 8:
+        return decoded ? Divided(*decoded) : absl::OkStatus();
+      default:
+        return Accessed(decoded);
+    }
+  }
+
+  void AddOperands(const DecodedInstruction& decoded) {
+    const auto add = [&](const RegisterName& name) {
+      if (name.file != RegisterName::File::kGeneral) return;
+      const RegisterName whole{name.file, name.number, 0, 8};
+      const std::string text = whole.Text().substr(1);
+      for (const auto& [known, value] : r_.operands.fields) {
+        if (known == text) return;
+      }
+      r_.operands.fields.emplace_back(text, Word{r_.registers.gpr[name.number]});
+    };
+    for (const Operand& operand : decoded.operands) {
+      add(operand.reg);
+      add(operand.base);
+      add(operand.index);
+    }
+    const bool uses_stack =
+        decoded.operation == Operation::kPush || decoded.operation == Operation::kPop ||
+        decoded.operation == Operation::kCall || decoded.operation == Operation::kReturn;
+    if (uses_stack) add({RegisterName::File::kGeneral, kRsp, 0, 8});
+  }
+
+  // The program sent the signal to itself: abort, assert, an uncaught exception.
+  absl::Status Raised() {
+    const auto has = [&](std::string_view part) {
+      return std::any_of(functions_.begin(), functions_.end(),
+                         [&](const std::string& f) { return f.find(part) != std::string::npos; });
+    };
+    r_.cause = has("__assert_fail") ? "an assertion failed"
+               : has("terminate")   ? "an exception that nobody caught"
+               : has("stack_chk_fail") || has("__fortify_fail")
+                   ? "the C library found a buffer overrun"
+               : has("abort") ? "the program called abort"
+                              : fmt::format("the program raised {}", r_.signal);
+    const bool in_free = has("free") || has("realloc") || has("operator delete");
+    if (!in_free) return absl::OkStatus();
+    absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);
+    if (!heap.ok()) return heap.status();
+    const BadFree* bad = nullptr;
+    for (const BadFree& b : (*heap)->bad_frees()) {
+      if (b.thread == r_.thread && b.time <= r_.time) bad = &b;
+    }
+    if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return absl::OkStatus();
+    r_.address = bad->pointer;
+    r_.access = "free";
+    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, bad->pointer, bad->time, control_);
+    if (!kind.ok()) return kind.status();
+    r_.memory = *kind;
+    r_.cause = kind->kind == "freed heap" ? "double free"
+                                          : "free of a pointer that the allocator did not give";
+    // The pointer's origin is the argument's.
+    ValuePlace place;
+    place.kind = ValuePlace::Kind::kGeneral;
+    place.number = kRdi;
+    place.thread = bad->thread;
+    place.before = bad->time;
+    return Trace(place);
+  }
+
+  absl::Status Illegal() {
+    r_.cause = "an instruction that the processor does not have";
+    return absl::OkStatus();
+  }
+
+  absl::Status Divided(const DecodedInstruction& decoded) {
+    r_.cause = "a division whose result is too large";
+    if (decoded.operands.size() != 1) return absl::OkStatus();
+    const Operand& divisor = decoded.operands[0];
+    ValuePlace place;
+    place.thread = r_.thread;
+    place.before = r_.time;
+    place.size = divisor.size;
+    if (divisor.kind == Operand::Kind::kRegister) {
+      place.kind = ValuePlace::Kind::kGeneral;
+      place.number = divisor.reg.number;
+      const uint64_t whole = r_.registers.gpr[divisor.reg.number];
+      const uint64_t value =
+          divisor.size >= 8 ? whole : whole & ((uint64_t{1} << (8 * divisor.size)) - 1);
+      if (value == 0) r_.cause = "division by zero";
+    } else if (const auto at = EffectiveAddress(divisor, decoded, r_.registers)) {
+      place.address = *at;
+      absl::StatusOr<MemoryImage> image = process_.Memory(*at, divisor.size, r_.time);
+      if (!image.ok()) return image.status();
+      if (image->bytes.find_first_not_of('\0') == std::string::npos) {
+        r_.cause = "division by zero";
+      }
+    } else {
+      return absl::OkStatus();
+    }
+    return Trace(place);
+  }
+
+  absl::Status Accessed(const std::optional<DecodedInstruction>& decoded) {
+    r_.address = Address(r_.event.args[0]);
+    r_.access = "access";
+    std::optional<uint8_t> pointer;  // the register that the address came from
+    if (decoded) {
+      for (const Operand& operand : decoded->operands) {
+        if (operand.kind != Operand::Kind::kMemory) continue;
+        const std::optional<Address> at = EffectiveAddress(operand, *decoded, r_.registers);
+        if (!at) continue;
+        // The processor does not tell the address of one that is not canonical.
+        const uint64_t size = std::max<uint64_t>(operand.size, 1);
+        const bool canonical = at->v + (uint64_t{1} << 47) < uint64_t{1} << 48;
+        if (r_.address->v - at->v >= size && canonical) continue;
+        if (!canonical) r_.address = *at;
+        r_.access = operand.written ? "write" : "read";
+        if (operand.base.file == RegisterName::File::kGeneral) pointer = operand.base.number;
+        const bool small_base = pointer && r_.registers.gpr[*pointer] < 4096;
+        if (operand.index.file == RegisterName::File::kGeneral && (!pointer || !small_base)) {
+          // Of base and index the one that is not a good address.
+          absl::StatusOr<std::vector<Mapping>> maps = process_.MappingsAt(r_.time);
+          if (!maps.ok()) return maps.status();
+          const bool base_is_good =
+              !pointer || std::any_of(maps->begin(), maps->end(), [&](const Mapping& m) {
+                return m.range.Contains(Address(r_.registers.gpr[*pointer]));
+              });
+          if (base_is_good) pointer = operand.index.number;
+        }
+        break;
+      }
+      if (!pointer && r_.access == "access") {
+        switch (decoded->operation) {
+          case Operation::kPush:
+          case Operation::kCall:
+            r_.access = "write";
+            break;
+          case Operation::kPop:
+          case Operation::kReturn:
+          case Operation::kLeave:
+            r_.access = "read";
+            break;
+          default:
+            break;
+        }
+      }
+    }
+    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
+    if (!kind.ok()) return kind.status();
+    r_.memory = *kind;
+    if (pointer && *pointer != kRsp) {
+      ValuePlace place;
+      place.kind = ValuePlace::Kind::kGeneral;
+      place.number = *pointer;
+      place.thread = r_.thread;
+      place.before = r_.time;
+      if (absl::Status s = Trace(place); !s.ok()) return s;
+    }
+    r_.cause = CauseOfAccess();
+    return absl::OkStatus();
+  }
+
+  std::string CauseOfAccess() const {
+    const std::string& kind = r_.memory.kind;
+    if (r_.word_memory.kind == "freed heap") {
+      return "use after free: the address was read from a freed block";
+    }
+    if (kind == "null") return "a null pointer";
+    if (kind == "freed heap") return "use after free";
+    if (kind == "guard page") {
+      return r_.memory.text.find("overflow") != std::string::npos ? "stack overflow"
+                                                                  : "an access to a guard page";
+    }
+    if (process_.info().fatal_signal == 7) return "memory that has no contents";
+    if (kind == "unmapped") {
+      return r_.memory.text.find("canonical") != std::string::npos
+                 ? "a wild pointer"
+                 : "an address where nothing is mapped";
+    }
+    return fmt::format("the memory there may not be {}", r_.access == "write" ? "written"
+                                                         : r_.access == "read"
+                                                             ? "read"
+                                                             : "accessed like this");
+  }
+
+  // Execution went to where there is no code.
+  absl::Status Jumped() {
+    r_.address = r_.registers.pc;
+    r_.access = "execute";
+    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
+    if (!kind.ok()) return kind.status();
+    r_.memory = *kind;
+    r_.cause = kind->kind == "null" ? "a jump to a null pointer" : "a jump to where no code is";
+    absl::StatusOr<std::optional<OriginTracer::Instruction>> before =
+        tracer_.InstructionBefore(r_.thread, r_.time);
+    if (!before.ok()) return before.status();
+    if (!*before) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(
+        reinterpret_cast<const uint8_t*>((*before)->bytes.data()), (*before)->bytes.size());
+    absl::StatusOr<Registers> registers = process_.RegistersAt((*before)->time, r_.thread);
+    if (!registers.ok()) return registers.status();
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
+    if (!symbols.ok()) return symbols.status();
+    const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
+    r_.instruction = disassembler.Disassemble(bytes, (*before)->pc, 1)[0].text;
+    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, (*before)->pc);
+    if (!decoded) return absl::OkStatus();
+    r_.registers = *registers;
+    AddOperands(*decoded);
+    ValuePlace place;
+    place.thread = r_.thread;
+    place.before = (*before)->time;
+    if (decoded->operation == Operation::kReturn) {
+      r_.cause += ": the return address on the stack was overwritten";
+      place.address = Address(registers->gpr[kRsp]);
+      return Trace(place);
+    }
+    if (decoded->operands.size() != 1) return absl::OkStatus();
+    const Operand& target = decoded->operands[0];
+    if (target.kind == Operand::Kind::kRegister) {
+      place.kind = ValuePlace::Kind::kGeneral;
+      place.number = target.reg.number;
+    } else if (const auto at = EffectiveAddress(target, *decoded, *registers)) {
+      place.address = *at;
+    } else {
+      return absl::OkStatus();
+    }
+    return Trace(place);
+  }
+
+  absl::Status Trace(const ValuePlace& place) {
+    std::string note;
+    absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kOriginDepth, &note);
+    if (!hops.ok()) return hops.status();
+    r_.origin = *std::move(hops);
+    // The word of a data structure tells more than where a compiler kept it for a while.
+    Time used = place.before;
+    for (const Hop& hop : r_.origin) {
+      if (hop.address) {
+        absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *hop.address, used, control_);
+        if (!kind.ok()) return kind.status();
+        if (!r_.word || kind->kind != "stack") {
+          r_.word = hop.address;
+          r_.word_memory = *kind;
+        }
+        if (kind->kind != "stack") break;
+      }
+      used = hop.time;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LastWrites() {
+    if (!r_.word) return absl::OkStatus();
+    AccessQuery query;
+    query.ranges = {{*r_.word, *r_.word + 8}};
+    query.span = {Time(0), r_.time};
+    query.direction = Direction::kBackward;
+    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor = process_.Accesses(query, control_);
+    if (!cursor.ok()) return cursor.status();
+    while (r_.last_writes.size() < kLastWrites) {
+      absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+      if (!access.ok()) return access.status();
+      if (!*access) break;
+      const Access& a = **access;
+      Object one;
+      one.fields = {
+          {"time", a.time},
+          {"thread", OfThread(a.thread)},
+          {"pc", a.pc},
+          {"address", a.address},
+          {"size", int64_t{a.size}},
+          {"previous", ValueOfBytes(a.previous)},
+          {"value", ValueOfBytes(a.value)},
+          {"actor", ActorName(a)},
+          {"by", a.pc.v == 0 ? Value(Null{}) : OfText(PlaceText(context_, a.pc, a.time))}};
+      r_.last_writes.push_back(Value(std::move(one)));
+    }
+    return absl::OkStatus();
+  }
+
+  const Context& context_;
+  const Process& process_;
+  ScanControl* control_;
+  Outcome& outcome_;
+  OriginTracer tracer_;
+  Report r_;
+  std::vector<std::string> functions_;  // of the thread that crashed
+};
+
+Row RowOf(const Context& context, Report r) {
+  List origin;
+  for (const Hop& hop : r.origin) {
+    Object one;
+    one.fields = {
+        {"time", hop.time},
+        {"thread", OfThread(hop.thread)},
+        {"pc", hop.pc.v == 0 ? Value(Null{}) : Value(hop.pc)},
+        {"kind", hop.kind},
+        {"location", hop.place},
+        {"value", ValueOfBytes(hop.value)},
+        {"origin", OfText(hop.from)},
+        {"instruction", OfText(hop.instruction)},
+        {"by", hop.pc.v == 0 ? Value(Null{}) : OfText(PlaceText(context, hop.pc, hop.time))}};
+    origin.push_back(Value(std::move(one)));
+  }
+  const auto address = [](const std::optional<Address>& a) {
+    return a ? Value(*a) : Value(Null{});
+  };
+  return {r.time,
+          OfThread(r.thread),
+          context.process().RegistersAt(r.time, r.thread)->pc,
+          r.signal,
+          r.cause,
+          OfText(r.message),
+          OfText(r.instruction),
+          r.operands.fields.empty() ? Value(Null{}) : Value(std::move(r.operands)),
+          OfText(r.access),
+          address(r.address),
+          OfText(r.memory.kind),
+          OfText(r.memory.text),
+          Value(std::move(origin)),
+          address(r.word),
+          OfText(r.word_memory.text),
+          Value(std::move(r.last_writes)),
+          Value(std::move(r.backtraces))};
+}
+
+// "it exited with status 0"
+std::string HowItEnded(const ProcessInfo& info) {
+  if (info.exit_status) {
+    return fmt::format("it exited with status {} at {}", *info.exit_status, info.end.v);
+  }
+  if (info.fatal_signal != 0) {
+    return fmt::format("it was ended by {} at {}", SignalName(info.fatal_signal), info.end.v);
+  }
+  return fmt::format("how it ended was not recorded; the recording ends at {}", info.end.v);
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Context& context,
+                                const RunOptions&, const Context::TimeOfQuery&) {
+  const ProcessInfo& info = context.process().info();
+  SourcePlan plan;
+  AddMoment(&plan);
+  Add(&plan, "signal", Type::kString);
+  Add(&plan, "cause", Type::kString);
+  Add(&plan, "message", Type::kString);
+  Add(&plan, "instruction", Type::kString);
+  Add(&plan, "operands", Type::kObject);
+  Add(&plan, "access", Type::kString);
+  Add(&plan, "address", Type::kAddress);
+  Add(&plan, "memory_kind", Type::kString);
+  Add(&plan, "memory", Type::kString);
+  Add(&plan, "origin", Type::kList);
+  Add(&plan, "word", Type::kAddress);
+  Add(&plan, "word_memory", Type::kString);
+  Add(&plan, "last_writes", Type::kList);
+  Add(&plan, "backtraces", Type::kList);
+  plan.presentation.layout = Presentation::Layout::kRecord;
+  plan.presentation.table_columns = {"time",    "thread",      "function",   "signal", "cause",
+                                     "message", "instruction", "operands",   "access", "address",
+                                     "memory",  "word",        "word_memory"};
+  if (!info.crash) plan.notes.push_back("the program did not crash: " + HowItEnded(info));
+  plan.open = [&context](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    const std::shared_ptr<Outcome> outcome = request.outcome;
+    ScanControl* control = request.options->control;
+    return OperatorPtr(std::make_unique<ComputedSource>(
+        [&context, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
+          std::vector<Row> rows;
+          if (!context.process().info().crash) return rows;
+          absl::StatusOr<Report> report = Investigation(context, control, outcome.get()).Run();
+          if (absl::IsCancelled(report.status())) {
+            outcome->interrupted = true;
+            outcome->MarkIncomplete(kInterrupted);
+            return rows;
+          }
+          if (!report.ok()) return report.status();
+          rows.push_back(RowOf(context, *std::move(report)));
+          return rows;
+        },
+        outcome));
+  };
+  plan.explain = [](const SourceRequest&) {
+    return absl::StatusOr<std::string>(
+        "the signal that ended the process; the stacks, the origin of the address and the history "
+        "of its memory by index");
+  };
+  return plan;
+}
+
+}  // namespace ttq

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/origin.h"
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+constexpr uint64_t kDefaultDepth = 20;
+constexpr uint64_t kMostDepth = 1000;
+// Of an address without a length.
+constexpr uint64_t kDefaultBytes = 8;
+
+// $rax, $eax, $xmm0.
+absl::StatusOr<ValuePlace> RegisterPlace(const ast::Register& reg, ast::Range range) {
+  ValuePlace place;
+  if (reg.name.rfind("xmm", 0) == 0 || reg.name.rfind("ymm", 0) == 0) {
+    unsigned number = 0;
+    const std::string digits = reg.name.substr(3);
+    for (char c : digits) number = number * 10 + static_cast<unsigned>(c - '0');
+    if (!digits.empty() && digits.size() <= 2 && number < 16) {
+      place.kind = ValuePlace::Kind::kVector;
+      place.number = static_cast<uint8_t>(number);
+      place.size = reg.name[0] == 'x' ? 16 : 32;
+      return place;
+    }
+  }
+  place.kind = ValuePlace::Kind::kGeneral;
+  for (uint8_t i = 0; i < kGprCount; ++i) {
+    for (const uint8_t size : {8, 4, 2, 1}) {
+      const RegisterName name{RegisterName::File::kGeneral, i, 0, size};
+      if (name.Text() != "%" + reg.name) continue;
+      place.number = i;
+      place.size = size;
+      return place;
+    }
+  }
+  return ErrorAt(range, absl::StrCat("there is no register $", reg.name),
+                 "the registers are $rax, $eax, $ax, $al … $r15 and $xmm0 … $xmm15");
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  const Process& process = context.process();
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  if (!*thread) {
+    absl::StatusOr<ThreadNo> running = process.ThreadAt(*at);
+    if (!running.ok()) return running.status();
+    *thread = *running;
+  }
+  uint64_t depth = kDefaultDepth;
+  if (query.clauses.depth) {
+    depth = query.clauses.depth->value;
+    if (depth == 0 || depth > kMostDepth) {
+      return ErrorAt(query.clauses.depth->range,
+                     fmt::format("a depth is from 1 to {}", kMostDepth));
+    }
+  }
+  ValuePlace place;
+  SourcePlan plan;
+  std::string text;
+  const auto* reg = std::get_if<ast::Register>(&source.location.start->node);
+  if (reg != nullptr) {
+    absl::StatusOr<ValuePlace> found = RegisterPlace(*reg, source.location.range);
+    if (!found.ok()) return found.status();
+    place = *found;
+    text = "$" + reg->name;
+  } else {
+    absl::StatusOr<ResolvedLocation> location =
+        context.ResolveLocation(source.location, kDefaultBytes);
+    if (!location.ok()) return location.status();
+    if (!location->note.empty()) plan.notes.push_back(location->note);
+    const AddressRange range = location->ranges[0];
+    place.address = range.begin;
+    place.size = static_cast<uint32_t>(std::min<uint64_t>(range.size(), 4096));
+    text = location->text;
+  }
+  place.thread = **thread;
+  place.before = *at;
+  AddMoment(&plan);
+  Add(&plan, "hop", Type::kInteger);
+  Add(&plan, "kind", Type::kString);
+  Add(&plan, "instruction", Type::kString);
+  Add(&plan, "location", Type::kString);
+  Add(&plan, "value", Type::kValue);
+  Add(&plan, "origin", Type::kString);
+  plan.presentation.table_columns = {"hop",    "time",        "location", "value",
+                                     "origin", "instruction", "function"};
+  plan.open = [&context, place,
+               depth](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    const std::shared_ptr<Outcome> outcome = request.outcome;
+    ScanControl* control = request.options->control;
+    return OperatorPtr(std::make_unique<ComputedSource>(
+        [&context, place, depth, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
+          OriginTracer tracer(context, control);
+          std::string note;
+          absl::StatusOr<std::vector<Hop>> hops =
+              tracer.Trace(place, static_cast<uint32_t>(depth), &note);
+          if (absl::IsCancelled(hops.status())) {
+            outcome->interrupted = true;
+            outcome->MarkIncomplete(kInterrupted);
+            return std::vector<Row>();
+          }
+          if (!hops.ok()) return hops.status();
+          outcome->AddNote(note);
+          std::vector<Row> rows;
+          int64_t number = 0;
+          for (const Hop& hop : *hops) {
+            rows.push_back({hop.time, OfThread(hop.thread),
+                            hop.pc.v == 0 ? Value(Null{}) : Value(hop.pc), number++, hop.kind,
+                            OfText(hop.instruction), hop.place, ValueOfBytes(hop.value),
+                            OfText(hop.from)});
+          }
+          return rows;
+        },
+        outcome));
+  };
+  plan.explain = [text, t = *at, depth](const SourceRequest&) {
+    return absl::StatusOr<std::string>(fmt::format(
+        "the origin of {} at time {}: at most {} hops, each a last write by index or a walk back "
+        "through executed code, block by block",
+        text, t.v, depth));
+  };
+  return plan;
+}
+
+}  // namespace ttq

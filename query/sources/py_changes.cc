@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+//
+// Changes of Python variables: a watchpoint on a name, backwards as well as forwards.
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/python/code_names.h"
+#include "query/python/evaluate.h"
+#include "query/python/provenance.h"
+#include "query/python/variables.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+using python::FrameHistory;
+using python::Provenance;
+using python::WatchedSlot;
+
+// Pulls writes to the slots and keeps those made while the slot was the variable's.
+class ChangeSource : public Operator {
+ public:
+  ChangeSource(const Context& context, std::shared_ptr<const std::vector<WatchedSlot>> slots,
+               TimeSpan span, std::optional<ThreadNo> thread, const SourceRequest& request)
+      : context_(context),
+        slots_(std::move(slots)),
+        outcome_(request.outcome),
+        control_(request.options->control),
+        want_values_(request.want_values),
+        provenance_(&context, request.options->control) {
+    uint64_t last = 0;
+    for (const WatchedSlot& slot : *slots_) {
+      if (slot.word == last) continue;
+      last = slot.word;
+      query_.ranges.push_back({Address(last), Address(last + 8)});
+    }
+    query_.span = span;
+    query_.direction = request.direction;
+    query_.thread = thread ? thread : request.thread;
+  }
+
+  absl::StatusOr<bool> Next(Row* row) override {
+    if (query_.ranges.empty() && !cursor_) {
+      outcome_->source_ended = true;
+      return false;
+    }
+    if (!cursor_) {
+      auto cursor = context_.process().Accesses(query_, control_);
+      if (!cursor.ok()) return cursor.status();
+      cursor_ = *std::move(cursor);
+    }
+    while (true) {
+      absl::StatusOr<std::optional<Access>> access = cursor_->Next();
+      if (absl::IsCancelled(access.status())) {
+        outcome_->interrupted = true;
+        outcome_->MarkIncomplete(kInterrupted);
+        return false;
+      }
+      if (!access.ok()) return access.status();
+      if (!*access) {
+        outcome_->source_ended = true;
+        return false;
+      }
+      const WatchedSlot* slot = SlotOf(**access);
+      if (!slot) continue;
+      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
+      if (!is_change.ok()) return is_change;
+      if (!*is_change) continue;
+      ++outcome_->source_rows;
+      return true;
+    }
+  }
+
+ private:
+  // They are sorted by word, then time.
+  const WatchedSlot* SlotOf(const Access& access) const {
+    auto it =
+        std::lower_bound(slots_->begin(), slots_->end(), access.address.v,
+                         [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
+    while (it != slots_->end() && it->word + 8 <= access.address.v + access.size) {
+      const uint64_t word = it->word;
+      const auto end = std::partition_point(it, slots_->end(),
+                                            [&](const WatchedSlot& s) { return s.word == word; });
+      auto after = std::partition_point(
+          it, end, [&](const WatchedSlot& s) { return s.begin < access.time; });
+      // Activations do not overlap, but an item's last place ends where the next begins.
+      if (after != it && access.time < std::prev(after)->end) return &*std::prev(after);
+      it = end;
+    }
+    return nullptr;
+  }
+
+  // False for a word that is made ready to hold a value: it says nothing before and after.
+  absl::StatusOr<bool> Fill(const Access& access, const WatchedSlot& slot, Row* row) {
+    *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
+            Null{},      Address(slot.word),      Null{}};
+    if (slot.frame != 0) (*row)[8] = Address(slot.frame);
+    const uint64_t offset = slot.word - access.address.v;
+    uint64_t before = 0, after = 0;
+    if (access.value.size() >= offset + 8) memcpy(&after, access.value.data() + offset, 8);
+    if (access.previous.size() >= offset + 8) memcpy(&before, access.previous.data() + offset, 8);
+    if (after == 0 && before == 0) return false;
+    if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
+    if (!want_values_ && after > 1) return true;
+    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(access.time);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const python::Layout& layout = *instance->runtime.layout;
+      before = layout.Untag(before);
+      after = layout.Untag(after);
+      const auto show = [&](uint64_t object) -> Value {
+        if (object == 0 || !instance->objects.TypeOf(object)) return Null{};
+        python::ReprLimits limits;
+        limits.characters = 1000;
+        return instance->objects.Repr(object, limits);
+      };
+      (*row)[3] = show(before);
+      (*row)[4] = show(after);
+      if (before != 0 && !(*row)[3].is_null()) (*row)[5] = Address(before);
+      if (after != 0) (*row)[6] = Address(after);
+      return after != 0 || !(*row)[3].is_null();
+    }
+    return true;
+  }
+
+  const Context& context_;
+  std::shared_ptr<const std::vector<WatchedSlot>> slots_;
+  std::shared_ptr<Outcome> outcome_;
+  ScanControl* control_;
+  const bool want_values_;
+  Provenance provenance_;
+  AccessQuery query_;
+  std::unique_ptr<Cursor<Access>> cursor_;
+};
+
+// A key as a literal of the query.
+absl::StatusOr<python::Key> KeyOf(const ast::Expr& expr) {
+  if (const auto* text = std::get_if<ast::String>(&expr.node)) return python::Key(text->value);
+  if (const auto* c = std::get_if<ast::Character>(&expr.node)) {
+    return python::Key(std::string(1, static_cast<char>(c->value)));
+  }
+  if (const auto* n = std::get_if<ast::Number>(&expr.node)) {
+    return python::Key(static_cast<int64_t>(n->value));
+  }
+  if (const auto* minus = std::get_if<ast::Unary>(&expr.node)) {
+    const auto* n = std::get_if<ast::Number>(&minus->operand->node);
+    if (minus->op == ast::UnaryOp::kMinus && n) {
+      return python::Key(-static_cast<int64_t>(n->value));
+    }
+  }
+  return ErrorAt(expr.range, "a key must be text or a whole number here");
+}
+
+// The object an expression names in a frame, at a time. 0: none.
+absl::StatusOr<uint64_t> ObjectIn(Provenance& provenance, const ast::Expr& expr, uint64_t frame,
+                                  Time t, absl::Status* why) {
+  absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
+  if (!state.ok()) return state.status();
+  for (const auto& instance : (*state)->instances()) {
+    python::Frame read;
+    if (instance->frames.ReadFrame(frame, &read) != python::FrameReader::Kind::kPython) continue;
+    absl::StatusOr<python::PyValue> value = python::Evaluate(expr, instance->frames, &read);
+    if (value.ok() && value->object != 0) return value->object;
+    if (!value.ok()) *why = value.status();
+  }
+  return 0;
+}
+
+struct Target {
+  std::vector<WatchedSlot> slots;
+  std::string note;
+};
+
+// An item or attribute of what `object` names.
+absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& key, bool attribute,
+                                  const ast::Query& query, const Context& context,
+                                  const FrameHistory& history, Provenance& provenance,
+                                  TimeSpan span) {
+  // Where the expression is looked at: in each activation of a function, or in the main module.
+  std::vector<std::pair<Time, uint64_t>> places;
+  if (query.clauses.in) {
+    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(history, *query.clauses.in);
+    if (!codes.ok()) return codes.status();
+    auto activations = python::ActivationsOf(history, *codes, span);
+    if (!activations.ok()) return activations.status();
+    for (const python::Activation& a : *activations) {
+      places.emplace_back(std::min({a.end, span.end, context.process().info().end}), a.frame);
+    }
+  } else {
+    absl::StatusOr<python::MainFrame> main = python::FindMainFrame(history, span);
+    if (!main.ok()) return ErrorAt(query.source_range, std::string(main.status().message()));
+    places.emplace_back(std::min(main->time, context.process().info().end), main->frame);
+  }
+  Target target;
+  constexpr size_t kMostPlaces = 2000;
+  if (places.size() > kMostPlaces) {
+    target.note =
+        fmt::format("only the last {} activations were asked for their object", kMostPlaces);
+    places.erase(places.begin(), places.end() - kMostPlaces);
+  }
+  // The latest time at which each object was named.
+  std::vector<std::pair<uint64_t, Time>> objects;
+  absl::Status why;
+  for (const auto& [t, frame] : places) {
+    absl::StatusOr<uint64_t> found = ObjectIn(provenance, object, frame, t, &why);
+    if (!found.ok()) return found.status();
+    if (*found == 0) continue;
+    const auto known = std::find_if(objects.begin(), objects.end(),
+                                    [&](const auto& o) { return o.first == *found; });
+    if (known == objects.end()) {
+      objects.emplace_back(*found, t);
+    } else {
+      known->second = t;
+    }
+  }
+  if (objects.empty()) {
+    if (!why.ok()) return why;
+    return ErrorAt(object.range, absl::StrCat("nothing was called ", ast::ToString(object)));
+  }
+  for (const auto& [address, t] : objects) {
+    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
+    if (!slots.ok()) return slots.status();
+    target.slots.insert(target.slots.end(), slots->begin(), slots->end());
+  }
+  return target;
+}
+
+absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query,
+                                  const Context& context, const FrameHistory& history,
+                                  Provenance& provenance, TimeSpan span) {
+  if (const auto* member = std::get_if<ast::Member>(&expr.node)) {
+    return ItemTarget(*member->object, python::Key(member->member), true, query, context, history,
+                      provenance, span);
+  }
+  if (const auto* index = std::get_if<ast::Index>(&expr.node)) {
+    absl::StatusOr<python::Key> key = KeyOf(*index->index);
+    if (!key.ok()) return key.status();
+    return ItemTarget(*index->object, *key, false, query, context, history, provenance, span);
+  }
+  const auto* name = std::get_if<ast::Name>(&expr.node);
+  if (!name) {
+    return ErrorAt(expr.range, "only a variable, an attribute or an item has changes");
+  }
+  Target target;
+  std::vector<uint32_t> with = python::CodesWithVariable(history, name->name);
+  if (query.clauses.in) {
+    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(history, *query.clauses.in);
+    if (!codes.ok()) return codes.status();
+    std::erase_if(with, [&](uint32_t code) {
+      return !std::binary_search(codes->begin(), codes->end(), code);
+    });
+    if (with.empty()) {
+      std::vector<std::string> names;
+      for (const uint32_t code : *codes) {
+        for (const auto& v : history.code(code).variables) names.push_back(v.name);
+      }
+      return UnknownAt(
+          expr.range,
+          fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in), name->name),
+          Nearest(name->name, names));
+    }
+  } else {
+    // A global of the main module comes first.
+    absl::StatusOr<python::MainFrame> main = python::FindMainFrame(history, span);
+    if (main.ok()) {
+      const Time t = std::min(main->time, context.process().info().end);
+      absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
+      if (!state.ok()) return state.status();
+      for (const auto& instance : (*state)->instances()) {
+        python::Frame frame;
+        const auto kind = instance->frames.ReadFrame(main->frame, &frame);
+        if (kind != python::FrameReader::Kind::kPython || frame.globals == 0) continue;
+        const uint64_t globals = frame.globals;
+        auto slots = python::ItemSlots(context.process(), provenance, globals,
+                                       python::Key(name->name), false, t, span);
+        if (!slots.ok()) return slots.status();
+        if (slots->empty()) break;
+        target.slots = *std::move(slots);
+        if (!with.empty()) {
+          target.note = fmt::format(
+              "of the global {0}; `py changes of {0} in FUNCTION` is of a function's own",
+              name->name);
+        }
+        return target;
+      }
+    }
+    if (with.empty()) {
+      return ErrorAt(expr.range, fmt::format("no Python function that ran has a variable {}, and "
+                                             "the main module has no global of that name",
+                                             name->name));
+    }
+    if (with.size() > 1) {
+      target.note = fmt::format("of {} in {} functions", name->name, with.size());
+    }
+  }
+  auto slots = python::LocalSlots(history, provenance, with, name->name, span);
+  if (!slots.ok()) return slots.status();
+  target.slots = *std::move(slots);
+  return target;
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  auto history = context.PythonFrames(options.control);
+  if (!history.ok()) {
+    if (!absl::IsNotFound(history.status())) return history.status();
+    return ErrorAt(query.source_range, std::string(history.status().message()));
+  }
+  Provenance provenance(&context, options.control);
+  absl::StatusOr<Target> target =
+      FindTarget(*source.target, query, context, **history, provenance, *span);
+  if (!target.ok()) return target.status();
+  std::sort(target->slots.begin(), target->slots.end(),
+            [](const WatchedSlot& a, const WatchedSlot& b) {
+              return std::pair(a.word, a.begin) < std::pair(b.word, b.begin);
+            });
+  auto slots = std::make_shared<const std::vector<WatchedSlot>>(std::move(target->slots));
+  SourcePlan plan;
+  AddMoment(&plan);
+  Add(&plan, "old", Type::kString);
+  Add(&plan, "new", Type::kString);
+  Add(&plan, "old_address", Type::kAddress);
+  Add(&plan, "new_address", Type::kAddress);
+  Add(&plan, "slot", Type::kAddress);
+  Add(&plan, "frame_address", Type::kAddress);
+  plan.presentation.table_columns = {"time", "thread", "old", "new", "python", "function"};
+  plan.presentation.no_rows =
+      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(*span));
+  plan.reversible = true;
+  if (!target->note.empty()) plan.notes.push_back(target->note);
+  plan.open = [&context, slots, span = *span,
+               thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    return OperatorPtr(std::make_unique<ChangeSource>(context, slots, Intersect(span, request.span),
+                                                      thread, request));
+  };
+  plan.explain = [slots, span = *span](const SourceRequest& request) {
+    return absl::StatusOr<std::string>(
+        fmt::format("writes to the {} places where it was kept{}, by the page index", slots->size(),
+                    SpanText(Intersect(span, request.span))));
+  };
+  return plan;
+}
+
+}  // namespace ttq

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+//
+// Calls of Python functions, from the history of all frames (query/python/frame_history.h).
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
+#include "query/python/code_names.h"
+#include "query/python/provenance.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+using python::FrameHistory;
+using python::Provenance;
+using python::Transition;
+using python::TransitionKind;
+
+// Gives the calls of some functions, chunk by chunk.
+class PyCallSource : public Operator {
+ public:
+  PyCallSource(const Context& context, std::shared_ptr<const FrameHistory> history,
+               std::vector<uint32_t> codes, TimeSpan span, const SourceRequest& request)
+      : history_(std::move(history)),
+        codes_(std::move(codes)),
+        span_(span),
+        outcome_(request.outcome),
+        control_(request.options->control),
+        thread_(request.thread),
+        backward_(request.direction == Direction::kBackward),
+        want_values_(request.want_values),
+        provenance_(&context, request.options->control) {
+    std::tie(first_, last_) = history_->ChunksOf(span_);
+  }
+
+  absl::StatusOr<bool> Next(Row* row) override {
+    while (next_ == rows_.size()) {
+      if (first_ >= last_) {
+        outcome_->source_ended = true;
+        return false;
+      }
+      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
+        outcome_->interrupted = true;
+        outcome_->MarkIncomplete(kInterrupted);
+        return false;
+      }
+      if (absl::Status s = LoadChunk(backward_ ? --last_ : first_++); !s.ok()) return s;
+    }
+    *row = std::move(rows_[next_++]);
+    ++outcome_->source_rows;
+    return true;
+  }
+
+ private:
+  enum Slot {
+    kTime,
+    kThread,
+    kFunction,
+    kFile,
+    kLine,
+    kArgs,
+    kResult,
+    kReturnTime,
+    kEnded,
+    kDepth,
+    kCaller,
+    kFrame,
+    kSlots
+  };
+
+  absl::Status LoadChunk(size_t number) {
+    rows_.clear();
+    next_ = 0;
+    if (!history_->ChunkEnters(number, codes_)) return absl::OkStatus();
+    absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_->Chunk(number);
+    if (!chunk.ok()) return chunk.status();
+    // What is to be read from memory, in order of time.
+    struct Visit {
+      Time time;
+      size_t row;
+      const Transition* call;
+      std::optional<Transition> end;
+    };
+    std::vector<Visit> visits;
+    for (const Transition& t : **chunk) {
+      if (t.kind != TransitionKind::kCall || !span_.Contains(t.time)) continue;
+      if (thread_ && t.thread != *thread_) continue;
+      if (!std::binary_search(codes_.begin(), codes_.end(), t.code)) continue;
+      const python::Code& code = history_->code(t.code);
+      Row row(kSlots);
+      row[kTime] = t.time;
+      row[kThread] = OfThread(t.thread);
+      row[kFunction] = code.qualname;
+      row[kFile] = OfText(code.filename);
+      row[kLine] = int64_t{code.first_line};
+      row[kDepth] = int64_t{t.depth};
+      row[kFrame] = Address(t.frame);
+      if (t.caller_code != python::kNoCode) {
+        const python::Code& caller = history_->code(t.caller_code);
+        row[kCaller] = python::ValueOf(
+            python::Place{caller.qualname, caller.filename,
+                          history_->LineOf(t.caller_code, t.caller_offset), t.caller_code});
+      }
+      if (want_values_) {
+        absl::StatusOr<std::optional<Transition>> end = history_->EndOf(t);
+        if (!end.ok()) return end.status();
+        if (*end) {
+          row[kReturnTime] = (*end)->time;
+          row[kEnded] = python::TransitionKindName((*end)->kind);
+        }
+        visits.push_back({t.time, rows_.size(), &t, std::nullopt});
+        if (*end && (*end)->kind == TransitionKind::kReturn) {
+          visits.push_back({(*end)->time, rows_.size(), &t, **end});
+        }
+      }
+      rows_.push_back(std::move(row));
+    }
+    std::stable_sort(visits.begin(), visits.end(),
+                     [](const Visit& a, const Visit& b) { return a.time < b.time; });
+    for (const Visit& visit : visits) {
+      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) break;
+      absl::StatusOr<python::PythonState*> state = provenance_.StateAt(visit.time);
+      if (!state.ok()) return state.status();
+      python::PythonState::Instance* instance = nullptr;
+      for (const auto& i : (*state)->instances()) {
+        if (i->runtime.minor == history_->layout_of(visit.call->code).minor) instance = i.get();
+      }
+      if (!instance) continue;
+      if (visit.end) {
+        rows_[visit.row][kResult] = ResultOf(*instance, *visit.end);
+      } else {
+        rows_[visit.row][kArgs] = ArgumentsOf(*instance, *visit.call);
+      }
+    }
+    if (backward_) std::reverse(rows_.begin(), rows_.end());
+    return absl::OkStatus();
+  }
+
+  static Value Show(python::PythonState::Instance& instance, uint64_t object) {
+    if (object == 0 || !instance.objects.TypeOf(object)) return Value();
+    const python::TypeInfo* type = instance.objects.TypeOf(object);
+    if (type->name == "int") {
+      if (const std::optional<int64_t> n = instance.objects.Int(object)) return Value(*n);
+    }
+    python::ReprLimits limits;
+    limits.characters = 300;
+    limits.items = 20;
+    limits.levels = 4;
+    return Value(instance.objects.Repr(object, limits));
+  }
+
+  // Where the variables of a frame begin.
+  uint64_t SlotsOf(const Transition& t) const {
+    return t.frame + static_cast<uint64_t>(history_->layout_of(t.code).frame_localsplus);
+  }
+
+  Value ArgumentsOf(python::PythonState::Instance& instance, const Transition& call) const {
+    const python::Code& code = history_->code(call.code);
+    const python::Layout& layout = history_->layout_of(call.code);
+    python::Memory& memory = instance.objects.memory();
+    Object args;
+    const size_t n = python::ArgumentCount(code);
+    for (size_t i = 0; i < n && i < code.variables.size(); ++i) {
+      uint64_t object = layout.Untag(memory.Pointer(SlotsOf(call) + 8 * i));
+      if (object == 0) {
+        // Up to 3.10 an argument that inner functions use has been moved to its cell.
+        for (size_t v = n; v < code.variables.size(); ++v) {
+          if (code.variables[v].name != code.variables[i].name) continue;
+          const uint64_t cell = memory.Pointer(SlotsOf(call) + 8 * v);
+          if (cell != 0) object = memory.Pointer(cell + static_cast<uint64_t>(layout.cell_value));
+        }
+      }
+      args.fields.emplace_back(code.variables[i].name, Show(instance, object));
+    }
+    return Value(std::move(args));
+  }
+
+  // What a function returned is left where its value stack, now empty, begins.
+  Value ResultOf(python::PythonState::Instance& instance, const Transition& end) const {
+    const python::Code& code = history_->code(end.code);
+    const python::Layout& layout = history_->layout_of(end.code);
+    python::Memory& memory = instance.objects.memory();
+    if (layout.minor == 12 || layout.minor == 13) {
+      const uint64_t at = code.instructions + static_cast<uint64_t>(end.offset);
+      const auto unit = memory.Get<uint16_t>(at);
+      const bool old = layout.minor == 12;
+      const int opcode = unit ? *unit & 0xff : 0;
+      // RETURN_CONST and its instrumented twin.
+      if (unit && (opcode == (old ? 121 : 103) || opcode == (old ? 247 : 240))) {
+        uint64_t index = *unit >> 8;
+        const auto before = memory.Get<uint16_t>(at - 2);
+        const int extended = old ? 144 : 71;
+        if (end.offset >= 2 && before && (*before & 0xff) == extended) index |= *before & 0xff00;
+        const uint64_t consts =
+            memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
+        return Show(instance,
+                    memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
+      }
+    }
+    return Show(instance, layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
+  }
+
+  std::shared_ptr<const FrameHistory> history_;
+  const std::vector<uint32_t> codes_;
+  const TimeSpan span_;
+  std::shared_ptr<Outcome> outcome_;
+  ScanControl* control_;
+  const std::optional<ThreadNo> thread_;
+  const bool backward_, want_values_;
+  Provenance provenance_;
+  size_t first_ = 0, last_ = 0;
+  std::vector<Row> rows_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  auto history = context.PythonFrames(options.control);
+  if (!history.ok()) {
+    if (!absl::IsNotFound(history.status())) return history.status();
+    return ErrorAt(query.source_range, std::string(history.status().message()));
+  }
+  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(**history, source.what);
+  if (!codes.ok()) return codes.status();
+  SourcePlan plan;
+  plan.time_slot = 0;
+  plan.thread_slot = 1;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  Add(&plan, "args", Type::kObject);
+  Add(&plan, "result", Type::kString);
+  Add(&plan, "return_time", Type::kTime);
+  Add(&plan, "ended", Type::kString);
+  Add(&plan, "depth", Type::kInteger);
+  Add(&plan, "caller", Type::kObject);
+  Add(&plan, "frame_address", Type::kAddress);
+  plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
+  plan.presentation.table_columns = {"time",        "function", "args",  "result",
+                                     "return_time", "depth",    "caller"};
+  if ((*thread) || context.process().threads().size() > 1) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
+  }
+  plan.reversible = true;
+  for (const uint32_t code : *codes) {
+    const python::Code& c = (*history)->code(code);
+    const size_t n = std::min(python::ArgumentCount(c), c.variables.size());
+    for (size_t i = 0; i < n; ++i) plan.fields_of_args.push_back(c.variables[i].name);
+  }
+  plan.presentation.no_rows = fmt::format("no call of it{} (of {} Python calls and returns)",
+                                          SpanText(*span), (*history)->transitions());
+  if (!(*history)->note().empty()) plan.notes.push_back((*history)->note());
+  plan.open = [&context, history = *history, codes = *codes, span = *span,
+               thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    SourceRequest refined = request;
+    if (thread) refined.thread = thread;
+    return OperatorPtr(std::make_unique<PyCallSource>(context, history, codes,
+                                                      Intersect(span, request.span), refined));
+  };
+  plan.explain = [history = *history, codes = *codes,
+                  span = *span](const SourceRequest& request) -> absl::StatusOr<std::string> {
+    const auto [first, last] = history->ChunksOf(Intersect(span, request.span));
+    size_t entering = 0;
+    for (size_t i = first; i < last; ++i) entering += history->ChunkEnters(i, codes);
+    return fmt::format(
+        "calls of {} Python functions{}: from the history of frames, {} of {} "
+        "blocks enter one",
+        codes.size(), SpanText(span), entering, history->chunks());
+  };
+  return plan;
+}
+
+}  // namespace ttq

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: MIT
+//
+// Lives of Python objects: when and by whom they were made and freed, and who held them.
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fmt/format.h"
+#include "query/python/lifetime.h"
+#include "query/python/provenance.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+#include "query/stack.h"
+
+namespace ttq {
+namespace {
+
+using python::CountChange;
+using python::Epoch;
+using python::EpochScanner;
+using python::Provenance;
+
+// Of one address: objects looked at for one of a type, or listed.
+constexpr size_t kMostEpochs = 100000;
+
+struct Asked {
+  uint64_t address = 0;
+  std::optional<std::string> type;
+  ast::Range range;
+  TimeSpan span;
+  bool has_span = false;
+};
+
+absl::StatusOr<Asked> Resolve(const ast::ObjectAddress& object, const ast::Query& query,
+                              const Context& context, const Context::TimeOfQuery& ask) {
+  const auto* number = std::get_if<ast::Number>(&object.address->node);
+  if (!number) {
+    return ErrorAt(object.address->range, "an object is named by its address",
+                   "write it as 0x…; `py print EXPR` finds one by name");
+  }
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  return Asked{number->value, object.type, object.range, *span, query.clauses.span.has_value()};
+}
+
+// Pulls epochs whose type is the one asked for, newest first.
+class Epochs {
+ public:
+  Epochs(const Context& context, const Asked& asked, const SourceRequest& request)
+      : context_(context),
+        asked_(asked),
+        outcome_(request.outcome),
+        control_(request.options->control),
+        provenance_(&context, control_) {}
+
+  absl::StatusOr<std::optional<Epoch>> Next() {
+    if (!scanner_) {
+      auto scanner = EpochScanner::Open(context_.process(), &provenance_, asked_.address,
+                                        asked_.span, control_);
+      if (absl::IsNotFound(scanner.status())) {
+        outcome_->AddNote(std::string(scanner.status().message()));
+        return std::optional<Epoch>();
+      }
+      if (!scanner.ok()) return scanner.status();
+      scanner_ = *std::move(scanner);
+    }
+    while (seen_ < kMostEpochs) {
+      absl::StatusOr<std::optional<Epoch>> epoch = scanner_->Next();
+      if (absl::IsCancelled(epoch.status())) {
+        outcome_->interrupted = true;
+        outcome_->MarkIncomplete(kInterrupted);
+        return std::optional<Epoch>();
+      }
+      if (!epoch.ok() || !*epoch) return epoch;
+      ++seen_;
+      if (!asked_.type) return epoch;
+      absl::StatusOr<bool> is_called = IsCalled(**epoch);
+      if (!is_called.ok()) return is_called.status();
+      if (*is_called) return epoch;
+      if (std::find(others_.begin(), others_.end(), (*epoch)->type_name) == others_.end()) {
+        others_.push_back((*epoch)->type_name);
+      }
+    }
+    outcome_->MarkIncomplete(
+        fmt::format("only the last {} objects at that address were looked at", kMostEpochs));
+    return std::optional<Epoch>();
+  }
+
+  // Why there was none.
+  void Explain() {
+    const std::string at = fmt::format("{:#x}", asked_.address);
+    if (!others_.empty()) {
+      outcome_->AddNote(fmt::format("no {} was at {}{}, but {}", *asked_.type, at,
+                                    SpanText(asked_.span), absl::StrJoin(others_, ", ")));
+    } else if (seen_ == 0) {
+      const Time t = std::min(asked_.span.end, context_.process().info().end);
+      outcome_->AddNote(
+          fmt::format("no Python object was made at {}{}", at, SpanText(asked_.span)));
+      absl::StatusOr<std::vector<Mapping>> maps = context_.process().MappingsAt(t);
+      const auto holds = [&](const Mapping& m) {
+        return m.range.Contains(Address(asked_.address));
+      };
+      if (maps.ok() && std::none_of(maps->begin(), maps->end(), holds)) {
+        outcome_->AddNote(context_.process().DescribeUnmapped(Address(asked_.address), t));
+      }
+    }
+  }
+
+  absl::StatusOr<Value> ReprOf(const Epoch& epoch) {
+    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.alive);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      if (instance->objects.TypeOf(asked_.address)) {
+        return Value(instance->objects.Repr(asked_.address));
+      }
+    }
+    return Value();
+  }
+
+  // The native frames at a moment, as `| backtrace` shows them.
+  absl::StatusOr<Value> Backtrace(ThreadNo thread, Time t) {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = context_.process().At(t);
+    if (!moment.ok()) return moment.status();
+    Unwinder unwinder(context_);
+    absl::StatusOr<Stack> stack = unwinder.StackOf(**moment, thread);
+    if (absl::IsNotFound(stack.status())) return Value();
+    if (!stack.ok()) return stack.status();
+    return FrameList(context_, **moment, *stack);
+  }
+
+  Provenance& provenance() { return provenance_; }
+
+ private:
+  absl::StatusOr<bool> IsCalled(const Epoch& epoch) {
+    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.alive);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const python::TypeInfo* type = instance->objects.TypeOf(asked_.address);
+      if (type && instance->objects.IsCalled(*type, *asked_.type)) return true;
+    }
+    return false;
+  }
+
+  const Context& context_;
+  const Asked asked_;
+  std::shared_ptr<Outcome> outcome_;
+  ScanControl* control_;
+  Provenance provenance_;
+  std::unique_ptr<EpochScanner> scanner_;
+  std::vector<std::string> others_;
+  size_t seen_ = 0;
+};
+
+using MakeEpochRows =
+    std::function<absl::StatusOr<std::vector<Row>>(Epochs&, const SourceRequest&)>;
+
+// Rows made from epochs when the first is asked for.
+void SetEpochs(SourcePlan* plan, const Context& context, const Asked& asked,
+               std::string description, MakeEpochRows make) {
+  plan->open = [&context, asked, make](const SourceRequest& request) {
+    auto compute = [&context, asked, make, request = SourceRequest(request),
+                    options = *request.options]() mutable -> absl::StatusOr<std::vector<Row>> {
+      request.options = &options;
+      Epochs epochs(context, asked, request);
+      absl::StatusOr<std::vector<Row>> rows = make(epochs, request);
+      if (rows.ok() && rows->empty()) epochs.Explain();
+      return rows;
+    };
+    return absl::StatusOr<OperatorPtr>(
+        std::make_unique<ComputedSource>(std::move(compute), request.outcome));
+  };
+  plan->explain = [description = std::move(description), asked](const SourceRequest&) {
+    return absl::StatusOr<std::string>(fmt::format(
+        "{} {:#x}{}: the writes to its reference count and type, newest first, by the page index",
+        description, asked.address, SpanText(asked.span)));
+  };
+}
+
+// The row of a birth or a death.
+absl::StatusOr<Row> RowOf(Epochs& epochs, const Asked& asked, const Epoch& epoch,
+                          const CountChange& change, bool whole) {
+  const Access& access = change.access;
+  Row row = {access.time, OfThread(access.thread), access.pc, Address(asked.address),
+             epoch.type_name};
+  if (!whole) {
+    row.resize(8);
+    return row;
+  }
+  absl::StatusOr<Value> repr = epochs.ReprOf(epoch);
+  if (!repr.ok()) return repr.status();
+  row.push_back(*std::move(repr));
+  absl::StatusOr<Value> python = epochs.provenance().StackOf(access.thread, access.time);
+  if (!python.ok()) return python.status();
+  row.push_back(*std::move(python));
+  absl::StatusOr<Value> native = epochs.Backtrace(access.thread, access.time);
+  if (!native.ok()) return native.status();
+  row.push_back(*std::move(native));
+  return row;
+}
+
+SourcePlan PlanEvent() {
+  SourcePlan plan;
+  AddMoment(&plan);
+  Add(&plan, "object", Type::kAddress);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "repr", Type::kString);
+  Add(&plan, "py_backtrace", Type::kList);
+  Add(&plan, "backtrace", Type::kList);
+  plan.presentation.table_columns = {"time", "thread", "type", "repr", "python", "function"};
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan = PlanEvent();
+  SetEpochs(&plan, context, *asked, "the creation of the object at",
+            [asked = *asked](Epochs& epochs,
+                             const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+              std::vector<Row> rows;
+              while (rows.empty()) {
+                absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
+                if (!epoch.ok()) return epoch.status();
+                if (!*epoch) break;
+                if (!(*epoch)->birth) {
+                  request.outcome->AddNote(fmt::format(
+                      "the {} at {:#x} was not made by the program: it was there, with its "
+                      "references counted, from when its memory was mapped",
+                      (*epoch)->type_name, asked.address));
+                  break;
+                }
+                if ((*epoch)->birth->access.time < asked.span.begin) break;
+                absl::StatusOr<Row> row =
+                    RowOf(epochs, asked, **epoch, *(*epoch)->birth, request.want_values);
+                if (!row.ok()) return row.status();
+                rows.push_back(*std::move(row));
+              }
+              return rows;
+            });
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan = PlanEvent();
+  SetEpochs(
+      &plan, context, *asked, "the deallocation of the object at",
+      [asked = *asked](Epochs& epochs,
+                       const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+        std::vector<Row> rows;
+        while (rows.empty()) {
+          absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
+          if (!epoch.ok()) return epoch.status();
+          if (!*epoch) break;
+          if (!(*epoch)->death) {
+            request.outcome->AddNote(fmt::format(
+                "the {} at {:#x}{} is alive at time {}", (*epoch)->type_name, asked.address,
+                (*epoch)->birth ? fmt::format(", made at {},", (*epoch)->birth->access.time.v) : "",
+                (*epoch)->alive.v));
+            continue;
+          }
+          if ((*epoch)->death->access.time < asked.span.begin) break;
+          absl::StatusOr<Row> row =
+              RowOf(epochs, asked, **epoch, *(*epoch)->death, request.want_values);
+          if (!row.ok()) return row.status();
+          rows.push_back(*std::move(row));
+        }
+        return rows;
+      });
+  return plan;
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  AddMoment(&plan);
+  Add(&plan, "object", Type::kAddress);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "repr", Type::kString);
+  Add(&plan, "created_time", Type::kTime);
+  Add(&plan, "freed_time", Type::kTime);
+  Add(&plan, "freed_by", Type::kObject);
+  plan.presentation.table_columns = {"type",   "repr",       "created_time",
+                                     "python", "freed_time", "freed_by"};
+  SetEpochs(&plan, context, *asked, "the objects at",
+            [asked = *asked](Epochs& epochs,
+                             const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+              std::vector<Row> rows;
+              while (true) {
+                absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
+                if (!epoch.ok()) return epoch.status();
+                if (!*epoch) break;
+                const Epoch& e = **epoch;
+                if (e.death && e.death->access.time < asked.span.begin) break;
+                Row row = {Null{}, Null{}, Null{}, Address(asked.address), e.type_name, Null{},
+                           Null{}, Null{}, Null{}};
+                if (e.birth) {
+                  row[0] = e.birth->access.time;
+                  row[1] = OfThread(e.birth->access.thread);
+                  row[2] = e.birth->access.pc;
+                  row[6] = e.birth->access.time;
+                }
+                if (request.want_values) {
+                  absl::StatusOr<Value> repr = epochs.ReprOf(e);
+                  if (!repr.ok()) return repr.status();
+                  row[5] = *std::move(repr);
+                }
+                if (e.death) {
+                  row[7] = e.death->access.time;
+                  auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
+                  if (!place.ok()) return place.status();
+                  row[8] = python::ValueOf(*place);
+                }
+                rows.push_back(std::move(row));
+              }
+              std::reverse(rows.begin(), rows.end());
+              return rows;
+            });
+  return plan;
+}
+
+namespace {
+
+// What a question about counts looks at: the newest epoch, or the span as it was given.
+absl::StatusOr<TimeSpan> SpanOfCounts(Epochs& epochs, const Asked& asked, Outcome* outcome,
+                                      std::optional<Epoch>* epoch) {
+  absl::StatusOr<std::optional<Epoch>> newest = epochs.Next();
+  if (!newest.ok()) return newest.status();
+  *epoch = *std::move(newest);
+  if (asked.has_span || !*epoch) return asked.span;
+  TimeSpan span = asked.span;
+  if ((*epoch)->birth) span.begin = (*epoch)->birth->access.time;
+  if ((*epoch)->birth && span.begin.v > 0) {
+    outcome->AddNote(fmt::format(
+        "of the {} made at {}{}", (*epoch)->type_name, span.begin.v,
+        (*epoch)->death ? fmt::format(" and freed at {}", (*epoch)->death->access.time.v) : ""));
+  }
+  return span;
+}
+
+absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process, uint64_t address,
+                                                         const python::CountWord& word,
+                                                         TimeSpan span, Direction direction,
+                                                         ScanControl* control) {
+  AccessQuery counts;
+  counts.ranges = {{Address(address + word.offset), Address(address + word.offset + word.size)}};
+  counts.span = span;
+  counts.direction = direction;
+  return process.Accesses(std::move(counts), control);
+}
+
+absl::StatusOr<python::CountWord> WordAt(Epochs& epochs, const Context& context, TimeSpan span) {
+  const Time t = std::min(span.end, context.process().info().end);
+  absl::StatusOr<python::PythonState*> state = epochs.provenance().StateAt(t);
+  if (!state.ok()) return state.status();
+  if (*state == nullptr || (*state)->instances().empty()) return python::CountWord{0, 8};
+  return python::CountWordOf(*(*state)->instances()[0]->runtime.layout);
+}
+
+// Gives each change of a count.
+class CountSource : public Operator {
+ public:
+  CountSource(const Context& context, const Asked& asked, const SourceRequest& request)
+      : context_(context), asked_(asked), options_(*request.options), request_(request) {
+    request_.options = &options_;
+  }
+  absl::StatusOr<bool> Next(Row* row) override {
+    if (!cursor_) {
+      Epochs epochs(context_, asked_, request_);
+      std::optional<Epoch> epoch;
+      absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs, asked_, request_.outcome.get(), &epoch);
+      if (!span.ok()) return span.status();
+      if (!epoch) {
+        epochs.Explain();
+        return false;
+      }
+      absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
+      if (!word.ok()) return word.status();
+      word_ = *word;
+      auto cursor = CountsOf(context_.process(), asked_.address, word_,
+                             Intersect(*span, request_.span), request_.direction, options_.control);
+      if (!cursor.ok()) return cursor.status();
+      cursor_ = *std::move(cursor);
+    }
+    while (true) {
+      absl::StatusOr<std::optional<Access>> access = cursor_->Next();
+      if (absl::IsCancelled(access.status())) {
+        request_.outcome->interrupted = true;
+        request_.outcome->MarkIncomplete(kInterrupted);
+        return false;
+      }
+      if (!access.ok()) return access.status();
+      if (!*access) {
+        request_.outcome->source_ended = true;
+        return false;
+      }
+      std::optional<CountChange> change =
+          python::CountChangeOf(**std::move(access), asked_.address, word_);
+      if (!change) continue;
+      ++request_.outcome->source_rows;
+      const bool before = python::IsCount(change->before), after = python::IsCount(change->after);
+      *row = {change->access.time,
+              OfThread(change->access.thread),
+              change->access.pc,
+              Address(asked_.address),
+              before && after ? Value(change->after - change->before) : Value(),
+              before ? Value(change->before) : Value(),
+              after ? Value(change->after) : Value()};
+      return true;
+    }
+  }
+
+ private:
+  const Context& context_;
+  const Asked asked_;
+  const RunOptions options_;
+  SourceRequest request_;
+  python::CountWord word_;
+  std::unique_ptr<Cursor<Access>> cursor_;
+};
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
+  if (!asked.ok()) return asked.status();
+  SourcePlan plan;
+  AddMoment(&plan);
+  Add(&plan, "object", Type::kAddress);
+  Add(&plan, "delta", Type::kInteger);
+  Add(&plan, "before", Type::kInteger);
+  Add(&plan, "after", Type::kInteger);
+  plan.presentation.table_columns = {"time",  "thread", "delta",   "before",
+                                     "after", "python", "function"};
+  plan.reversible = true;
+  plan.open = [&context, asked = *asked](const SourceRequest& request) {
+    return absl::StatusOr<OperatorPtr>(std::make_unique<CountSource>(context, asked, request));
+  };
+  plan.explain = [asked = *asked](const SourceRequest&) {
+    return absl::StatusOr<std::string>(
+        fmt::format("writes to the reference count of {:#x}{}, by the page index", asked.address,
+                    SpanText(asked.span)));
+  };
+  return plan;
+}
+
+// Who took references and who gave them back.
+absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
+  if (!asked.ok()) return asked.status();
+  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
+  if (!at.ok()) return at.status();
+  if (query.clauses.at) asked->span.end = *at;
+  const bool too_early = source.question == ast::Why::Question::kFreedTooEarly;
+  SourcePlan plan;
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "module", Type::kString);
+  Add(&plan, "python", Type::kObject);
+  Add(&plan, "balance", Type::kInteger);
+  Add(&plan, "increments", Type::kInteger);
+  Add(&plan, "decrements", Type::kInteger);
+  Add(&plan, "after_free", Type::kInteger);
+  Add(&plan, "first", Type::kTime);
+  Add(&plan, "last", Type::kTime);
+  plan.presentation.table_columns = {"balance",    "increments", "decrements",
+                                     "after_free", "python",     "function"};
+  SetEpochs(
+      &plan, context, *asked, "who took and gave back references to",
+      [asked = *asked, &context, too_early](
+          Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+        std::optional<Epoch> epoch;
+        absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs, asked, request.outcome.get(), &epoch);
+        if (!span.ok()) return span.status();
+        if (!epoch) return std::vector<Row>();
+        if (!too_early && epoch->death) {
+          request.outcome->AddNote(
+              fmt::format("it is not alive: it was freed at {}", epoch->death->access.time.v));
+        } else if (too_early && !epoch->death) {
+          request.outcome->AddNote("it was not freed");
+        }
+        absl::StatusOr<python::CountWord> word = WordAt(epochs, context, *span);
+        if (!word.ok()) return word.status();
+        auto cursor = CountsOf(context.process(), asked.address, *word, *span, Direction::kForward,
+                               request.options->control);
+        if (!cursor.ok()) return cursor.status();
+        struct Owner {
+          Value python;
+          int64_t increments = 0, decrements = 0, after_free = 0;
+          Time first, last;
+        };
+        std::map<std::tuple<std::string, std::string, std::string, std::string, int>, Owner> owners;
+        while (true) {
+          absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+          if (!access.ok()) return access.status();
+          if (!*access) break;
+          std::optional<CountChange> change =
+              python::CountChangeOf(**std::move(access), asked.address, *word);
+          if (!change) continue;
+          const Time t = change->access.time;
+          const bool freed = epoch->death && t > epoch->death->access.time;
+          // What its memory holds after it was freed counts for nothing, unless somebody goes on
+          // counting.
+          const int64_t delta = change->after - change->before;
+          const bool counts = python::IsCount(change->before) && python::IsCount(change->after);
+          if (freed ? delta != -1 : !counts && !(epoch->birth && t == epoch->birth->access.time)) {
+            continue;
+          }
+          auto place = epochs.provenance().Of(change->access.thread, t);
+          if (!place.ok()) return place.status();
+          absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+          if (!symbols.ok()) return symbols.status();
+          const std::shared_ptr<const CodeLocation> location =
+              (*symbols)->Symbolize(change->access.pc);
+          // Counting is inlined everywhere: its owner is the function that really exists.
+          const std::string& function =
+              location->frames.empty() ? location->function : location->frames.back().function;
+          const python::Place where = place->value_or(python::Place());
+          Owner& owner =
+              owners[{function, location->module, where.function, where.file, where.line}];
+          if (owner.increments + owner.decrements + owner.after_free == 0) {
+            owner.python = python::ValueOf(*place);
+            owner.first = t;
+          }
+          owner.last = t;
+          if (freed) {
+            ++owner.after_free;
+          } else if (!counts) {
+            ++owner.increments;  // the birth, over whatever was there before
+          } else if (delta > 0) {
+            owner.increments += delta;
+          } else {
+            owner.decrements -= delta;
+          }
+        }
+        std::vector<Row> rows;
+        for (auto& [key, owner] : owners) {
+          rows.push_back({OfText(std::get<0>(key)), OfText(std::get<1>(key)), owner.python,
+                          owner.increments - owner.decrements, owner.increments, owner.decrements,
+                          owner.after_free, owner.first, owner.last});
+        }
+        std::stable_sort(rows.begin(), rows.end(), [too_early](const Row& a, const Row& b) {
+          const int64_t x = *a[3].get<int64_t>(), y = *b[3].get<int64_t>();
+          return too_early ? x < y : x > y;
+        });
+        return rows;
+      });
+  return plan;
+}
+
+}  // namespace ttq

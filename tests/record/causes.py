@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""Records programs that do known things to their heap, pass known values about and die in known ways,
+and asks where blocks, values and deaths came from.
+
+    causes.py TTQ PROGRAMS [NAME...]      TTQ: the binary; PROGRAMS: where programs/ was built
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+
+
+def check(condition, *about):
+    if not condition:
+        raise AssertionError(" ".join(str(a) for a in about))
+
+
+class Recording:
+    def __init__(self, directory, name, *arguments):
+        self.path = os.path.join(directory, "-".join((name,) + arguments))
+        run = subprocess.run([TTQ, "record", "-q", "-o", self.path, os.path.join(PROGRAMS, name),
+                              *arguments], capture_output=True, text=True, timeout=300)
+        self.status, self.out = run.returncode, run.stdout
+
+    def address(self, name):
+        """What the program printed after a word."""
+        return re.search(r"\b%s (0x[0-9a-f]+)" % name, self.out)[1]
+
+    def ask(self, query, *options):
+        run = subprocess.run([TTQ, "query", "-t", self.path, "-f", "json", *options, query],
+                             capture_output=True, text=True, timeout=300)
+        check(run.returncode == 0, query, run.stderr)
+        return json.loads(run.stdout)
+
+    def rows(self, query):
+        return self.ask(query)["rows"]
+
+
+# ---- The heap ------------------------------------------------------------------------------------
+
+def heap(scratch):
+    """Blocks of every function that makes some, as the program itself knows them."""
+    r = Recording(scratch, "heap")
+
+    def block(address, at="end"):
+        rows = r.rows(f"heap {address} at {at}")
+        check(len(rows) == 1, address, rows)
+        return rows[0]
+
+    kept = block(r.address("kept"))
+    check(kept["state"] == "allocated" and kept["size"] == 32 and kept["usable"] == 40, kept)
+    check(kept["allocated_with"] == "malloc" and "make_node" in kept["allocated_by"], kept)
+    check(kept["freed_at"] is None and kept["position"] == "inside", kept)
+    dropped = block(r.address("dropped") + "+3")
+    check(dropped["state"] == "freed" and dropped["offset"] == 3, dropped)
+    check("drop_node" in dropped["freed_by"] and dropped["freed_with"] == "free", dropped)
+    check(dropped["allocated_at"] > kept["allocated_at"], dropped, kept)
+    # As of its own life, and before it.
+    then = block(r.address("dropped"), dropped["freed_at"])
+    check(then["state"] == "allocated" and then["freed_at"] is None, then)
+    before = r.ask(f"heap {r.address('dropped')} at {dropped['allocated_at']}")["rows"]
+    check(all(row["position"] != "inside" for row in before), before)
+    # realloc ends one block and makes another.
+    grown = block(r.address("grown"), "(executions of use_node)")
+    usable = int(re.search(r"grown \S+ usable (\d+)", r.out)[1])
+    check(grown["size"] == 5000 and grown["usable"] == usable, grown, usable)
+    check(grown["allocated_with"] == "realloc" and "grow" in grown["allocated_by"], grown)
+    old = block(r.address("before"), grown["allocated_at"])
+    check(old["size"] == 100 and old["allocated_with"] == "malloc", old)
+    for name, with_, size in (("aligned", "posix_memalign", 300), ("also", "aligned_alloc", 128),
+                              ("large", "malloc", 1 << 20)):
+        row = block(r.address(name))
+        check((row["allocated_with"], row["size"]) == (with_, size), name, row)
+        check(row["state"] == "freed" and "main" in row["freed_by"], row)
+    check(block(r.address("mapped"))["allocated_with"] == "mmap", "mmap")
+    unmapped = block(r.address("unmapped"))
+    check(unmapped["state"] == "freed" and unmapped["freed_with"] == "munmap", unmapped)
+    # Behind a block: its neighbours.
+    outside = r.rows(f"heap {r.address('kept')}+40")
+    check([row["position"] for row in outside][0] == "8 after its end", outside)
+    check(outside[1]["begin"] > outside[0]["begin"], outside)
+    # Nothing of the heap.
+    none = r.ask("heap $rsp")
+    check(none["rows"] == [] and "stack of thread 1" in none["note"], none)
+    check("null pointer" in r.ask("heap 8")["note"], "null")
+    leaks = {row["allocated_by"].split()[0]: row for row in r.rows("heap leaks")}
+    check((leaks["leak_text"]["blocks"], leaks["leak_text"]["bytes"]) == (5, 150), leaks)
+    check(leaks["make_node"]["blocks"] == 1, leaks)
+    # The index is kept; without the file, and with a damaged one, the answer is the same.
+    files = [f for f in os.listdir(r.path) if f.startswith("heap-")]
+    check(len(files) == 1, files)
+    again = r.rows("heap leaks")
+    path = os.path.join(r.path, files[0])
+    with open(path, "r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"damage")
+    check(r.rows("heap leaks") == again, "after damage")
+    os.unlink(path)
+    check(r.rows("heap leaks") == again, "without the file")
+
+
+def mistakes(scratch):
+    """Use after free, double free."""
+    r = Recording(scratch, "heap", "use-after-free")
+    address = r.address("dropped")
+    last = r.rows(f"last read of {address} len 32 by use_node")[0]
+    check(last["function"] == "use_node", last)
+    answer = r.ask(f"heap {last['address']} at {last['time']}")
+    check("use after free: freed at" in answer["note"] and "drop_node" in answer["note"], answer)
+    calm = r.ask(f"heap {last['address']} at {last['time']} + 1")
+    check("use after free" not in calm["note"], calm)
+    r = Recording(scratch, "heap", "double-free")
+    check(r.status == 128 + 6, r.status)
+    answer = r.ask(f"heap {r.address('dropped')}")
+    check("double free: free again at" in answer["note"], answer["note"])
+
+
+# ---- Origins -------------------------------------------------------------------------------------
+
+def origins(scratch):
+    """Values followed back through optimised code."""
+    r = Recording(scratch, "origin")
+    check(r.status == 0, r.status)
+
+    def trace(query):
+        hops = r.rows("origin of " + query)
+        check(hops and [h["hop"] for h in hops] == list(range(len(hops))), query, hops)
+        times = [h["time"] for h in hops]
+        check(times == sorted(times, reverse=True), "times go back", times)
+        return hops
+
+    hops = trace("constant_result")
+    check(hops[-1]["kind"] == "constant" and hops[-1]["origin"] == "$0x4d", hops)
+    check(hops[-1]["function"] == "set_constant", hops)
+    hops = trace("computed_result")
+    check(hops[-1]["kind"] == "computation" and hops[-1]["function"] == "multiply", hops)
+    check("0x4d" in hops[-1]["origin"] and "0x3" in hops[-1]["origin"], hops)
+    hops = trace("input_result")
+    check(hops[-1]["kind"] == "syscall" and hops[-1]["origin"].startswith("read("), hops)
+    check(trace("small_copy")[-1]["kind"] == "syscall", "a copy by vector registers")
+    # memcpy's vector registers, a heap block, a global: back to where the number was written.
+    hops = trace("copied_result")
+    check(hops[-1]["function"] == "set_constant" and hops[-1]["kind"] == "constant", hops)
+    check(any("%ymm" in h["location"] or "%xmm" in h["location"] for h in hops), hops)
+    check(all(h["value"] == "0x4d" for h in hops), hops)
+    hops = trace("allocated_result")
+    check(hops[-1]["kind"] == "allocation" and "malloc(200) for main" in hops[-1]["origin"], hops)
+    hops = trace("file_result")
+    check(hops[-1]["kind"] == "file" and hops[-1]["value"] == "0x1234", hops)
+    check(trace("conditional_result")[-1]["kind"] == "syscall", "a conditional move")
+    # The struct by value: `out` is what the caller passed, `in` was overwritten on the way.
+    hops = trace("argument_result")
+    check(hops[-1]["function"] == "set_constant" and len(hops) >= 4, hops)
+    hops = trace("clobbered_result")
+    check(hops[-1]["kind"] == "constant" and hops[-1]["function"] == "clear", hops)
+    # The same, asked where the callee is entered: its first argument is in %rdi.
+    hops = trace("$rdi at (executions of callee)")
+    check(hops[0]["function"] == "caller" and hops[-1]["function"] == "clear", hops)
+    # In full depth or not.
+    cut = r.ask("origin of copied_result depth 2")
+    check(len(cut["rows"]) == 2 and "depth" in cut["note"], cut)
+    wrong = subprocess.run([TTQ, "query", "-t", r.path, "origin of $rzx"], capture_output=True,
+                           text=True)
+    check(wrong.returncode == 2 and "there is no register $rzx" in wrong.stderr, wrong.stderr)
+    wrong = subprocess.run([TTQ, "query", "-t", r.path, "origin of counter depth 0"],
+                           capture_output=True, text=True)
+    check(wrong.returncode == 2, wrong.stderr)
+
+
+# ---- Crashes -------------------------------------------------------------------------------------
+
+# name: signal, cause, other columns that must match
+CRASHES = {
+    "null": ("SIGSEGV", "a null pointer", {"address": "0x0", "access": "read",
+                                           "function": "second_id", "word_memory": "new_item"}),
+    "use-after-free": ("SIGSEGV", "use after free", {"word_memory": "freed at .* by release"}),
+    "read-after-free": ("SIGSEGV", "use after free", {"function": "second_id",
+                                                      "word_memory": "freed at .* by release"}),
+    "double-free": ("SIGABRT", "double free", {"memory": "freed at .* by release",
+                                               "message": "double free"}),
+    "bad-free": ("SIGABRT", "free of a pointer", {"memory": "16 bytes into a block of 64"}),
+    "out-of-bounds": ("SIGSEGV", "wild pointer", {"operands": "0x4141414141414141"}),
+    "overflow": ("SIGSEGV", "stack overflow", {"function": "deep"}),
+    "corrupted-pointer": ("SIGSEGV", "a jump to where no code is",
+                          {"address": "0x123456789a", "access": "execute"}),
+    "jump-0": ("SIGSEGV", "a jump to a null pointer", {"word_memory": "new_item"}),
+    "return": ("SIGSEGV", "return address on the stack was overwritten",
+               {"last_writes": "smash"}),
+    "divide": ("SIGFPE", "division by zero", {"function": "main", "origin": "zero"}),
+    "illegal": ("SIGILL", "does not have", {"instruction": "ud2"}),
+    "abort": ("SIGABRT", "called abort", {"message": "this cannot be"}),
+    "read-only": ("SIGSEGV", "may not be written", {"access": "write"}),
+    "non-canonical": ("SIGSEGV", "a wild pointer", {"address": "0x4141414141414141"}),
+    "unmapped": ("SIGSEGV", "nothing is mapped", {"memory": "by munmap", "origin": "mmap"}),
+    "bus": ("SIGBUS", "no contents", {"access": "write"}),
+}
+
+
+def crashes(scratch):
+    """Every way to die, and what is said of it."""
+    for name, (signal, cause, columns) in CRASHES.items():
+        r = Recording(scratch, "faults", name)
+        check(r.status > 128, name, "did not die:", r.status)
+        rows = r.rows("crash")
+        check(len(rows) == 1, name, rows)
+        row = rows[0]
+        check(row["signal"] == signal and cause in row["cause"], name, row["signal"], row["cause"])
+        for column, pattern in columns.items():
+            check(re.search(pattern, json.dumps(row[column])), name, column, row[column])
+        check(row["backtraces"][0]["thread"] == 1 and row["backtraces"][0]["frames"], name, row)
+        text = subprocess.run([TTQ, "crash", r.path], capture_output=True, text=True, timeout=300)
+        check(text.returncode == 0 and text.stdout.startswith(f"{signal}: "), name, text.stdout,
+              text.stderr)
+        check(len(text.stdout.splitlines()) <= 60, name, "more than a screen")
+        as_json = subprocess.run([TTQ, "crash", "-f", "json", r.path], capture_output=True,
+                                 text=True, timeout=300)
+        check(json.loads(as_json.stdout)["rows"] == rows, name, "ttq crash -f json")
+    r = Recording(scratch, "faults", "nothing")
+    answer = r.ask("crash")
+    check(answer["rows"] == [] and "did not crash: it exited with status 0" in answer["note"], answer)
+
+
+def disassembly(scratch):
+    """The current instruction is marked, with what its operands hold."""
+    r = Recording(scratch, "faults", "null")
+    rows = r.rows("disassemble second_id at crash")
+    current = [row for row in rows if row["current"]]
+    check(len(current) == 1 and "= 0x0" in current[0]["values"], rows)
+    check(current[0]["address"] == r.rows("registers at crash")[0]["pc"], current)
+
+
+def main():
+    tests = {f.__name__: f for f in (heap, mistakes, origins, crashes, disassembly)}
+    failed = 0
+    for name in sys.argv[3:] or list(tests):
+        with tempfile.TemporaryDirectory(prefix="ttq-causes-") as scratch:
+            try:
+                tests[name](scratch)
+                print(name, "ok", flush=True)
+            except AssertionError as e:
+                failed += 1
+                print(name, "FAILED:", e, flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()

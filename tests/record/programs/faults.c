@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//
+// Programs' usual ways to die, by name. Each mistake is made in one function and found in another,
+// as in life.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline))
+
+struct item {
+  long id;
+  struct item* next;
+  long (*weigh)(struct item*);
+  char name[40];
+};
+
+static struct item* list;
+static volatile int zero;
+
+NOINLINE struct item* new_item(long id) {
+  struct item* i = malloc(sizeof *i);
+  memset(i, 0, sizeof *i);
+  i->id = id;
+  return i;
+}
+
+NOINLINE void release(struct item* i) { free(i); }
+
+// Scribbles over what malloc gave back.
+NOINLINE void reuse(size_t size) { memset(malloc(size), 0x5a, size); }
+
+NOINLINE long second_id(struct item* i) { return i->next->id; }
+
+NOINLINE long weigh(struct item* i) { return i->weigh(i); }
+
+NOINLINE void rename_item(struct item* i, const char* name, size_t n) { memcpy(i->name, name, n); }
+
+NOINLINE long deep(long n) {
+  volatile char room[3000];
+  room[n % 3000] = (char)n;
+  return deep(n + 1) + room[7];
+}
+
+NOINLINE void smash(long* words, int n) {
+  for (int i = 0; i < n; ++i) words[i] = 0x4141414141;
+}
+
+NOINLINE void return_to_nowhere(int n) {
+  long words[2];
+  smash(words, n);
+  __asm__ volatile("" : : "r"(words) : "memory");
+}
+
+static void* wait_for_ever(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
+int main(int argc, char** argv) {
+  const char* how = argc > 1 ? argv[1] : "";
+  list = new_item(1);
+  list->next = new_item(2);
+  if (!strcmp(how, "null")) {
+    list->next = NULL;
+    printf("%ld\n", second_id(list));
+  }
+  if (!strcmp(how, "use-after-free")) {
+    struct item* kept = list;
+    release(list);
+    reuse(sizeof *kept);
+    release(kept->next);  // wild
+    printf("%ld\n", second_id(kept));
+  }
+  if (!strcmp(how, "read-after-free")) {
+    struct item* kept = list;
+    release(list);
+    char* other = malloc(2000);
+    free(other);
+    printf("%ld\n", second_id(kept));  // glibc has put its own pointers there
+  }
+  if (!strcmp(how, "double-free")) {
+    release(list);
+    release(list);
+  }
+  if (!strcmp(how, "bad-free")) release((struct item*)((char*)list + 16));
+  if (!strcmp(how, "out-of-bounds")) {
+    struct item* a = new_item(3);
+    struct item* b = new_item(4);
+    b->weigh = NULL;
+    b->next = list;
+    char text[128];
+    memset(text, 'A', sizeof text);
+    rename_item(a, text, 80);  // 40 too many: over b
+    printf("%ld\n", second_id(b));
+  }
+  if (!strcmp(how, "overflow")) printf("%ld\n", deep(0));
+  if (!strcmp(how, "corrupted-pointer")) {
+    list->weigh = (long (*)(struct item*))0x123456789a;
+    printf("%ld\n", weigh(list));
+  }
+  if (!strcmp(how, "jump-0")) printf("%ld\n", weigh(list));
+  if (!strcmp(how, "return")) return_to_nowhere(8);
+  if (!strcmp(how, "divide")) printf("%d\n", argc / zero);
+  if (!strcmp(how, "illegal")) __asm__ volatile("ud2");
+  if (!strcmp(how, "abort")) {
+    fprintf(stderr, "this cannot be\n");
+    abort();
+  }
+  if (!strcmp(how, "read-only")) *(volatile char*)"constant" = 'C';
+  if (!strcmp(how, "non-canonical")) {
+    list->next = (struct item*)0x4141414141414141;
+    printf("%ld\n", second_id(list));
+  }
+  if (!strcmp(how, "unmapped")) {
+    char* m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    list->next = (struct item*)(m + 4096);
+    munmap(m, 8192);
+    printf("%ld\n", second_id(list));
+  }
+  if (!strcmp(how, "bus")) {
+    char path[] = "/tmp/ttq-faults-XXXXXX";
+    int fd = mkstemp(path);
+    unlink(path);
+    char* m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    m[10] = 1;
+  }
+  if (!strcmp(how, "threads")) {
+    pthread_t t[3];
+    for (int i = 0; i < 3; ++i) pthread_create(&t[i], NULL, wait_for_ever, NULL);
+    sched_yield();
+    list->next = NULL;
+    printf("%ld\n", second_id(list));
+  }
+  return 0;
+}

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# What a recording says of objects, variables and calls, compared with what the recorded script
+# printed of itself (lives.py) or is known to do (variables.py).
+# Usage: history_test.py TTQ [INTERPRETER...]
+
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+problems = []
+
+
+def interpreters():
+    yield "/usr/bin/python3"
+    for version in ("3.9", "3.10", "3.12", "3.13"):
+        for path in sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*")))[:1]:
+            yield path + "/bin/python3"
+
+
+class Recording:
+    def __init__(self, ttq, directory, interpreter, script):
+        self.ttq, self.interpreter = ttq, interpreter
+        self.script = str(HERE / script)
+        self.path = f"{directory}/{script}.ttq"
+        run = subprocess.run([ttq, "record", "-o", self.path, "--", interpreter, self.script],
+                             check=True, capture_output=True, text=True)
+        self.output = run.stdout
+
+    def ask(self, query):
+        run = subprocess.run([self.ttq, "-t", self.path, "-f", "json", query],
+                             capture_output=True, text=True)
+        if run.returncode != 0:
+            self.fail(query, run.stderr)
+            return []
+        return json.loads(run.stdout)["rows"]
+
+    def fail(self, what, got):
+        problems.append(f"{self.interpreter}: {what}: {got}")
+
+    def expect(self, what, got, want):
+        if got != want:
+            self.fail(what, f"want {want}, got {got}")
+
+    def changes(self, query, want, lines=None):
+        rows = self.ask(query)
+        self.expect(query, [(row["old"], row["new"]) for row in rows], want)
+        if lines:
+            self.expect(query, [row["python"]["line"] for row in rows], lines)
+
+
+def line_of(script, text):
+    lines = (HERE / script).read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if text in line)
+
+
+def check_lives(r):
+    for row in (line.split() for line in r.output.splitlines()):
+        name, kind, address, made, freed = row[0], row[1], int(row[2]), int(row[3]), int(row[4])
+        # Its life is the one during which it was printed of: choose it by the line it is made on.
+        lives = [life for life in r.ask(f"lifetime of {kind} {address:#x}")
+                 if life["python"] and life["python"]["line"] == made
+                 and life["python"]["file"] == r.script]
+        r.expect(f"lives of {name} made at line {made}", len(lives), 1)
+        if not lives:
+            continue
+        life = lives[0]
+        before = f"before {life['created_time'] + 1}"
+        created = r.ask(f"when was {kind} {address:#x} created {before}")
+        r.expect(f"creation of {name}", [c["time"] for c in created], [life["created_time"]])
+        if created:
+            stack = created[0]["py_backtrace"]
+            r.expect(f"stack of {name}", stack[0]["line"], made)
+            r.expect(f"outermost of {name}", stack[-1]["function"], "<module>")
+            if not created[0]["backtrace"]:
+                r.fail(f"creation of {name}", "no native stack")
+        if freed:
+            r.expect(f"{name} is freed at line", life["freed_by"]["line"], freed)
+            gone = r.ask(f"who freed {address:#x} before {life['freed_time'] + 1}")
+            r.expect(f"deallocation of {name}", [g["time"] for g in gone], [life["freed_time"]])
+        # Counts go from 1 to 0, each from where the one before it ended.
+        end = life["freed_time"] or life["created_time"] + 10**12
+        counts = r.ask(f"refcounts of {address:#x} between {life['created_time']} and {end + 1}")
+        after = [c["after"] for c in counts]
+        r.expect(f"first count of {name}", after[:1], [1])
+        r.expect(f"counts of {name} follow each other", [c["before"] for c in counts[1:]],
+                 after[:-1])
+        if life["freed_time"]:
+            r.expect(f"last count of {name}", after[-1:], [0])
+            who = r.ask(f"why was {address:#x} freed too early at {life['freed_time'] + 1}")
+            r.expect(f"balance of {name}", sum(w["balance"] for w in who), 0)
+    calls = r.ask("py calls to churn")
+    r.expect("py calls to churn", [c["args"] for c in calls], [{"n": 50}] * 2)
+    calls = r.ask("py calls to add_up")
+    r.expect("py calls to add_up", [(c["args"]["items"], c["result"], c["ended"]) for c in calls],
+             [("[1, 2, 3]", 6, "return"), ("[10, 20]", 30, "return")])
+    r.expect("callers of add_up", [c["caller"]["line"] for c in calls],
+             [line_of("lives.py", "add_up([1"), line_of("lives.py", "add_up([10")])
+    r.expect("py calls where", len(r.ask("py calls to churn where n > 50")), 0)
+    line = line_of("lives.py", "total += item")
+    r.expect("py calls to a line", len(r.ask(f"py calls to lives.py:{line}")), 2)
+
+
+def check_variables(r):
+    r.changes("py changes of total in accumulate | last 5",
+              [(None, "0"), ("0", "0"), ("0", "1"), ("1", "3"), ("3", "6")])
+    r.changes("py changes of level", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
+    totals = [(None, "0"), ("0", "1"), ("1", "3"), ("3", "6")]
+    r.changes("py changes of counter.total", totals)
+    r.changes("py changes of self.total in Counter.add", totals)
+    r.changes("py changes of slotted.total", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
+    r.changes("py changes of d['k']",
+              [(None, "10"), ("10", "20"), ("20", "30"), ("30", "99")],
+              [line_of("variables.py", 'd["k"] = level')] * 3 +
+              [line_of("variables.py", 'd["k"] = 99')])
+    r.changes("py changes of json.marker", [(None, "1"), ("1", "2")])
+    counts = [("0", "1"), ("1", "2"), ("2", "3")]
+    r.changes("py changes of count in closure", [(None, "0")] + counts)
+    r.changes("py changes of count in step", counts)
+    r.changes("py changes of `last` in countdown", [(None, "3"), ("3", "2"), ("2", "1")])
+    rows = r.ask("writes to 0x0..0x7fffffffffff by python accumulate | count by python")
+    lines = {row["python"]["line"] for row in rows}
+    first = line_of("variables.py", "def accumulate")
+    if not lines or not all(line is None or first <= line <= first + 4 for line in lines):
+        r.fail("by python accumulate", lines)
+
+
+def main():
+    ttq = sys.argv[1]
+    tried = 0
+    for interpreter in sys.argv[2:] or interpreters():
+        if subprocess.run([interpreter, "-c", ""], capture_output=True).returncode != 0:
+            print(f"skipped {interpreter}: cannot be run")
+            continue
+        tried += 1
+        with tempfile.TemporaryDirectory() as directory:
+            check_lives(Recording(ttq, directory, interpreter, "lives.py"))
+            check_variables(Recording(ttq, directory, interpreter, "variables.py"))
+    if tried == 0:
+        print("skipped: no interpreter was found")
+    for problem in problems:
+        print(problem)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

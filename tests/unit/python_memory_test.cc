@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+//
+// The readers of Python's memory on memory that is no Python's: garbage, loops, dangling pointers.
+// What they say of it does not matter; that they end, within bounds, does.
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "query/python/frames.h"
+#include "query/python/layout.h"
+#include "query/python/objects.h"
+
+namespace ttq::python {
+namespace {
+
+constexpr uint64_t kBase = 0x10000;
+
+class FakeMemory : public Memory {
+ public:
+  explicit FakeMemory(size_t size) : bytes(size, 0) {}
+  bool Read(uint64_t at, size_t size, void* out) override {
+    ++reads;
+    if (at < kBase || at - kBase > bytes.size() || size > bytes.size() - (at - kBase)) return false;
+    memcpy(out, bytes.data() + (at - kBase), size);
+    return true;
+  }
+  void Put(uint64_t at, uint64_t value, size_t size = 8) {
+    memcpy(bytes.data() + (at - kBase), &value, size);
+  }
+  void Put(uint64_t at, const std::string& text) {
+    memcpy(bytes.data() + (at - kBase), text.c_str(), text.size() + 1);
+  }
+  std::string bytes;
+  uint64_t reads = 0;
+};
+
+// Types that claim to be builtin, over memory where words are random: numbers small and large,
+// pointers to other places, fillers of allocators.
+void Scramble(FakeMemory* memory, const Layout& layout, uint32_t seed) {
+  std::mt19937 random(seed);
+  const size_t words = memory->bytes.size() / 8;
+  const auto pointer = [&] { return kBase + 8 * (random() % words); };
+  struct Kind {
+    const char* name;
+    uint64_t flags;
+  };
+  static constexpr Kind kKinds[] = {
+      {"type", kTypeSubclass},
+      {"int", kLongSubclass},
+      {"str", kUnicodeSubclass},
+      {"list", kListSubclass},
+      {"tuple", kTupleSubclass},
+      {"dict", kDictSubclass},
+      {"bytes", kBytesSubclass},
+      {"ValueError", kExceptionSubclass},
+      {"set", 0},
+      {"function", 0},
+      {"method", 0},
+      {"code", 0},
+      {"module", 0},
+      {"generator", 0},
+      {"frame", 0},
+      {"numpy.ndarray", 0},
+      {"collections.deque", 0},
+      {"cell", 0},
+      {"traceback", 0},
+      {"Heap", kHeapType | kManagedDict | kInlineValues},
+      {"collections.OrderedDict", kDictSubclass},
+      {"HeapTuple", kHeapType | kTupleSubclass},
+  };
+  constexpr uint64_t kTypeBytes = 1024;
+  for (size_t i = 0; i < words; ++i) {
+    uint64_t value;
+    switch (random() % 8) {
+      case 0:
+        value = random() % 16;
+        break;
+      case 1:
+        value = 0xdddddddddddddddd;
+        break;
+      case 2:
+        value = uint64_t{random()} << 32 | random();
+        break;
+      case 3:
+        value = 0;
+        break;
+      case 4:
+        value = kBase + kTypeBytes * (random() % std::size(kKinds));
+        break;
+      default:
+        value = pointer();
+    }
+    memory->Put(kBase + 8 * i, value);
+  }
+  for (size_t i = 0; i < std::size(kKinds); ++i) {
+    const uint64_t type = kBase + kTypeBytes * i;
+    const uint64_t name = type + kTypeBytes - 64;
+    memory->Put(type + layout.object_type, kBase);  // `type`
+    memory->Put(type + layout.type_flags, kKinds[i].flags);
+    memory->Put(type + layout.type_basicsize, 64);
+    memory->Put(type + layout.type_name, name);
+    memory->Put(name, std::string(kKinds[i].name));
+  }
+}
+
+struct Build {
+  int minor;
+  bool free_threaded;
+};
+
+class EveryLayout : public testing::TestWithParam<Build> {};
+
+TEST_P(EveryLayout, GarbageEndsWithinBounds) {
+  const Layout layout = *LayoutOf(GetParam().minor, GetParam().free_threaded);
+  ReprLimits limits;
+  limits.characters = 1000;
+  size_t objects_seen = 0;
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    FakeMemory memory(64 << 10);
+    Scramble(&memory, layout, seed);
+    ObjectReader objects(&memory, layout);
+    FrameReader frames(&objects);
+    for (uint64_t at = kBase; at < kBase + memory.bytes.size(); at += 48) {
+      const std::string repr = objects.Repr(at, limits);
+      EXPECT_LE(repr.size(), limits.characters + sizeof "...(truncated)");
+      objects_seen += repr.find("no object at") == repr.npos;
+      objects.Attributes(at);
+      objects.GetAttribute(at, "x");
+      objects.RefcountOf(at);
+      objects.MayBeObject(at);
+      const Stack stack = frames.WalkFrom(at);
+      EXPECT_LE(stack.frames.size(), FrameReader::kMostFrames);
+      for (const Frame& frame : stack.frames) frames.Locals(frame, 100);
+      frames.SuspendedFrame(at);
+    }
+  }
+  // The garbage does look like objects here and there.
+  EXPECT_GT(objects_seen, 50u);
+}
+
+TEST_P(EveryLayout, FrameThatIsItsOwnCallerEnds) {
+  const Layout layout = *LayoutOf(GetParam().minor, GetParam().free_threaded);
+  FakeMemory memory(64 << 10);
+  ObjectReader objects(&memory, layout);
+  FrameReader frames(&objects);
+  const uint64_t frame = kBase + 0x8000;
+  memory.Put(frame + layout.frame_previous, frame);
+  if (layout.minor >= 12) memory.Put(frame + layout.frame_owner, 3, 1);  // a shim
+  const Stack stack = frames.WalkFrom(frame);
+  EXPECT_TRUE(stack.frames.empty());
+  EXPECT_NE(stack.incomplete, "");
+}
+
+std::string BuildName(const testing::TestParamInfo<Build>& info) {
+  return "v3_" + std::to_string(info.param.minor) + (info.param.free_threaded ? "t" : "");
+}
+INSTANTIATE_TEST_SUITE_P(All, EveryLayout,
+                         testing::Values(Build{9, false}, Build{10, false}, Build{11, false},
+                                         Build{12, false}, Build{13, false}, Build{13, true},
+                                         Build{14, false}, Build{14, true}),
+                         BuildName);
+
+TEST(PythonLayout, UnknownVersionsHaveNone) {
+  EXPECT_FALSE(LayoutOf(8, false).has_value());
+  EXPECT_FALSE(LayoutOf(15, false).has_value());
+  EXPECT_FALSE(LayoutOf(12, true).has_value());
+}
+
+// From here on as CPython 3.13 prints them.
+TEST(PythonRepr, Floats) {
+  EXPECT_EQ(ReprOfFloat(1.0), "1.0");
+  EXPECT_EQ(ReprOfFloat(-0.0), "-0.0");
+  EXPECT_EQ(ReprOfFloat(0.1), "0.1");
+  EXPECT_EQ(ReprOfFloat(1e16), "1e+16");
+  EXPECT_EQ(ReprOfFloat(123456789012345680.0), "1.2345678901234568e+17");
+  EXPECT_EQ(ReprOfFloat(9999999999999998.0), "9999999999999998.0");
+  EXPECT_EQ(ReprOfFloat(0.0001), "0.0001");
+  EXPECT_EQ(ReprOfFloat(0.00001), "1e-05");
+  EXPECT_EQ(ReprOfFloat(5e-324), "5e-324");
+  EXPECT_EQ(ReprOfFloat(1.7976931348623157e308), "1.7976931348623157e+308");
+}
+
+TEST(PythonRepr, Texts) {
+  EXPECT_EQ(ReprOfText(U""), "''");
+  EXPECT_EQ(ReprOfText(U"it's"), "\"it's\"");
+  EXPECT_EQ(ReprOfText(U"'\""), "'\\'\"'");
+  EXPECT_EQ(ReprOfText(U"\n\t\\\x01\x7f\xa0\xad"), "'\\n\\t\\\\\\x01\\x7f\\xa0\\xad'");
+  EXPECT_EQ(ReprOfText(U"\u2028\u4e2d"), "'\\u2028\xe4\xb8\xad'");
+  EXPECT_EQ(ReprOfText(std::u32string(1, 0xdc80)), "'\\udc80'");
+  EXPECT_EQ(ReprOfText(U"\U000e0001"), "'\\U000e0001'");
+  EXPECT_EQ(ReprOfBytes(std::string("a\0'\xff", 4)), "b\"a\\x00'\\xff\"");
+}
+
+}  // namespace
+}  // namespace ttq::python
