@@ -505,6 +505,7 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   view.registers.pc = frame.pc;
   view.known = frame.registers.known;
   view.cfa = frame.cfa;
+  view.present_only = true;
   const bool at_entry = frame.at_entry && frame.kind == Frame::Kind::kNormal;
   absl::StatusOr<std::vector<Argument>> arguments =
       at_entry ? ArgumentsAtEntry(context, view, &moment) : ArgumentsOf(context, view, &moment);

@@ -41,6 +41,9 @@ struct FrameView {
   // The time of the function's first instruction in this activation; absent: looked for when it is
   // needed.
   std::optional<Time> entered;
+  // Nothing is looked for in the past of the activation: what the frame does not hold any more has
+  // no value. For whole stacks, where each look back would cost a few blocks.
+  bool present_only = false;
 };
 
 struct Argument {

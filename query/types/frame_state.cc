@@ -137,7 +137,7 @@ std::optional<uint64_t> FrameState::FrameAddress() {
 }
 
 absl::StatusOr<std::optional<Time>> FrameState::EntryTime() {
-  if (view_.entered || entry_searched_) return view_.entered;
+  if (view_.entered || entry_searched_ || view_.present_only) return view_.entered;
   entry_searched_ = true;
   const std::optional<uint64_t> cfa = FrameAddress();
   if (!cfa || !outer_ || !placed_) return view_.entered;
@@ -457,7 +457,7 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
     if (value.missing.empty()) return value;
     if (!entries.empty()) value.missing = "the compiler kept it nowhere at this instruction";
   }
-  if (!look_back) return value;
+  if (!look_back || view_.present_only) return value;
   absl::StatusOr<std::optional<CValue>> past = LookBack(variable, type, entries);
   if (!past.ok()) return past.status();
   if (*past) return **std::move(past);
