@@ -136,8 +136,12 @@ const Side::Function* Side::FunctionAround(Address pc) {
     std::string_view bytes = image->bytes;
     Address at = piece.range.begin;
     for (uint32_t ordinal = 0; !bytes.empty(); ++ordinal) {
-      slot->ordinals[at.v] = ordinal;
-      const uint32_t size = std::max(effects_.Read(at, bytes.substr(0, 16)).size, 1u);
+      // With what it does, though not with its constants: other code at the same place is seen.
+      const InstructionEffects e = effects_.Read(at, bytes.substr(0, 16));
+      uint64_t shape = Mix(Mix(ordinal, e.writes), e.reads);
+      for (const MemoryOperand& m : e.memory) shape = Mix(shape, m.read + 2 * m.write);
+      slot->ordinals[at.v] = shape;
+      const uint32_t size = std::max(e.size, 1u);
       bytes.remove_prefix(std::min<size_t>(size, bytes.size()));
       at += size;
     }

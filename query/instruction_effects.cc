@@ -32,7 +32,7 @@ constexpr uint16_t kGeneral[16][5] = {
 };
 
 struct RegisterTable {
-  uint8_t number[X86_REG_ENDING];  // MemoryOperand::kNone: not one that carries a value
+  uint8_t number[X86_REG_ENDING];    // MemoryOperand::kNone: not one that carries a value
   bool narrow[X86_REG_ENDING] = {};  // a write to it leaves the rest of the register as it was
   RegisterTable() {
     for (uint8_t& n : number) n = kOtherRegisters;

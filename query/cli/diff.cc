@@ -34,8 +34,9 @@ int RunDiff(int argc, char** argv) {
   bool exit_code = false;
   app.add_option("A", names[0], "A recording")->required();
   app.add_option("B", names[1], "Another one, of the same program")->required();
-  app.add_option("--ignore", options.ignore,
-                 "Functions, system calls and output that this regular expression finds do not count")
+  app.add_option(
+         "--ignore", options.ignore,
+         "Functions, system calls and output that this regular expression finds do not count")
       ->type_name("REGEX");
   app.add_option("-p,--process", process, "The process, by its number in `ttq info`; N,M: of each")
       ->type_name("N");

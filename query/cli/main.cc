@@ -24,8 +24,8 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"record", ttq::RunRecord}, {"query", ttq::RunQuery}, {"info", ttq::RunInfo},
-    {"ls", ttq::RunLs},         {"check", ttq::RunCheck}, {"batch", ttq::RunBatchCommand},
+    {"record", ttq::RunRecord}, {"query", ttq::RunQuery},   {"info", ttq::RunInfo},
+    {"ls", ttq::RunLs},         {"check", ttq::RunCheck},   {"batch", ttq::RunBatchCommand},
     {"diff", ttq::RunDiff},     {"export", ttq::RunExport}, {"help", ttq::RunHelp},
 };
 

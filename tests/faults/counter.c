@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // counter FILE [N]: counts, in memory, until FILE is there or N is reached; says how far and exits
-// with 7. That `counter` grows by one at a time is what the tests of faults rely on. It ends by itself
-// after five minutes: where the recorder was killed nobody else ends it when the test is killed too.
+// with 7. That `counter` grows by one at a time is what the tests of faults rely on. It ends by
+// itself after five minutes: where the recorder was killed nobody else ends it when the test is
+// killed too.
 
 #include <stdio.h>
 #include <stdlib.h>
