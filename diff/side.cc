@@ -236,7 +236,8 @@ const Frame* Side::OwnFrame(const Stack& stack) const {
   for (const Frame& frame : stack.frames) {
     if (frame.line == 0) continue;
     const LoadedModule* module = ModuleOf(frame.lookup_pc);
-    if (module != nullptr && !IsSystemPath(module->path)) return &frame;
+    const bool of_system = frame.file.compare(0, 13, "/usr/include/") == 0;
+    if (module != nullptr && !of_system && !IsSystemPath(module->path)) return &frame;
     if (with_line == nullptr) with_line = &frame;
   }
   if (with_line != nullptr) return with_line;
