@@ -636,7 +636,12 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
   } else if (!steps[0].empty()) {
     d->place = sides_[0]->PlaceOf(frame[0].code, steps[0].front().offset);
   } else if (frame[0].code != python::kNoCode) {
-    d->place = sides_[0]->PlaceOf(frame[0].code, -1);
+    // In the midst of an instruction (a built-in function that calls back).
+    if (absl::Status s = MoveTo(0, d->time[0]); !s.ok()) return s;
+    const FrameHistory& history = sides_[0]->history();
+    d->place = sides_[0]->PlaceOf(
+        frame[0].code, python::FrameOffset(history.layout_of(frame[0].code), *memories_[0],
+                                           frame[0].frame, history.code(frame[0].code)));
   }
   if (*lines_differ) {
     for (int i : {0, 1}) {

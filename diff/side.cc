@@ -136,8 +136,12 @@ const Side::Function* Side::FunctionAround(Address pc) {
     std::string_view bytes = image->bytes;
     Address at = piece.range.begin;
     for (uint32_t ordinal = 0; !bytes.empty(); ++ordinal) {
-      slot->ordinals[at.v] = ordinal;
-      const uint32_t size = std::max(effects_.Read(at, bytes.substr(0, 16)).size, 1u);
+      // With what it does, though not with its constants: other code at the same place is seen.
+      const InstructionEffects e = effects_.Read(at, bytes.substr(0, 16));
+      uint64_t shape = Mix(Mix(ordinal, e.writes), e.reads);
+      for (const MemoryOperand& m : e.memory) shape = Mix(shape, m.read + 2 * m.write);
+      slot->ordinals[at.v] = shape;
+      const uint32_t size = std::max(e.size, 1u);
       bytes.remove_prefix(std::min<size_t>(size, bytes.size()));
       at += size;
     }
@@ -232,7 +236,8 @@ const Frame* Side::OwnFrame(const Stack& stack) const {
   for (const Frame& frame : stack.frames) {
     if (frame.line == 0) continue;
     const LoadedModule* module = ModuleOf(frame.lookup_pc);
-    if (module != nullptr && !IsSystemPath(module->path)) return &frame;
+    const bool of_system = frame.file.compare(0, 13, "/usr/include/") == 0;
+    if (module != nullptr && !of_system && !IsSystemPath(module->path)) return &frame;
     if (with_line == nullptr) with_line = &frame;
   }
   if (with_line != nullptr) return with_line;

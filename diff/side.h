@@ -98,7 +98,7 @@ class Side {
   struct Function {
     uint64_t begin = 0, end = 0;
     std::string name;
-    absl::flat_hash_map<uint64_t, uint32_t> ordinals;  // of addresses
+    absl::flat_hash_map<uint64_t, uint64_t> ordinals;  // of addresses, with their kind
   };
   const ModuleState* Find(Address address) const;
   const Function* FunctionAround(Address pc);

@@ -1,5 +1,177 @@
 // SPDX-License-Identifier: MIT
+//
+// `ttq export`: an answer as a file that other tools load. JSON lines and CSV are written here;
+// Parquet is written by DuckDB (tools/to_parquet.cjs), from JSON lines.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fmt/format.h"
 #include "query/cli/commands.h"
+#include "query/cli/common.h"
+#include "query/diagnostic.h"
+#include "query/engine.h"
+#include "query/format.h"
+#include "query/parser.h"
+
+#ifndef TTQ_TO_PARQUET
+#error "the build defines TTQ_TO_PARQUET"
+#endif
+
 namespace ttq {
-int RunExport(int, char**) { return kUsage; }
+namespace {
+
+int Refuse(const absl::Status& status, std::string_view query) {
+  if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
+    fputs(RenderDiagnostic(query, *diagnostic).c_str(), stderr);
+    return kUsage;
+  }
+  if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
+  return Complain(status, absl::IsInvalidArgument(status) ? kUsage : kUnreadable);
+}
+
+// A column's type as DuckDB names it. Addresses and values are text, as in JSON.
+const char* DuckType(Type type) {
+  switch (type) {
+    case Type::kTime:
+      return "UBIGINT";
+    case Type::kInteger:
+      return "BIGINT";
+    case Type::kObject:
+    case Type::kList:
+      return "JSON";
+    default:
+      return "VARCHAR";
+  }
+}
+
+// Of an installation beside the command, else of the sources it was built from.
+std::string ScriptPath() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  if (n > 0 && static_cast<size_t>(n) < sizeof path) {
+    const std::string command(path, static_cast<size_t>(n));
+    const std::string script =
+        command.substr(0, command.rfind('/')) + "/../share/ttq/to_parquet.cjs";
+    if (access(script.c_str(), R_OK) == 0) return script;
+  }
+  return TTQ_TO_PARQUET;
+}
+
+absl::Status ToParquet(const std::string& rows, const std::string& columns,
+                       const std::string& output) {
+  const std::string script = ScriptPath();
+  const pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "cannot start node");
+  if (child == 0) {
+    execlp("node", "node", script.c_str(), rows.c_str(), columns.c_str(), output.c_str(), nullptr);
+    fprintf(stderr, "ttq: --to parquet needs node (package nodejs): %s\n", strerror(errno));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::UnavailableError("no Parquet file was written");
+}
+
+// Takes itself away unless it is kept.
+class Temporary {
+ public:
+  explicit Temporary(std::string path) : path_(std::move(path)) {}
+  ~Temporary() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  Temporary(const Temporary&) = delete;
+  absl::Status KeepAs(const std::string& name) {
+    if (rename(path_.c_str(), name.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, "cannot write " + name);
+    }
+    path_.clear();
+    return absl::OkStatus();
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+int RunExport(int argc, char** argv) {
+  CLI::App app("Writes the answer to a query to a file that other tools load.", "ttq export");
+  std::string trace, to, output, query;
+  std::optional<uint32_t> process;
+  app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
+      ->type_name("TRACE");
+  app.add_option("-p,--process", process, "The process, by its number in `ttq info`")
+      ->type_name("N");
+  app.add_option("--to", to, "jsonl, csv or parquet")
+      ->check(CLI::IsMember({"jsonl", "csv", "parquet"}))
+      ->required()
+      ->type_name("FORMAT");
+  app.add_option("-o,--output", output, "The file")->required()->type_name("FILE");
+  app.add_option("QUERY", query, "The query, as one word")->required();
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  absl::StatusOr<ast::Query> parsed = ParseQuery(query);
+  if (!parsed.ok()) return Refuse(parsed.status(), query);
+  absl::StatusOr<std::string> directory = FindTrace(trace);
+  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::optional<ProcessNo> number;
+  if (process) number = ProcessNo(*process);
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+  if (!engine.ok()) {
+    return Complain(engine.status(),
+                    process && absl::IsNotFound(engine.status()) ? kUsage : kUnreadable);
+  }
+  ScanControl control;
+  InterruptGuard guard(&control);
+  Progress progress(&control);
+  absl::StatusOr<std::unique_ptr<ResultStream>> stream =
+      (*engine)->Run(*parsed, {.control = &control});
+  if (!stream.ok()) return Refuse(stream.status(), query);
+
+  // Nothing appears under the name until it is whole.
+  Temporary rows(output + ".new");
+  FILE* out = fopen(rows.path().c_str(), "we");
+  if (!out) return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUsage);
+  AnswerContext context;
+  AnswerSummary summary;
+  FormatOptions format;
+  format.format = to == "csv" ? Format::kCsv : Format::kJsonLines;
+  const absl::Status status = WriteAnswer(
+      **stream, context, format,
+      [&](std::string_view piece) { fwrite(piece.data(), 1, piece.size(), out); }, &summary);
+  const bool written = ferror(out) == 0;
+  if (fclose(out) != 0 || !written) {
+    return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUnreadable);
+  }
+  if (!status.ok()) return Refuse(status, query);
+  if (summary.interrupted) return Complain("interrupted", kInterrupted);
+  absl::Status kept;
+  if (to == "parquet") {
+    std::string columns;
+    for (const Column& column : (*stream)->columns()) {
+      columns += columns.empty() ? "{" : ",";
+      AppendJsonString(column.name, &columns);
+      columns += fmt::format(":\"{}\"", DuckType(column.type));
+    }
+    Temporary parquet(output + ".parquet.new");
+    kept = ToParquet(rows.path(), columns + "}", parquet.path());
+    if (kept.ok()) kept = parquet.KeepAs(output);
+  } else {
+    kept = rows.KeepAs(output);
+  }
+  if (!kept.ok()) return Complain(kept, kUnreadable);
+  if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
+  return kAnswered;
+}
+
 }  // namespace ttq

@@ -24,6 +24,8 @@ constexpr char kOverview[] =
   ttq crash [TRACE]                           why did it die?
   ttq check TRACE                             verify a recording
   ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
+  ttq diff A B                                where two recordings part, and why
+  ttq export --to FORMAT -o FILE QUERY        an answer as a file: jsonl, csv, parquet
   ttq help [COMMAND | language | TOPIC]       topics: language, locations, times, conditions,
                                               columns, formats, environment, exit-codes
 

@@ -58,8 +58,9 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
       // Told from the links of the frames: asking the recording when it was written costs more than
       // everything else.
       Memory& memory = (*state)->memory();
-      instance->frames.set_cframe_was_set(
-          [&memory, &layout](uint64_t, uint64_t cframe) { return CFrameLooksSet(layout, memory, cframe); });
+      instance->frames.set_cframe_was_set([&memory, &layout](uint64_t, uint64_t cframe) {
+        return CFrameLooksSet(layout, memory, cframe);
+      });
     }
     for (const Interpreter& interpreter :
          FindInterpreters((*state)->process(), (*state)->memory(), instance->runtime)) {
