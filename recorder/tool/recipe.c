@@ -504,6 +504,14 @@ static void handle_cas(Pass* p, IRStmt* st) {
   if (is_double) add_effect(p, kTtqStore, w, add_node(p, kTtqAddI, 8, addr, 0, 0, w), high, guard);
 }
 
+// Where VEX goes on behind a jump or call in the same superblock, it leaves the instruction pointer
+// at the jump. A fault there must be told from one here. The ones nobody sees are removed again.
+static void put_instruction_pointer(Pass* p, const IRStmt* mark, const IRStmt* next) {
+  Int at = offsetof(VexGuestAMD64State, guest_RIP);
+  if (next && next->tag == Ist_Put && next->Ist.Put.offset == at) return;
+  addStmtToIRSB(p->out, IRStmt_Put(at, const64(mark->Ist.IMark.addr)));
+}
+
 static void handle_statement(Pass* p, IRStmt* st) {
   switch (st->tag) {
     case Ist_NoOp:
@@ -727,7 +735,11 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
     if (in->stmts[j]->tag == Ist_Exit) p->header_exit = 1;
   emit_header(p, p->header_exit);
 
-  for (; i < in->stmts_used; i++) handle_statement(p, in->stmts[i]);
+  for (; i < in->stmts_used; i++) {
+    handle_statement(p, in->stmts[i]);
+    if (in->stmts[i]->tag == Ist_IMark && p->instruction_count > 1)
+      put_instruction_pointer(p, in->stmts[i], i + 1 < in->stmts_used ? in->stmts[i + 1] : NULL);
+  }
 
   emit_exit(p, 0);
   add_effect(p, kTtqExit, 0, p->record_bytes, kTtqNoNode, kTtqNoNode);
