@@ -57,6 +57,22 @@ class Answer {
   const Row& row_;
 };
 
+// "    #0   mean at report.py:35    means = sorted(…)"
+void AddPythonFrames(const List& frames, size_t most, std::string* out) {
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i == most) {
+      *out += fmt::format("    … {} more\n", frames.size() - i);
+      return;
+    }
+    const Object* frame = frames[i].object();
+    if (frame == nullptr) continue;
+    const std::string file = Text(*frame, "file"), source = Text(*frame, "source");
+    *out += fmt::format("    #{:<3} {} at {}:{}{}\n", i, Text(*frame, "function"),
+                        file.substr(file.rfind('/') + 1), Text(*frame, "line", Type::kInteger),
+                        source.empty() ? "" : "    " + source);
+  }
+}
+
 void AddFrames(const List& frames, size_t most, std::string* out) {
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i == most) {
@@ -154,6 +170,11 @@ std::string Layout(const Answer& answer) {
       const Value* frames = Field(*thread, "frames");
       if (frames != nullptr && frames->list() != nullptr) {
         AddFrames(*frames->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
+      }
+      const Value* python = Field(*thread, "py_frames");
+      if (python != nullptr && python->list() != nullptr && !python->list()->empty()) {
+        out += "    in Python\n";
+        AddPythonFrames(*python->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
       }
     }
   }

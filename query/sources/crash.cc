@@ -12,6 +12,7 @@
 #include "query/origin.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/py_stack.h"
 #include "query/stack.h"
 
 namespace ttq {
@@ -127,6 +128,15 @@ class Investigation {
       }
       threads.push_back(t.number);
     }
+    std::unique_ptr<python::PythonState> python;
+    python::SourceText source(&process_);
+    if (context_.HasPython()) {
+      absl::StatusOr<std::unique_ptr<python::PythonState>> state =
+          python::PythonState::At(&context_.recording(), &process_, r_.time);
+      if (!state.ok()) return state.status();
+      python = *std::move(state);
+      if (!python->problem().empty()) outcome_.AddNote(python->problem());
+    }
     for (ThreadNo thread : threads) {
       if (control_ && control_->cancelled) return absl::CancelledError("interrupted");
       const bool faulting = thread == r_.thread;
@@ -143,7 +153,10 @@ class Investigation {
       }
       if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
       Object one;
-      one.fields = {{"thread", OfThread(thread)}, {"frames", Value(std::move(frames))}};
+      one.fields = {
+          {"thread", OfThread(thread)},
+          {"frames", Value(std::move(frames))},
+          {"py_frames", python ? PyBacktraceValue(*python, source, thread, outcome_) : Value()}};
       r_.backtraces.push_back(Value(std::move(one)));
     }
     return absl::OkStatus();
