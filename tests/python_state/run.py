@@ -187,8 +187,9 @@ def check_arrays(ttq, python, version):
 
 
 def check_hung(ttq, python, version):
-    """A program that is ended while all its threads wait: by kill, and by Ctrl-C."""
-    for number, at in ((signal.SIGTERM, "end"), (signal.SIGINT, "(events signal | last 1)")):
+    """A program that is ended while all its threads wait: by kill, and by Ctrl-C (of which Python
+    sends itself a second one when it has cleaned up)."""
+    for number, at in ((signal.SIGTERM, "end"), (signal.SIGINT, "(events signal | first 1)")):
         compare_hung(ttq, python, number, at)
     return 8
 
