@@ -3,7 +3,6 @@
 #include "store/digest.h"
 
 #include <emmintrin.h>
-#include <xxhash.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "store/native.h"
+#include "store/packed_log.h"
 
 namespace ttq {
 
@@ -78,6 +78,10 @@ class DigestScratch {
     uint32_t id = 0;
   };
   std::vector<Known> programs;
+  // The log, packed; and what is expected of each program's next record, at Program::last_at.
+  std::unique_ptr<uint8_t[]> tokens, units;
+  size_t room = 0;
+  std::vector<uint8_t> lasts;
 };
 
 DeltaPool::DeltaPool() = default;
@@ -109,13 +113,14 @@ constexpr uint32_t kRunsToCompile = 50;
 
 class DigestSink {
  public:
-  // No code reads further than this from its record's start: the longest, the header after it, and
-  // what a damaged recipe may add, whose last slot is read as eight bytes.
-  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + 8;
+  // No code reads further than this from its record's start: the longest and what is read of the
+  // next with it, or with the slots of a damaged recipe.
+  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + NativeCode::kOverrun;
 
-  DigestSink(const RecipeTable& recipes, Walker* walker, DeltaPool* pool, DigestScratch* scratch,
-             bool native, BlockDigest* out)
+  DigestSink(const RecipeTable& recipes, std::string_view log, Walker* walker, DeltaPool* pool,
+             DigestScratch* scratch, bool native, BlockDigest* out)
       : recipes_(recipes),
+        log_end_(reinterpret_cast<const uint8_t*>(log.data()) + log.size()),
         walker_(*walker),
         pool_(*pool),
         scratch_(*scratch),
@@ -127,12 +132,28 @@ class DigestSink {
       scratch_.counts.clear();
       scratch_.native_counts.clear();
       scratch_.programs.clear();
+      scratch_.lasts.clear();
       scratch_.knows_code = false;
     }
     if (native_ != nullptr && !scratch_.knows_code) {
       native_->ClearCode(&context_);
       scratch_.knows_code = true;
     }
+    for (size_t i = 0; i < scratch_.programs.size(); ++i) {
+      if (scratch_.counts[i] + scratch_.native_counts[i] == 0) continue;
+      const Program& program = *scratch_.programs[i].program;
+      memset(scratch_.lasts.data() + program.last_at, 0,
+             (program.record_bytes + 3) & ~uint32_t{3});
+    }
+    if (scratch_.room < PackedRoom(log.size())) {
+      scratch_.room = PackedRoom(log.size());
+      // Not value-initialised: most of it is never touched.
+      scratch_.tokens.reset(new uint8_t[scratch_.room]);
+      scratch_.units.reset(new uint8_t[scratch_.room]);
+    }
+    context_.packed = {scratch_.tokens.get(), scratch_.units.get()};
+    context_.lasts = scratch_.lasts.data();
+    if (!log.empty()) PackFirst(WordAt(reinterpret_cast<const uint8_t*>(log.data())), packed());
     std::fill(scratch_.counts.begin(), scratch_.counts.end(), 0);
     std::fill(scratch_.native_counts.begin(), scratch_.native_counts.end(), 0);
     context_.ClearPages();
@@ -173,11 +194,16 @@ class DigestSink {
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
     memcpy(&last_word_, record, 4);
     last_instructions_ = program.instructions;
+    const uint32_t next = WordAt(record + program.record_bytes);
     if (program.index == Program::kNoIndex) [[unlikely]] {  // a fault cut it off
       out_.executions.emplace_back(id, 1);
+      std::vector<uint8_t> nothing(program.record_bytes + 4);
+      PackRecord(record, program.record_bytes, next, nothing.data(), packed());
       return true;
     }
     Know(program, id);
+    PackRecord(record, program.record_bytes, next, scratch_.lasts.data() + program.last_at,
+               packed());
     scratch_.counts[program.index]++;
     if (native_ == nullptr) return true;
     // Whoever gets there first compiles; a program that cannot be is not tried again.
@@ -189,6 +215,8 @@ class DigestSink {
   }
 
   bool Control(uint32_t kind, std::string_view payload) {
+    PackControl(payload, WordAt(reinterpret_cast<const uint8_t*>(payload.data()) + payload.size()),
+                packed());
     if (kind == kTtqRegisters) {
       if (!saw_thread_) {  // what every block starts with
         auto r = LoadPod<TtqRegisters>(payload);
@@ -243,6 +271,15 @@ class DigestSink {
     return true;
   }
 
+  std::string_view tokens() const {
+    return {reinterpret_cast<const char*>(scratch_.tokens.get()),
+            static_cast<size_t>(context_.packed.tokens - scratch_.tokens.get())};
+  }
+  std::string_view units() const {
+    return {reinterpret_cast<const char*>(scratch_.units.get()),
+            static_cast<size_t>(context_.packed.units - scratch_.units.get())};
+  }
+
   void Finish() {
     NoteThread();
     BlockDigest::Step last;
@@ -258,6 +295,15 @@ class DigestSink {
   }
 
  private:
+  PackedCursor* packed() { return &context_.packed; }
+
+  // The header of the record at `at`; 0 behind the last.
+  uint32_t WordAt(const uint8_t* at) const {
+    uint32_t word = 0;
+    if (log_end_ - at >= 4) memcpy(&word, at, 4);
+    return word;
+  }
+
   // Whether `context_` has the code of a record, now that it was looked for.
   bool KnowsCode(const uint8_t* record) {
     uint32_t word;
@@ -283,6 +329,10 @@ class DigestSink {
       scratch_.counts.resize(n);
       scratch_.native_counts.resize(n);
       context_.counts = scratch_.native_counts.data();
+    }
+    if (program.last_at + program.record_bytes > scratch_.lasts.size()) [[unlikely]] {
+      scratch_.lasts.resize(recipes_.last_bytes() + (64 << 10));
+      context_.lasts = scratch_.lasts.data();
     }
     DigestScratch::Known& known = scratch_.programs[program.index];
     if (known.program == nullptr) [[unlikely]]
@@ -412,6 +462,7 @@ class DigestSink {
   }
 
   const RecipeTable& recipes_;
+  const uint8_t* log_end_;
   Walker& walker_;
   DeltaPool& pool_;
   DigestScratch& scratch_;
@@ -427,10 +478,12 @@ class DigestSink {
   bool saw_thread_ = false;
 };
 
-// Level -1 packs logs as well as level 1 does and is a third faster; see docs/performance.md.
-constexpr int kCompressionLevel = -1;
+// Tokens are the same again and again. Units are what could not be foreseen: addresses, which pack
+// well, or the program's data, which may not pack at all. A sample tells. See docs/performance.md.
+constexpr int kTokenLevel = -1, kUnitLevel = -3, kHopelessLevel = -50;
+constexpr size_t kSampleBytes = 32 << 10;
 
-absl::Status Compress(std::string_view log, std::string* out) {
+absl::Status Compress(std::string_view bytes, int level, std::string* out) {
   struct Context {
     ZSTD_CCtx* zstd = ZSTD_createCCtx();
     std::vector<char> buffer;
@@ -438,33 +491,55 @@ absl::Status Compress(std::string_view log, std::string* out) {
   };
   thread_local Context context;
   if (context.zstd == nullptr) return absl::ResourceExhaustedError("no memory to compress with");
-  context.buffer.resize(std::max(context.buffer.size(), ZSTD_compressBound(log.size())));
+  context.buffer.resize(std::max(context.buffer.size(), ZSTD_compressBound(bytes.size())));
   size_t n = ZSTD_compressCCtx(context.zstd, context.buffer.data(), context.buffer.size(),
-                               log.data(), log.size(), kCompressionLevel);
+                               bytes.data(), bytes.size(), level);
   if (ZSTD_isError(n)) return absl::InternalError(ZSTD_getErrorName(n));
   out->assign(context.buffer.data(), n);
   return absl::OkStatus();
 }
 
+absl::Status PutLog(const RecipeTable& recipes, std::string_view log, std::string_view tokens,
+                    std::string_view units, bool compare, BlockDigest* out) {
+  if (compare) {
+    auto again = UnpackLog(recipes, tokens, units, log.size());
+    if (!again.ok() || *again != log) {
+      return absl::InternalError("recorder bug: a log is not the same when it was packed");
+    }
+  }
+  out->token_bytes = static_cast<uint32_t>(tokens.size());
+  out->unit_bytes = static_cast<uint32_t>(units.size());
+  out->log_hash = PackedLogHash(tokens, units);
+  if (absl::Status s = Compress(tokens, kTokenLevel, &out->tokens); !s.ok()) return s;
+  int level = kUnitLevel;
+  if (units.size() > 4 * kSampleBytes) {
+    std::string sample;
+    absl::Status s = Compress(units.substr(units.size() / 2, kSampleBytes), kUnitLevel, &sample);
+    if (!s.ok()) return s;
+    if (sample.size() > kSampleBytes / 4 * 3) level = kHopelessLevel;
+  }
+  return Compress(units, level, &out->units);
+}
+
 }  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, bool compress, bool native) {
+                                        DeltaPool* pool, Packing packing, bool native) {
   BlockDigest out;
+  out.log_bytes = static_cast<uint32_t>(log.size());
   Walker walker(recipes);
   std::unique_ptr<DigestScratch> scratch = pool->TakeScratch(recipes);
   {
-    DigestSink sink(recipes, &walker, pool, scratch.get(), native, &out);
+    DigestSink sink(recipes, log, &walker, pool, scratch.get(), native, &out);
     absl::Status s = walker.Walk(log, sink);
     if (s.ok()) sink.Finish();
+    if (s.ok() && packing != Packing::kNone) {
+      s = PutLog(recipes, log, sink.tokens(), sink.units(), packing == Packing::kCompare, &out);
+    }
     pool->Give(std::move(scratch));
     if (!s.ok()) return s;
   }
   out.instructions = walker.time().v;
-  out.log_bytes = static_cast<uint32_t>(log.size());
-  if (!compress) return out;
-  out.log_hash = XXH3_64bits(log.data(), log.size());
-  if (absl::Status s = Compress(log, &out.compressed); !s.ok()) return s;
   return out;
 }
 

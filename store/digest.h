@@ -85,15 +85,23 @@ struct BlockDigest {
   std::vector<std::pair<uint32_t, uint64_t>> instructions_of;  // by tid
   std::vector<std::pair<uint32_t, ThreadState>> first_states, end_states;  // by tid
   uint32_t first_tid = 0, end_tid = 0;
-  std::string compressed;  // the log, zstd
+  // The log as store/packed_log.h has it: each a zstd frame, with the bytes in it.
+  std::string tokens, units;
+  uint32_t token_bytes = 0, unit_bytes = 0;
   uint32_t log_bytes = 0;
-  uint64_t log_hash = 0;
+  uint64_t log_hash = 0;  // PackedLogHash
 };
 
-// DataLoss when the log is not what the recipes say. `compress`: fill in the compressed log.
-// `native`: run the programs as machine code where that pays; the digest is the same.
+enum class Packing {
+  kNone,     // leave the log out of the digest
+  kPack,     // put it in
+  kCompare,  // put it in and see that it can be had again; Internal when not
+};
+
+// DataLoss when the log is not what the recipes say. `native`: run the programs as machine code
+// where that pays; the digest is the same.
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, bool compress, bool native = true);
+                                        DeltaPool* pool, Packing packing, bool native = true);
 
 }  // namespace ttq
 

@@ -22,13 +22,14 @@ namespace ttq {
 // Stored in the recording's own record. A reader refuses versions it does not know.
 enum StoreVersion : uint32_t {
   kStoreVersion1 = 1,  // first
+  kStoreVersion2 = 2,  // logs are packed (store/packed_log.h) before they are compressed
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion1;
+inline constexpr uint32_t kStoreVersion = kStoreVersion2;
 
 // RocksDB's column families, in the order they are created.
 enum class Family : int {
   kMeta,    // names, see the *Key functions -> Cap'n Proto
-  kBlock,   // process, block -> BlockHeader, compressed log
+  kBlock,   // process, block -> BlockHeader, packed and compressed log
   kPage,    // process, group, page, block -> PageEntry
   kCode,    // process, superblock -> recipe
   kExtent,  // process, group, begin, superblock -> end

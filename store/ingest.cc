@@ -343,7 +343,8 @@ class ProcessIngest {
           if (s.ok()) s = AddRecipes(view.recipes);
           if (s.ok()) {
             digest = recording_.workers->Submit([this, log = view.log] {
-              return DigestBlock(*recipes_, log, &recording_.deltas, true);
+              return DigestBlock(*recipes_, log, &recording_.deltas,
+                                 ring_->verify() ? Packing::kCompare : Packing::kPack);
             });
           }
         } else {
@@ -889,7 +890,8 @@ class ProcessIngest {
     std::string value;
     AppendVarint(&value, header.size());
     value += header;
-    value += digest.compressed;
+    value += digest.tokens;
+    value += digest.units;
     batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)), std::move(value));
     for (const auto& [superblock, times] : digest.executions) {
       std::string& row = exec_[superblock];
@@ -935,6 +937,9 @@ class ProcessIngest {
     h.setNextThread(next_thread_);
     h.setLogBytes(digest.log_bytes);
     h.setLogHash(digest.log_hash);
+    h.setTokenBytes(digest.token_bytes);
+    h.setUnitBytes(digest.unit_bytes);
+    h.setTokenFrameBytes(static_cast<uint32_t>(digest.tokens.size()));
     auto list = h.initThreads(static_cast<unsigned>(live_.size()));
     unsigned i = 0;
     for (const auto& [tid, t] : live_) {

@@ -15,6 +15,10 @@
 //     byte stores into PageDelta::read_words, a store copies its bytes and marks them in
 //     PageDelta::written_bytes.
 //
+//   - Then the record is packed (store/packed_log.h), four units at a time and without jumps, since
+//     whether a unit is as expected is hard to predict: those that were not are shuffled to the
+//     front of a vector register, all of it is stored, and the next ones go behind them.
+//
 //   - At its end a program advances to the next record, looks up the code for its first word in
 //     NativeContext::code and jumps there: code does not return between records. With a jump for
 //     each program the processor predicts them from the program's history. No code, or too near
@@ -31,6 +35,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -45,7 +50,8 @@ namespace ttq {
 namespace {
 
 constexpr size_t kCodeBytes = 64 << 20;  // of address space; used as it fills
-constexpr size_t kMaxOps = 2000;
+constexpr size_t kMaxOps = 2000, kMaxPacked = 4096;
+constexpr size_t kMaxLastBytes = size_t{1} << 30;  // beyond, a record's place is no displacement
 
 enum Reg : int8_t {
   kAx,
@@ -68,8 +74,8 @@ enum Reg : int8_t {
 };
 
 // Registers of running code. rax, rcx and rdx are scratch.
-constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTime = kX13, kCode = kX14,
-              kLast = kX15;
+constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTokens = kX13, kLasts = kX14,
+              kUnits = kX15;
 constexpr Reg kTemporaries[] = {kSi, kDi, kX8, kX9, kX10, kX11};
 constexpr Reg kSaved[] = {kBx, kBp, kX12, kX13, kX14, kX15};
 
@@ -77,18 +83,22 @@ constexpr int32_t kValuesBias = 16 * 8;
 constexpr int32_t kContextBias = offsetof(NativeContext, pages);
 static_assert(kContextBias <= 128);
 
-// What an instruction's second operand is: a register, or memory at base + index + offset.
+// What an instruction's second operand is: a register, or memory at base + index * scale + offset.
 struct Operand {
   Reg base = kNoReg, index = kNoReg;
   bool memory = false;
   int32_t offset = 0;
+  uint8_t scale = 1;  // 1, 2, 4 or 8
 };
 Operand R(Reg r) { return {r}; }
-Operand At(Reg base, int32_t offset, Reg index = kNoReg) { return {base, index, true, offset}; }
+Operand At(Reg base, int32_t offset, Reg index = kNoReg, uint8_t scale = 1) {
+  return {base, index, true, offset, scale};
+}
 #define FIELD(name) At(kContext, static_cast<int32_t>(offsetof(NativeContext, name)) - kContextBias)
 Operand ValueAt(uint16_t v) { return At(kValues, 8 * v - kValuesBias); }
 
-// Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, SSE ones their prefix.
+// Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, three-byte ones their 0x0f38,
+// SSE ones their prefix.
 enum : uint32_t {
   kAdd = 0x03,
   kOr = 0x0b,
@@ -121,11 +131,17 @@ enum : uint32_t {
   kLoadVector = 0xf30f6f,
   kStoreVector = 0xf30f7f,
   kOnes = 0x660f76,
+  kEqual4 = kOnes,
+  kSigns4 = 0x0f50,
+  kShiftVector = 0x660f73,
+  kPopCount = 0xf30fb8,
+  kShuffle = 0x660f3800,
 };
 // The /digit of group opcodes.
 enum {
   kDigitAdd = 0,
   kDigitAnd = 4,
+  kDigitXor = 6,
   kDigitCmp = 7,
   kDigitShl = 4,
   kDigitShr = 5,
@@ -163,12 +179,14 @@ class Assembler {
   // `width`: of the operation, in bytes. An immediate follows by Imm.
   void Ins(uint32_t opcode, int width, int reg, const Operand& rm) {
     if (width == 2) Byte(0x66);
-    if (opcode >> 16) Byte(static_cast<uint8_t>(opcode >> 16));
+    bool three = opcode >> 24 != 0;
+    if (uint32_t prefix = opcode >> (three ? 24 : 16)) Byte(static_cast<uint8_t>(prefix));
     int index = rm.index == kNoReg ? 0 : rm.index;
     // With any REX, byte registers 4 to 7 are the low bytes of rsp to rdi.
     int rex = (width == 8) << 3 | (reg >> 3 & 1) << 2 | (index >> 3) << 1 | (rm.base >> 3 & 1);
     if (rex != 0 || width == 1) Byte(static_cast<uint8_t>(0x40 | rex));
-    if ((opcode >> 8 & 0xff) == 0x0f) Byte(0x0f);
+    if (three || (opcode >> 8 & 0xff) == 0x0f) Byte(0x0f);
+    if (three) Byte(0x38);
     Byte(static_cast<uint8_t>(opcode));
     int low = rm.base & 7, r = (reg & 7) << 3;
     if (!rm.memory) {
@@ -178,7 +196,10 @@ class Assembler {
     int mod = rm.offset == 0 && low != 5 ? 0 : rm.offset == static_cast<int8_t>(rm.offset) ? 1 : 2;
     bool sib = rm.index != kNoReg || low == 4;
     Byte(static_cast<uint8_t>(mod << 6 | r | (sib ? 4 : low)));
-    if (sib) Byte(static_cast<uint8_t>((rm.index == kNoReg ? 4 : index & 7) << 3 | low));
+    if (sib) {
+      Byte(static_cast<uint8_t>(std::countr_zero(rm.scale) << 6 |
+                                (rm.index == kNoReg ? 4 : index & 7) << 3 | low));
+    }
     if (mod == 1) Imm(static_cast<uint64_t>(rm.offset), 1);
     if (mod == 2) Imm(static_cast<uint64_t>(rm.offset), 4);
   }
@@ -258,13 +279,17 @@ class Assembler {
     constexpr int kShift = 32 - static_cast<int>(NativeContext::kCodeBits) - 4;
     static_assert(sizeof(NativeContext::Code) == 16);
     Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+    auto code = [](size_t field) {
+      size_t at = offsetof(NativeContext, code) + field - kContextBias;
+      return At(kContext, static_cast<int32_t>(at), kCx);
+    };
     Ins(kMulImm, 4, kCx, R(kAx));
     Imm(0x9e3779b1, 4);
     Shift(kDigitShr, 4, kCx, kShift);
     Arith(kDigitAnd, 4, R(kCx), ((1 << NativeContext::kCodeBits) - 1) << 4);
-    Ins(kCmp, 4, kAx, At(kCode, offsetof(NativeContext::Code, word), kCx));
+    Ins(kCmp, 4, kAx, code(offsetof(NativeContext::Code, word)));
     to_exit(JumpIf(kNotEqual));
-    Ins(kGroup5, 4, kDigitJump, At(kCode, offsetof(NativeContext::Code, code), kCx));
+    Ins(kGroup5, 4, kDigitJump, code(offsetof(NativeContext::Code, code)));
   }
 };
 
@@ -281,8 +306,9 @@ class Translator {
       Translate(program_.ops[now_]);
       FreeTemporaries();
     }
-    a_.Arith(kDigitAdd, 8, R(kTime), static_cast<int32_t>(program_.instructions));
-    a_.Ins(kLoadReg, 8, kLast, R(kRecord));
+    a_.Arith(kDigitAdd, 8, FIELD(time), static_cast<int32_t>(program_.instructions));
+    Pack();
+    a_.Ins(kStoreReg, 8, kRecord, FIELD(last));
     a_.Arith(kDigitAdd, 8, R(kRecord), static_cast<int32_t>(program_.record_bytes));
     a_.Dispatch([this](size_t jump) { a_.Leave(jump, exit_); });
     for (size_t i = 0; i < rare_.size(); ++i) rare_[i]();
@@ -498,6 +524,44 @@ class Translator {
     }
   }
 
+  // PackRecord. Temporaries are not needed any more.
+  void Pack() {
+    const uint32_t bytes = program_.record_bytes;
+    for (uint32_t at = 0; at < bytes; at += 16) {
+      const uint32_t left = std::min<uint32_t>(bytes - at, 16), units = (left + 3) / 4;
+      Operand last = At(kLasts, static_cast<int32_t>(program_.last_at + at));
+      a_.Ins(kLoadVector, 4, 0, At(kRecord, static_cast<int32_t>(4 + at)));
+      if (left % 4 != 0) AndWithOnes(left);
+      a_.Ins(kLoadVector, 4, 1, last);
+      a_.Ins(kStoreVector, 4, 0, last);
+      a_.Ins(kEqual4, 4, 1, R(kAx));  // xmm1 == xmm0, by units
+      a_.Ins(kSigns4, 4, kCx, R(kCx));  // of xmm1
+      a_.Arith(kDigitXor, 4, R(kCx), 15);
+      if (units < 4) a_.Arith(kDigitAnd, 4, R(kCx), (1 << units) - 1);
+      a_.Ins(kPopCount, 4, kAx, R(kCx));
+      bool high = at % 32 != 0;
+      if (!high) a_.Ins(kLoadReg, 4, kDx, R(kCx));
+      a_.Shift(kDigitShl, 4, kCx, 4);
+      if (high) a_.Ins(kOr, 4, kDx, R(kCx));
+      a_.Ins(kShuffle, 4, 0, At(kContext, offsetof(NativeContext, gather) - kContextBias, kCx));
+      a_.Ins(kStoreVector, 4, 0, At(kUnits, 0));
+      a_.Ins(kLea, 8, kUnits, At(kUnits, 0, kAx, 4));
+      if (high || at + 16 >= bytes) {
+        a_.Ins(kStoreByte, 1, kDx, At(kTokens, 0));
+        a_.Arith(kDigitAdd, 8, R(kTokens), 1);
+      }
+    }
+  }
+
+  // Clears all but the first `n` bytes of xmm0, 0 < n < 16.
+  void AndWithOnes(uint32_t n) {
+    // pslldq, then psrldq
+    for (int digit : {7, 3}) {
+      a_.Ins(kShiftVector, 4, digit, R(kAx));
+      a_.Imm(16 - n, 1);
+    }
+  }
+
   // rax = a op b
   void Binary(const Op& op) {
     int width = op.size == 8 ? 8 : 4;  // narrower ones are done in 32 bits and cut
@@ -709,6 +773,7 @@ const uint8_t* NativeCode::Append(const std::vector<uint8_t>& code) {
 }
 
 std::shared_ptr<NativeCode> NativeCode::Create() {
+  if (!__builtin_cpu_supports("ssse3") || !__builtin_cpu_supports("popcnt")) return nullptr;
   int fd = memfd_create("ttq-code", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
   std::shared_ptr<NativeCode> native(new NativeCode);
@@ -728,16 +793,16 @@ std::shared_ptr<NativeCode> NativeCode::Create() {
   enter.Ins(kLoadReg, 8, kValues, FIELD(values));
   enter.Arith(kDigitAdd, 8, R(kValues), kValuesBias);
   enter.Ins(kLoadReg, 8, kRecord, FIELD(record));
-  enter.Ins(kLoadReg, 8, kTime, FIELD(time));
-  enter.Ins(kLoadReg, 8, kLast, FIELD(last));
-  enter.Ins(kLea, 8, kCode, FIELD(code));
+  enter.Ins(kLoadReg, 8, kTokens, FIELD(packed.tokens));
+  enter.Ins(kLoadReg, 8, kUnits, FIELD(packed.units));
+  enter.Ins(kLoadReg, 8, kLasts, FIELD(lasts));
   std::vector<size_t> exits;
   enter.Dispatch([&](size_t jump) { exits.push_back(jump); });
   size_t exit = enter.code.size();
   for (size_t jump : exits) enter.Bind(jump, exit);
   enter.Ins(kStoreReg, 8, kRecord, FIELD(record));
-  enter.Ins(kStoreReg, 8, kTime, FIELD(time));
-  enter.Ins(kStoreReg, 8, kLast, FIELD(last));
+  enter.Ins(kStoreReg, 8, kTokens, FIELD(packed.tokens));
+  enter.Ins(kStoreReg, 8, kUnits, FIELD(packed.units));
   enter.Arith(kDigitAdd, 8, R(kSp), 8);
   for (size_t i = std::size(kSaved); i-- > 0;) enter.Pop(kSaved[i]);
   enter.Byte(0xc3);
@@ -767,7 +832,8 @@ NativeCode::~NativeCode() {
 }
 
 const void* NativeCode::Compile(const Program& program) {
-  if (program.ops.size() > kMaxOps) return nullptr;
+  if (program.ops.size() > kMaxOps || program.record_bytes > kMaxPacked) return nullptr;
+  if (program.last_at > kMaxLastBytes) return nullptr;
   Translator translator(program, exit_, load_, store_);
   Assembler& a = translator.Translate();
   std::lock_guard lock(mutex_);

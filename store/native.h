@@ -4,12 +4,13 @@
 // them with a DigestSink, several times faster. See native.cc for how.
 //
 // A NativeCode belongs to a RecipeTable and is shared by all threads; what changes while code runs
-// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + 8 bytes from `limit` on,
-// whatever the log holds.
+// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + kOverrun bytes from `limit`
+// on, whatever the log holds.
 
 #ifndef TTQ_STORE_NATIVE_H_
 #define TTQ_STORE_NATIVE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "recorder/stream.h"
+#include "store/packed_log.h"
 
 namespace ttq {
 
@@ -41,18 +43,33 @@ struct NativeContext {
   // Accesses that are not plainly within a page of `pages`. They may change `pages`.
   void (*load)(void* sink, uint64_t address, uint64_t size) = nullptr;
   void (*store)(void* sink, uint64_t address, const uint8_t* bytes, uint64_t size) = nullptr;
-  uint64_t padding[5] = {};
+  // Where the packed log goes, see store/packed_log.h, and what is expected of each program's record.
+  PackedCursor packed;
+  uint8_t* lasts = nullptr;
+  uint64_t padding[2] = {};
 
   // Pages in use, direct-mapped by page number.
   struct Page {
     uint64_t address;
     PageDelta* delta;
   } pages[1 << kPageBits];
+  // By a mask of four units, which of them to put where to have those in front that it names.
+  alignas(16) uint8_t gather[16][16];
   // The code of a record by its first word, direct-mapped by CodeSlot.
   struct Code {
     uint32_t word;
     const void* code;
   } code[1 << kCodeBits];
+
+  NativeContext() {
+    for (unsigned mask = 0; mask < 16; ++mask) {
+      uint8_t* to = gather[mask];
+      for (uint8_t unit = 0; unit < 4; ++unit) {
+        for (uint8_t byte = 0; byte < 4 && (mask >> unit & 1) != 0; ++byte) *to++ = 4 * unit + byte;
+      }
+      std::fill(to, std::end(gather[mask]), 0);
+    }
+  }
 
   static uint32_t CodeSlot(uint32_t word) { return (word * 0x9e3779b1u) >> (32 - kCodeBits); }
   Page& PageSlot(uint64_t address) { return pages[(address >> 12) & ((1 << kPageBits) - 1)]; }
@@ -65,7 +82,10 @@ struct NativeContext {
 // Thread-safe.
 class NativeCode {
  public:
-  // Null when the system gives no memory to execute from: programs are then interpreted.
+  static constexpr int kOverrun = 24;
+
+  // Null when the system gives no memory to execute from, or the processor is older than SSSE3:
+  // programs are then interpreted.
   static std::shared_ptr<NativeCode> Create();
   ~NativeCode();
   NativeCode(const NativeCode&) = delete;

@@ -96,7 +96,7 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
   }
   auto value = database_.Get(Family::kBlock, BlockKey(info_.number, BlockNo(number)));
   if (!value.ok()) return value.status();
-  auto parsed = ParseBlock(*value);
+  auto parsed = ParseBlock(recipes(), *value);
   if (!parsed.ok()) {
     return absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number,
                                            std::string(parsed.status().message())));

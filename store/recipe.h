@@ -72,6 +72,10 @@ struct Program {
   static constexpr uint32_t kNoIndex = ~uint32_t{0};
   uint32_t index = kNoIndex;
   uint32_t loads = 0, stores = 0;  // among `ops`
+  // Its place in an array that has room for one record of each program of its table, rounded up to
+  // kLastAlign.
+  static constexpr size_t kLastAlign = 16;
+  size_t last_at = 0;
 
   // Its machine code, see store/native.h, once it has run often enough to be worth it. Shared by
   // threads: for std::atomic_ref only.
@@ -102,6 +106,7 @@ class Recipe {
 
   // Instructions retired when exit `number` is taken.
   uint32_t InstructionsAtExit(uint32_t number) const { return exits_[number].instructions; }
+  uint32_t RecordBytesAtExit(uint32_t number) const { return exits_[number].record_bytes; }
 
   // Compiles the program of an exit. With `open`, that of a record cut off by a fault: the effects
   // of the instructions before `fault_instruction`, then those of that instruction one by one; the
@@ -152,6 +157,8 @@ class RecipeTable {
   const Program* FindProgram(uint32_t id, uint32_t exit) const;
   // Programs compiled so far; Program::index is below it.
   uint32_t program_count() const { return program_count_; }
+  // Size of an array with room for one record of each, with each at its Program::last_at.
+  size_t last_bytes() const { return last_bytes_; }
   std::pair<uint32_t, uint32_t> IdAndExit(uint32_t program_index) const;
   // No other table of this run of ours has, or had, the same.
   uint64_t identity() const { return identity_; }
@@ -184,6 +191,7 @@ class RecipeTable {
   mutable std::mutex mutex_;
   mutable std::atomic<Chunk*> chunks_[1 << (32 - kTtqExitBits - kChunkBits)] = {};
   mutable std::atomic<uint32_t> program_count_{0};
+  mutable std::atomic<size_t> last_bytes_{0};
   mutable std::deque<Program> programs_;
   mutable std::vector<std::pair<uint32_t, uint32_t>> program_keys_;
 };

@@ -4,11 +4,14 @@
 
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "fmt/format.h"
 #include "store/format.h"
 #include "store/message.h"
+#include "store/packed_log.h"
 #include "store/trace.capnp.h"
 
 namespace ttq {
@@ -130,21 +133,25 @@ absl::StatusOr<StoredGroup> ParseGroup(std::string_view value) {
   return out;
 }
 
-absl::StatusOr<LoadedBlock> ParseBlock(std::string_view value) {
+absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_view value) {
   auto damaged = [&](const char* what) { return absl::DataLossError(what); };
   uint64_t header_bytes;
   if (!ReadVarint(&value, &header_bytes) || header_bytes > value.size()) {
     return damaged("its header is cut off");
   }
   LoadedBlock block;
-  uint32_t log_bytes = 0;
+  uint32_t log_bytes = 0, token_bytes = 0, unit_bytes = 0, token_frame_bytes = 0;
+  uint64_t log_hash = 0;
   absl::Status s =
       ReadMessage<schema::BlockHeader>(value.substr(0, header_bytes), "block header", [&](auto h) {
         block.start = Time(h.getStartTime());
         block.current_tid = h.getCurrentTid();
         block.next_thread = h.getNextThread();
-        block.log_hash = h.getLogHash();
+        log_hash = h.getLogHash();
         log_bytes = h.getLogBytes();
+        token_bytes = h.getTokenBytes();
+        unit_bytes = h.getUnitBytes();
+        token_frame_bytes = h.getTokenFrameBytes();
         for (auto t : h.getThreads()) {
           LoadedBlock::Snapshot snapshot{t.getTid(), ThreadNo(t.getNumber()), t.getLastPc(), {}};
           auto regs = t.getRegisters();
@@ -157,13 +164,26 @@ absl::StatusOr<LoadedBlock> ParseBlock(std::string_view value) {
       });
   if (!s.ok()) return s;
   value.remove_prefix(header_bytes);
-  if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
-  if (ZSTD_getFrameContentSize(value.data(), value.size()) != log_bytes) {
-    return damaged("its log is of another size than its header says");
+  if (std::max({log_bytes, token_bytes, unit_bytes}) > kMaxLogBytes) {
+    return damaged("its log is too large");
   }
-  block.log.resize(log_bytes);
-  size_t n = ZSTD_decompress(block.log.data(), log_bytes, value.data(), value.size());
-  if (ZSTD_isError(n) || n != log_bytes) return damaged("its log does not decompress");
+  if (token_frame_bytes > value.size()) return damaged("its log is cut off");
+  std::string tokens, units;
+  for (auto [frame, bytes, out] : {std::tuple(value.substr(0, token_frame_bytes), token_bytes, &tokens),
+                                   std::tuple(value.substr(token_frame_bytes), unit_bytes, &units)}) {
+    if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != bytes) {
+      return damaged("its log is of another size than its header says");
+    }
+    out->resize(bytes);
+    size_t n = ZSTD_decompress(out->data(), bytes, frame.data(), frame.size());
+    if (ZSTD_isError(n) || n != bytes) return damaged("its log does not decompress");
+  }
+  if (PackedLogHash(tokens, units) != log_hash) {
+    return damaged("its log differs from its hash");
+  }
+  auto log = UnpackLog(recipes, tokens, units, log_bytes);
+  if (!log.ok()) return log.status();
+  block.log = *std::move(log);
   return block;
 }
 

@@ -57,11 +57,10 @@ struct LoadedBlock {
   };
   std::vector<Snapshot> threads;
   std::string log;
-  uint64_t log_hash = 0;
 };
 
-// Header and log; the log is decompressed, its hash is not checked.
-absl::StatusOr<LoadedBlock> ParseBlock(std::string_view value);
+// Header and log. DataLoss when the log is not what its hash or the recipes say.
+absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_view value);
 
 // Without what the key says: time, sequence.
 absl::StatusOr<Event> ParseEvent(std::string_view value);

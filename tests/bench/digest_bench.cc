@@ -98,7 +98,7 @@ int Main(int argc, char** argv) {
     executions = accesses = instructions = pages = log_bytes = 0;
     for (const auto& block : blocks) {
       double start = CpuSeconds();
-      auto digest = DigestBlock(reader.recipes(), block->log, &pool, /*compress=*/false, native);
+      auto digest = DigestBlock(reader.recipes(), block->log, &pool, Packing::kNone, native);
       seconds += CpuSeconds() - start;
       if (!digest.ok()) {
         fmt::print(stderr, "{}\n", digest.status().ToString());

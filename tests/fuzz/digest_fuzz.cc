@@ -108,14 +108,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::vector<char> exact(log.begin(), log.end());
   const std::string_view view(exact.data(), exact.size());
-  auto expected = DigestBlock(table, view, &pool, /*compress=*/false, /*native=*/false);
+  auto expected = DigestBlock(table, view, &pool, Packing::kCompare, /*native=*/false);
   // The second time all programs have their code from the start.
   for (int i = 0; i < 2; ++i) {
-    auto actual = DigestBlock(table, view, &pool, /*compress=*/false, /*native=*/true);
+    auto actual = DigestBlock(table, view, &pool, Packing::kCompare, /*native=*/true);
     Require(actual.status() == expected.status(), "one refuses what the other does not",
             (actual.ok() ? expected : actual).status().ToString());
     if (!actual.ok()) continue;
     RequireSame(*expected, *actual);
+    Require(actual->tokens == expected->tokens && actual->units == expected->units,
+            "packed differently");
     for (auto& step : actual->steps) pool.Give(std::move(step.pages));
   }
   if (expected.ok()) {

@@ -57,10 +57,10 @@ void Map(std::string_view value) {
 }
 
 void Block(std::string_view value) {
-  auto block = ParseBlock(value);
+  const RecipeTable none;
+  auto block = ParseBlock(none, value);
   if (!block.ok()) return RequireRefusal(block.status());
   // As every question about a block begins.
-  const RecipeTable none;
   Walker walker(none);
   StartWalk(*block, &walker);
   ThreadNumbers numbers(*block);

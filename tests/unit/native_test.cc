@@ -284,16 +284,18 @@ TEST_P(NativeTest, DigestsLikeTheInterpreter) {
   if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 60, 30000);
   DeltaPool pool;
-  auto expected = DigestBlock(table, log, &pool, false, /*native=*/false);
+  auto expected = DigestBlock(table, log, &pool, Packing::kCompare, /*native=*/false);
   ASSERT_TRUE(expected.ok()) << expected.status();
   std::string text = Describe(*expected);
   // The second time all programs have their code from the start.
   for (int i = 0; i < 2; ++i) {
-    auto actual = DigestBlock(table, log, &pool, false, /*native=*/true);
+    auto actual = DigestBlock(table, log, &pool, Packing::kCompare, /*native=*/true);
     ASSERT_TRUE(actual.ok()) << actual.status();
     EXPECT_EQ(actual->reads, expected->reads);
     EXPECT_EQ(actual->writes, expected->writes);
     EXPECT_TRUE(Describe(*actual) == text);
+    EXPECT_EQ(actual->tokens, expected->tokens);
+    EXPECT_EQ(actual->units, expected->units);
     for (auto& step : actual->steps) pool.Give(std::move(step.pages));
   }
 }
@@ -305,7 +307,7 @@ TEST_P(NativeTest, SurvivesDamage) {
   if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 5, 10000);
   DeltaPool pool;
-  ASSERT_TRUE(DigestBlock(table, log, &pool, false).ok());
+  ASSERT_TRUE(DigestBlock(table, log, &pool, Packing::kCompare).ok());
   for (int i = 0; i < 10; ++i) {
     std::string damaged = log.substr(0, log.size() - g.Below(3000));
     for (uint32_t n = g.Below(3); n > 0; --n) {
@@ -315,8 +317,8 @@ TEST_P(NativeTest, SurvivesDamage) {
     // To the byte, for the sanitizer.
     std::vector<char> exact(damaged.begin(), damaged.end());
     std::string_view view(exact.data(), exact.size());
-    auto expected = DigestBlock(table, view, &pool, false, /*native=*/false);
-    auto actual = DigestBlock(table, view, &pool, false, /*native=*/true);
+    auto expected = DigestBlock(table, view, &pool, Packing::kCompare, /*native=*/false);
+    auto actual = DigestBlock(table, view, &pool, Packing::kCompare, /*native=*/true);
     ASSERT_EQ(actual.status(), expected.status());
     if (expected.ok()) {
       EXPECT_TRUE(Describe(*actual) == Describe(*expected));
