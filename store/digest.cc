@@ -142,8 +142,7 @@ class DigestSink {
     for (size_t i = 0; i < scratch_.programs.size(); ++i) {
       if (scratch_.counts[i] + scratch_.native_counts[i] == 0) continue;
       const Program& program = *scratch_.programs[i].program;
-      memset(scratch_.lasts.data() + program.last_at, 0,
-             (program.record_bytes + 3) & ~uint32_t{3});
+      memset(scratch_.lasts.data() + program.last_at, 0, (program.record_bytes + 3) & ~uint32_t{3});
     }
     if (scratch_.room < PackedRoom(log.size())) {
       scratch_.room = PackedRoom(log.size());

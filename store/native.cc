@@ -97,8 +97,8 @@ Operand At(Reg base, int32_t offset, Reg index = kNoReg, uint8_t scale = 1) {
 #define FIELD(name) At(kContext, static_cast<int32_t>(offsetof(NativeContext, name)) - kContextBias)
 Operand ValueAt(uint16_t v) { return At(kValues, 8 * v - kValuesBias); }
 
-// Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, three-byte ones their 0x0f38,
-// SSE ones their prefix.
+// Opcodes as Assembler::Ins takes them: two-byte ones carry their 0x0f, three-byte ones their
+// 0x0f38, SSE ones their prefix.
 enum : uint32_t {
   kAdd = 0x03,
   kOr = 0x0b,
@@ -534,7 +534,7 @@ class Translator {
       if (left % 4 != 0) AndWithOnes(left);
       a_.Ins(kLoadVector, 4, 1, last);
       a_.Ins(kStoreVector, 4, 0, last);
-      a_.Ins(kEqual4, 4, 1, R(kAx));  // xmm1 == xmm0, by units
+      a_.Ins(kEqual4, 4, 1, R(kAx));    // xmm1 == xmm0, by units
       a_.Ins(kSigns4, 4, kCx, R(kCx));  // of xmm1
       a_.Arith(kDigitXor, 4, R(kCx), 15);
       if (units < 4) a_.Arith(kDigitAnd, 4, R(kCx), (1 << units) - 1);

@@ -4,8 +4,8 @@
 // them with a DigestSink, several times faster. See native.cc for how.
 //
 // A NativeCode belongs to a RecipeTable and is shared by all threads; what changes while code runs
-// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + kOverrun bytes from `limit`
-// on, whatever the log holds.
+// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + kOverrun bytes from
+// `limit` on, whatever the log holds.
 
 #ifndef TTQ_STORE_NATIVE_H_
 #define TTQ_STORE_NATIVE_H_
@@ -43,7 +43,8 @@ struct NativeContext {
   // Accesses that are not plainly within a page of `pages`. They may change `pages`.
   void (*load)(void* sink, uint64_t address, uint64_t size) = nullptr;
   void (*store)(void* sink, uint64_t address, const uint8_t* bytes, uint64_t size) = nullptr;
-  // Where the packed log goes, see store/packed_log.h, and what is expected of each program's record.
+  // Where the packed log goes, see store/packed_log.h, and what is expected of each program's
+  // record.
   PackedCursor packed;
   uint8_t* lasts = nullptr;
   uint64_t padding[2] = {};

@@ -10,8 +10,9 @@
 // What an execution adds to the log is taken to be its slots and the header of the record after it,
 // which are as many bytes as its own record. They are cut into units of four bytes; a last one that
 // is shorter is filled up with zeros. A unit is expected to be what it was the last time that this
-// header was seen in this block, and zero the first time. The flags of an execution are in the order
-// of its units, the first in the lowest bit of the first byte; its last byte is filled up with zeros.
+// header was seen in this block, and zero the first time. The flags of an execution are in the
+// order of its units, the first in the lowest bit of the first byte; its last byte is filled up
+// with zeros.
 //
 // Of a record that a fault left open, and of a control record, nothing is expected and nothing
 // remembered. A control record has no flags: what is in `units` is its length, its payload and the

@@ -169,8 +169,9 @@ absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_v
   }
   if (token_frame_bytes > value.size()) return damaged("its log is cut off");
   std::string tokens, units;
-  for (auto [frame, bytes, out] : {std::tuple(value.substr(0, token_frame_bytes), token_bytes, &tokens),
-                                   std::tuple(value.substr(token_frame_bytes), unit_bytes, &units)}) {
+  for (auto [frame, bytes, out] :
+       {std::tuple(value.substr(0, token_frame_bytes), token_bytes, &tokens),
+        std::tuple(value.substr(token_frame_bytes), unit_bytes, &units)}) {
     if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != bytes) {
       return damaged("its log is of another size than its header says");
     }

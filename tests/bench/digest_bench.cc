@@ -7,7 +7,7 @@
 //
 //   digest_bench RECORDING [BLOCKS [ROUNDS]]
 //
-// TTQ_BENCH_INTERPRET=1: without machine code.
+// TTQ_BENCH_INTERPRET=1: without machine code. TTQ_BENCH_PACK=1: compress the log too.
 
 #include <time.h>
 #include <xxhash.h>
@@ -88,17 +88,21 @@ int Main(int argc, char** argv) {
     blocks.push_back(*std::move(block));
   }
   bool native = std::getenv("TTQ_BENCH_INTERPRET") == nullptr;
+  const Packing packing =
+      std::getenv("TTQ_BENCH_PACK") == nullptr ? Packing::kNone : Packing::kPack;
   DeltaPool pool;
   double best = std::numeric_limits<double>::infinity();
   uint64_t hash = 0, executions = 0, accesses = 0, instructions = 0, pages = 0, log_bytes = 0;
+  uint64_t token_bytes = 0, unit_bytes = 0, tokens = 0, units = 0;
   // The first round also compiles.
   for (int round = 0; round <= rounds; ++round) {
     double seconds = 0;
     uint64_t round_hash = 0;
     executions = accesses = instructions = pages = log_bytes = 0;
+    token_bytes = unit_bytes = tokens = units = 0;
     for (const auto& block : blocks) {
       double start = CpuSeconds();
-      auto digest = DigestBlock(reader.recipes(), block->log, &pool, Packing::kNone, native);
+      auto digest = DigestBlock(reader.recipes(), block->log, &pool, packing, native);
       seconds += CpuSeconds() - start;
       if (!digest.ok()) {
         fmt::print(stderr, "{}\n", digest.status().ToString());
@@ -109,6 +113,10 @@ int Main(int argc, char** argv) {
       accesses += digest->reads + digest->writes;
       instructions += digest->instructions;
       log_bytes += block->log.size();
+      token_bytes += digest->token_bytes;
+      unit_bytes += digest->unit_bytes;
+      tokens += digest->tokens.size();
+      units += digest->units.size();
       for (auto& step : digest->steps) {
         pages += step.pages.size();
         pool.Give(std::move(step.pages));
@@ -131,6 +139,10 @@ int Main(int argc, char** argv) {
       static_cast<double>(executions) / 1e6, static_cast<double>(accesses) / 1e6, pages, best * 1e3,
       per(executions), per(accesses), per(instructions),
       static_cast<double>(log_bytes) / best / 1e9, hash);
+  if (packing == Packing::kPack) {
+    fmt::print("{} bytes of log, {} tokens in {} bytes, {} bytes of units in {}\n", log_bytes,
+               token_bytes, tokens, unit_bytes, units);
+  }
   return 0;
 }
 

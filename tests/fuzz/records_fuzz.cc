@@ -78,25 +78,37 @@ void AddWords(FuzzInput* in, capnp::List<capnp::Text>::Builder list) {
 }
 
 std::string SoundBlock(FuzzInput* in) {
-  const std::string log(in->Below(600), static_cast<char>(in->Take<uint8_t>()));
+  const std::string payload(in->Below(600), static_cast<char>(in->Take<uint8_t>()));
+  // A log of one control record.
+  std::string units(PackedRoom(payload.size() + 8), '\0');
+  PackedCursor packed{nullptr, reinterpret_cast<uint8_t*>(units.data())};
+  PackFirst(in->Below(1 << kTtqExitBits), &packed);
+  PackControl(payload, 0, &packed);
+  units.resize(packed.units - reinterpret_cast<uint8_t*>(units.data()));
   capnp::MallocMessageBuilder message;
   auto h = message.initRoot<schema::BlockHeader>();
   h.setStartTime(in->Take<uint64_t>());
   h.setCurrentTid(in->Take<uint8_t>());
-  h.setLogBytes(static_cast<uint32_t>(log.size()));
+  h.setLogBytes(static_cast<uint32_t>(payload.size() + 8));
+  h.setLogHash(PackedLogHash("", units));
+  h.setUnitBytes(static_cast<uint32_t>(units.size()));
   auto threads = h.initThreads(in->Below(4));
   for (auto t : threads) {
     t.setTid(in->Take<uint8_t>());
     auto registers = t.initRegisters(in->Below(2 * kTtqRegCount));
     for (unsigned r = 0; r < registers.size(); ++r) registers.set(r, in->Take<uint16_t>());
   }
+  auto compress = [](std::string_view bytes) {
+    std::string out(ZSTD_compressBound(bytes.size()), '\0');
+    out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
+    return out;
+  };
+  const std::string no_tokens = compress("");
+  h.setTokenFrameBytes(static_cast<uint32_t>(no_tokens.size()));
   const std::string header = BytesOf(message);
   std::string out;
   AppendVarint(&out, header.size());
-  out += header;
-  std::string packed(ZSTD_compressBound(log.size()), '\0');
-  packed.resize(ZSTD_compress(packed.data(), packed.size(), log.data(), log.size(), 1));
-  return out + packed;
+  return out + header + no_tokens + compress(units);
 }
 
 // A record of the kind, as ingest would write it.
