@@ -15,7 +15,6 @@
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
 #include "query/diagnostic.h"
-#include "query/engine.h"
 #include "query/format.h"
 #include "query/parser.h"
 
@@ -120,22 +119,13 @@ int RunExport(int argc, char** argv) {
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<ast::Query> parsed = ParseQuery(query);
   if (!parsed.ok()) return Refuse(parsed.status(), query);
-  absl::StatusOr<std::string> directory = FindTrace(trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
-  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  std::optional<ProcessNo> number;
-  if (process) number = ProcessNo(*process);
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
-  if (!engine.ok()) {
-    return Complain(engine.status(),
-                    process && absl::IsNotFound(engine.status()) ? kUsage : kUnreadable);
-  }
+  Asked asked;
+  if (const std::optional<int> failed = OpenAsked(trace, process, &asked)) return *failed;
   ScanControl control;
   InterruptGuard guard(&control);
   Progress progress(&control);
   absl::StatusOr<std::unique_ptr<ResultStream>> stream =
-      (*engine)->Run(*parsed, {.control = &control});
+      asked.engine->Run(*parsed, {.control = &control});
   if (!stream.ok()) return Refuse(stream.status(), query);
 
   // Nothing appears under the name until it is whole.
