@@ -41,9 +41,7 @@ ttq_status ttq_open(const char* name, ttq_recording** recording) {
   return Guard([&]() -> Ending {
     if (!recording) return InvalidArgument("ttq_open: nowhere to put the recording");
     *recording = nullptr;
-    absl::StatusOr<std::string> directory = ttq::FindTrace(name ? name : "");
-    if (!directory.ok()) return directory.status();
-    absl::StatusOr<std::unique_ptr<ttq::Recording>> opened = ttq::Recording::Open(*directory);
+    absl::StatusOr<std::unique_ptr<ttq::Recording>> opened = ttq::OpenRecording(name ? name : "");
     if (!opened.ok()) return opened.status();
     auto state = std::make_shared<RecordingState>();
     state->recording = *std::move(opened);

@@ -66,4 +66,10 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
   return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
 }
 
+absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name) {
+  absl::StatusOr<std::string> directory = FindTrace(name);
+  if (!directory.ok()) return directory.status();
+  return Recording::Open(*directory);
+}
+
 }  // namespace ttq

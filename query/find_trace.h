@@ -6,9 +6,11 @@
 #ifndef TTQ_QUERY_FIND_TRACE_H_
 #define TTQ_QUERY_FIND_TRACE_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "store/reader.h"
 
 namespace ttq {
 
@@ -20,6 +22,9 @@ std::string HomeDirectory();
 // `latest` means: a path, or a name under HomeDirectory() with or without ".ttq". NotFound, with
 // what to do about it, when there is none.
 absl::StatusOr<std::string> FindTrace(const std::string& name);
+
+// Finds it and opens it.
+absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name);
 
 }  // namespace ttq
 

@@ -297,12 +297,22 @@ void AppendCsv(const Value& value, Type type, std::string* out) {
 }
 
 void AppendJsonRow(const std::vector<std::string>& keys, const std::vector<Column>& columns,
-                   const Row& row, std::string* out) {
+                   const Row& row, bool texts_only, std::string* out) {
   *out += '{';
   for (size_t i = 0; i < row.size(); ++i) {
     if (i > 0) *out += ',';
     *out += keys[i];
-    AppendJson(row[i], columns[i].type, out);
+    if (!texts_only || row[i].is_null()) {
+      AppendJson(row[i], columns[i].type, out);
+      continue;
+    }
+    std::string json;
+    AppendJson(row[i], columns[i].type, &json);
+    if (json.front() == '"') {
+      *out += json;
+    } else {
+      AppendJsonString(json, out);
+    }
   }
   *out += '}';
 }
@@ -521,7 +531,7 @@ class AnswerWriter {
     out_ += "],\"rows\":[";
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
       if (summary_.rows > 1) out_ += ',';
-      AppendJsonRow(keys, columns, row, &out_);
+      AppendJsonRow(keys, columns, row, /*texts_only=*/false, &out_);
       return true;
     });
     const bool complete = status.ok() && stream_.complete();
@@ -543,7 +553,7 @@ class AnswerWriter {
   absl::Status JsonLines() {
     const std::vector<std::string> keys = Keys();
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
-      AppendJsonRow(keys, stream_.columns(), row, &out_);
+      AppendJsonRow(keys, stream_.columns(), row, options_.texts_only, &out_);
       out_ += '\n';
       return true;
     });

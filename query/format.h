@@ -42,6 +42,9 @@ struct FormatOptions {
   bool colour = false;
   // Rows to write at most (lines, of a hex dump); what is left out is announced.
   std::optional<uint64_t> limit;
+  // JSON lines whose every value is a text: of numbers their digits, of objects and lists their
+  // JSON. For readers that would round a number.
+  bool texts_only = false;
 };
 
 // What a JSON document says beside the answer.

@@ -14,9 +14,8 @@ int RunCheck(int argc, char** argv) {
   app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
   app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(trace.empty() ? option : trace);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
 
   ScanControl control;
@@ -35,9 +34,9 @@ int RunCheck(int argc, char** argv) {
   if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
   if (!status.ok()) return Complain(status, kUnreadable);
   if (problems > 0) {
-    return Complain(
-        fmt::format("{} is damaged: {} problem{}", *directory, problems, problems == 1 ? "" : "s"),
-        kUnreadable);
+    return Complain(fmt::format("{} is damaged: {} problem{}", (*recording)->info().path, problems,
+                                problems == 1 ? "" : "s"),
+                    kUnreadable);
   }
   uint64_t blocks = 0;
   for (const ProcessInfo& p : (*recording)->processes()) {

@@ -55,6 +55,22 @@ std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> argume
   }
 }
 
+int ComplainOfProcess(const absl::Status& status, bool named) {
+  return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
+}
+
+std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process,
+                             Asked* out) {
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::optional<ProcessNo> number;
+  if (process) number = ProcessNo(*process);
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+  if (!engine.ok()) return ComplainOfProcess(engine.status(), process.has_value());
+  *out = {*std::move(recording), *std::move(engine)};
+  return std::nullopt;
+}
+
 bool IsTerminal(int fd) { return isatty(fd) == 1; }
 
 void WriteOut(std::string_view text) {

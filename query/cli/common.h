@@ -19,6 +19,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/status/statusor.h"
+#include "query/engine.h"
 #include "query/find_trace.h"
 #include "store/reader.h"
 
@@ -31,6 +32,17 @@ int Complain(std::string_view message, int exit_status);
 // Parses arguments (without argv[0]); nullopt: go on. --help prints the help of the command.
 std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments);
 std::vector<std::string> Arguments(int argc, char** argv);
+
+// A recording, and the engine of one of its processes.
+struct Asked {
+  std::unique_ptr<Recording> recording;
+  std::unique_ptr<Engine> engine;
+};
+// Opens what -t and -p name. When that fails, says why and gives the exit status.
+std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process, Asked* out);
+// Says why a process could not be opened. One that is not there is the user's slip when he named
+// it, not the recording's.
+int ComplainOfProcess(const absl::Status& status, bool named);
 
 bool IsTerminal(int fd);
 // `text` in full to stdout. Ends the process quietly when nobody reads it, and with status 3 when

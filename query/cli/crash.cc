@@ -10,7 +10,6 @@
 #include "fmt/format.h"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
-#include "query/engine.h"
 #include "query/format.h"
 #include "query/parser.h"
 
@@ -195,16 +194,10 @@ int RunCrash(int argc, char** argv) {
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("FORMAT");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
-  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  std::optional<ProcessNo> number;
-  if (process) number = ProcessNo(*process);
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
-  if (!engine.ok()) {
-    return Complain(engine.status(),
-                    process && absl::IsNotFound(engine.status()) ? kUsage : kUnreadable);
+  Asked asked;
+  if (const std::optional<int> failed =
+          OpenAsked(trace.empty() ? option : trace, process, &asked)) {
+    return *failed;
   }
   constexpr char kQuery[] = "crash";
   absl::StatusOr<ast::Query> query = ParseQuery(kQuery);
@@ -213,12 +206,12 @@ int RunCrash(int argc, char** argv) {
   const RunOptions run{.control = &control};
   InterruptGuard guard(&control);
   Progress progress(&control);
-  absl::StatusOr<std::unique_ptr<ResultStream>> stream = (*engine)->Run(*query, run);
+  absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked.engine->Run(*query, run);
   if (!stream.ok()) return Complain(stream.status(), kUnreadable);
   if (format == "json") {
     AnswerContext context;
-    context.trace = (*recording)->info().path;
-    context.process = (*engine)->process().info().number.v;
+    context.trace = asked.recording->info().path;
+    context.process = asked.engine->process().info().number.v;
     context.query = kQuery;
     FormatOptions options;
     options.format = Format::kJson;

@@ -52,17 +52,12 @@ int RunDiff(int argc, char** argv) {
   std::array<std::unique_ptr<Recording>, 2> recordings;
   std::array<std::unique_ptr<diff::Side>, 2> sides;
   for (int i : {0, 1}) {
-    absl::StatusOr<std::string> directory = FindTrace(names[i]);
-    if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-    absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
+    absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(names[i]);
     if (!recording.ok()) return Complain(recording.status(), kUnreadable);
     recordings[i] = *std::move(recording);
     absl::StatusOr<std::unique_ptr<diff::Side>> side =
         diff::Side::Open(recordings[i].get(), numbers[i]);
-    if (!side.ok()) {
-      return Complain(side.status(),
-                      numbers[i] && absl::IsNotFound(side.status()) ? kUsage : kUnreadable);
-    }
+    if (!side.ok()) return ComplainOfProcess(side.status(), numbers[i].has_value());
     sides[i] = *std::move(side);
   }
   ScanControl control;

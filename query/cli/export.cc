@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `ttq export`: an answer as a file that other tools load. JSON lines and CSV are written here;
-// Parquet is written by DuckDB (tools/to_parquet.cjs), from JSON lines.
+// `ttq export`: an answer as a file that other tools load. JSON lines and CSV are written here,
+// Parquet and Arrow by packages for node (tools/to_columns.cjs), from JSON lines.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -15,12 +15,11 @@
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
 #include "query/diagnostic.h"
-#include "query/engine.h"
 #include "query/format.h"
 #include "query/parser.h"
 
-#ifndef TTQ_TO_PARQUET
-#error "the build defines TTQ_TO_PARQUET"
+#ifndef TTQ_TO_COLUMNS
+#error "the build defines TTQ_TO_COLUMNS"
 #endif
 
 namespace ttq {
@@ -35,21 +34,6 @@ int Refuse(const absl::Status& status, std::string_view query) {
   return Complain(status, absl::IsInvalidArgument(status) ? kUsage : kUnreadable);
 }
 
-// A column's type as DuckDB names it. Addresses and values are text, as in JSON.
-const char* DuckType(Type type) {
-  switch (type) {
-    case Type::kTime:
-      return "UBIGINT";
-    case Type::kInteger:
-      return "BIGINT";
-    case Type::kObject:
-    case Type::kList:
-      return "JSON";
-    default:
-      return "VARCHAR";
-  }
-}
-
 // Of an installation beside the command, else of the sources it was built from.
 std::string ScriptPath() {
   char path[4096];
@@ -57,27 +41,37 @@ std::string ScriptPath() {
   if (n > 0 && static_cast<size_t>(n) < sizeof path) {
     const std::string command(path, static_cast<size_t>(n));
     const std::string script =
-        command.substr(0, command.rfind('/')) + "/../share/ttq/to_parquet.cjs";
+        command.substr(0, command.rfind('/')) + "/../share/ttq/to_columns.cjs";
     if (access(script.c_str(), R_OK) == 0) return script;
   }
-  return TTQ_TO_PARQUET;
+  return TTQ_TO_COLUMNS;
 }
 
-absl::Status ToParquet(const std::string& rows, const std::string& columns,
-                       const std::string& output) {
+// Writes the JSON lines in the file `rows`, of `columns`, as `format` to `output`.
+absl::Status ToColumns(const std::string& format, const std::string& rows,
+                       const std::vector<Column>& columns, const std::string& output) {
+  std::string types;
+  for (const Column& column : columns) {
+    types += types.empty() ? "{" : ",";
+    AppendJsonString(column.name, &types);
+    types += fmt::format(":\"{}\"", TypeName(column.type));
+  }
+  types += '}';
   const std::string script = ScriptPath();
   const pid_t child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "cannot start node");
   if (child == 0) {
-    execlp("node", "node", script.c_str(), rows.c_str(), columns.c_str(), output.c_str(), nullptr);
-    fprintf(stderr, "ttq: --to parquet needs node (package nodejs): %s\n", strerror(errno));
+    execlp("node", "node", script.c_str(), format.c_str(), rows.c_str(), types.c_str(),
+           output.c_str(), nullptr);
+    fprintf(stderr, "ttq: --to %s needs node (package nodejs): %s\n", format.c_str(),
+            strerror(errno));
     _exit(127);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::UnavailableError("no Parquet file was written");
+  return absl::UnavailableError(fmt::format("no {} file was written", format));
 }
 
 // Takes itself away unless it is kept.
@@ -111,8 +105,8 @@ int RunExport(int argc, char** argv) {
       ->type_name("TRACE");
   app.add_option("-p,--process", process, "The process, by its number in `ttq info`")
       ->type_name("N");
-  app.add_option("--to", to, "jsonl, csv or parquet")
-      ->check(CLI::IsMember({"jsonl", "csv", "parquet"}))
+  app.add_option("--to", to, "jsonl, csv, parquet or arrow")
+      ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))
       ->required()
       ->type_name("FORMAT");
   app.add_option("-o,--output", output, "The file")->required()->type_name("FILE");
@@ -120,22 +114,13 @@ int RunExport(int argc, char** argv) {
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<ast::Query> parsed = ParseQuery(query);
   if (!parsed.ok()) return Refuse(parsed.status(), query);
-  absl::StatusOr<std::string> directory = FindTrace(trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
-  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  std::optional<ProcessNo> number;
-  if (process) number = ProcessNo(*process);
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
-  if (!engine.ok()) {
-    return Complain(engine.status(),
-                    process && absl::IsNotFound(engine.status()) ? kUsage : kUnreadable);
-  }
+  Asked asked;
+  if (const std::optional<int> failed = OpenAsked(trace, process, &asked)) return *failed;
   ScanControl control;
   InterruptGuard guard(&control);
   Progress progress(&control);
   absl::StatusOr<std::unique_ptr<ResultStream>> stream =
-      (*engine)->Run(*parsed, {.control = &control});
+      asked.engine->Run(*parsed, {.control = &control});
   if (!stream.ok()) return Refuse(stream.status(), query);
 
   // Nothing appears under the name until it is whole.
@@ -146,6 +131,7 @@ int RunExport(int argc, char** argv) {
   AnswerSummary summary;
   FormatOptions format;
   format.format = to == "csv" ? Format::kCsv : Format::kJsonLines;
+  format.texts_only = to == "arrow";
   const absl::Status status = WriteAnswer(
       **stream, context, format,
       [&](std::string_view piece) { fwrite(piece.data(), 1, piece.size(), out); }, &summary);
@@ -156,16 +142,10 @@ int RunExport(int argc, char** argv) {
   if (!status.ok()) return Refuse(status, query);
   if (summary.interrupted) return Complain("interrupted", kInterrupted);
   absl::Status kept;
-  if (to == "parquet") {
-    std::string columns;
-    for (const Column& column : (*stream)->columns()) {
-      columns += columns.empty() ? "{" : ",";
-      AppendJsonString(column.name, &columns);
-      columns += fmt::format(":\"{}\"", DuckType(column.type));
-    }
-    Temporary parquet(output + ".parquet.new");
-    kept = ToParquet(rows.path(), columns + "}", parquet.path());
-    if (kept.ok()) kept = parquet.KeepAs(output);
+  if (to == "parquet" || to == "arrow") {
+    Temporary columns(output + "." + to + ".new");
+    kept = ToColumns(to, rows.path(), (*stream)->columns(), columns.path());
+    if (kept.ok()) kept = columns.KeepAs(output);
   } else {
     kept = rows.KeepAs(output);
   }

@@ -25,7 +25,7 @@ constexpr char kOverview[] =
   ttq check TRACE                             verify a recording
   ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
   ttq diff A B                                where two recordings part, and why
-  ttq export --to FORMAT -o FILE QUERY        an answer as a file: jsonl, csv, parquet
+  ttq export --to FORMAT -o FILE QUERY        an answer as a file: jsonl, csv, parquet, arrow
   ttq help [COMMAND | language | TOPIC]       topics: language, locations, times, conditions,
                                               columns, formats, environment, exit-codes
 
@@ -42,7 +42,13 @@ constexpr Topic kTopics[] = {
     {"record", R"(ttq record [-o DIR] [--] PROGRAM [ARG...]
 
 Runs PROGRAM and records everything it and its children do. Its input and output are untouched, and
-ttq exits as it does. The recording is $TTQ_HOME/PROGRAM-N.ttq, or DIR. See `ttq record --help`.
+ttq exits as it does. The recording is $TTQ_HOME/PROGRAM-N.ttq, or DIR.
+
+  --repeat N            record N runs (with -o DIR: DIR-1, DIR-2, …)
+  --until WHAT          stop after a run that did: crash (died by a signal) or failing (any status but 0)
+  --keep WHAT           of several runs keep only those: crash or failing
+
+`ttq record --help` has the other options.
 )"},
     {"query", R"(ttq query [OPTIONS] (QUERY | -F FILE | -)
 ttq [OPTIONS] QUERY
@@ -87,23 +93,55 @@ above a query name it and say what is expected:
 Exits with 0 when all is as expected, 1 when not, 3 when a recording cannot be read.
 `ttq record --repeat N --until crash --keep failing` makes recordings of a flaky failure.
 )"},
-    {"help", "ttq help [COMMAND | TOPIC]\n"},
+    {"diff", R"(ttq diff [--ignore REGEX] [-p N[,M]] [-f table|json] [--exit-code] A B
+
+Finds the first place where two runs of a program do different things, what decided it, and where the
+deciding value first was another one; then sums up what else differs. Python calls and lines are
+compared first, then native code. What stands in one column is the same on both sides; ` | ` separates
+A from B.
+
+  --ignore REGEX       functions, system calls and output that it finds do not count: 'time|random'
+  -p, --process N      the process of both; N,M: of each (A and B may be one recording)
+      --exit-code      exit with 1 when they differ
+)"},
+    {"export", R"(ttq export [-t TRACE] [-p N] --to FORMAT -o FILE QUERY
+
+Writes the answer to FILE, which appears when it is whole.
+
+  jsonl    a row per line, as an object       csv    a header line, then rows
+  parquet  needs node, and in or above the working directory: npm install @duckdb/node-api
+  arrow    an IPC file; needs node and:                       npm install apache-arrow
+
+Addresses and values are text ("0x…"), times and counts integers.
+)"},
+    {"help", R"(ttq help [COMMAND | TOPIC]
+
+What a command does, or what a topic is about; without one, the list of them. `ttq COMMAND --help`
+lists a command's options.
+)"},
     {"language", R"(A query is a source, clauses, and stages after `|`:
 
   last write to LOCATION          also first, next, all; `writes to`, `reads of`, `accesses to`
   who last wrote LOCATION         the same as the first
   memory LOCATION [at TIME]       bytes
+  print EXPR [at TIME] [in frame N]
   registers [at TIME] [in thread N]
-  executions of FUNCTION|FILE:LINE|ADDR
-  disassemble FUNCTION|ADDR [at TIME]
+  backtrace [at TIME] [in thread N | all threads]
+  source [at TIME]; disassemble FUNCTION|ADDR [at TIME]
+  calls to FUNCTION; executions of FUNCTION|FILE:LINE|ADDR
   threads | modules | maps [at TIME]
   events [KIND]                   signal, syscall, thread, map, module, output, fork, exec, exit, mark
+  origin of LOCATION|$REG [at TIME]; heap ADDR [at TIME]; crash
+  py backtrace | locals | source [at TIME]; py print EXPR [at TIME]
+  py calls to NAME|FILE:LINE; py changes of VARIABLE [in FUNCTION]
+  creation | deallocation | lifetime of ADDR; refcounts of ADDR; object ADDR [at TIME]
 
 Clauses:  before TIME, after TIME, between TIME and TIME, in thread N, by FUNCTION
           FUNCTION is a name, "glob*" or /regex/, perhaps with a module: libc!memcpy
 
 Stages:   where COND | select COLUMNS | sort by COLUMN [desc] | first N | last N
           count [by COLUMNS] | distinct COLUMNS
+          backtrace | py backtrace: each row with its stack
 
 `where` may follow a source without `|`. Directly after `last write …` it says which write is meant:
 `last write to x where size == 8` is the last of the writes of 8 bytes.
@@ -145,6 +183,12 @@ A comparison with a missing value is neither true nor false, as in SQL.
 
   writes, reads, accesses   address, size, value, previous, actor (accesses: kind, read or write)
   executions                instruction
+  calls                     function, address, args, result, return_time, depth, caller
+  backtrace                 frame, pc, function, module, file, line, args
+  py backtrace              frame, function, file, line, source, frame_address
+  py locals                 name, value, type, address
+  creation, deallocation    object, type, repr, py_backtrace, backtrace
+  refcounts                 object, delta, before, after
   memory                    time, address, size, bytes; memory that is not mapped is a row of its own
                             with missing bytes
   registers                 rax … r15, rip

@@ -164,9 +164,8 @@ int RunInfo(int argc, char** argv) {
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(*directory);
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(trace.empty() ? option : trace);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);

@@ -15,7 +15,6 @@
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
 #include "query/diagnostic.h"
-#include "query/engine.h"
 #include "query/format.h"
 #include "query/parser.h"
 
@@ -120,38 +119,26 @@ int Report(const absl::Status& status, std::string_view text) {
 
 class Session {
  public:
-  Session(const QueryOptions& options, std::string text)
-      : options_(options), text_(std::move(text)) {}
-
-  absl::Status Open(const std::string& directory) {
-    absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(directory);
-    if (!recording.ok()) return recording.status();
-    recording_ = *std::move(recording);
-    std::optional<ProcessNo> number;
-    if (options_.process) number = ProcessNo(*options_.process);
-    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording_.get(), number);
-    if (!engine.ok()) return engine.status();
-    engine_ = *std::move(engine);
-    return absl::OkStatus();
-  }
+  Session(const QueryOptions& options, std::string text, Asked asked)
+      : options_(options), text_(std::move(text)), asked_(std::move(asked)) {}
 
   int Answer(const ast::Query& query, const FormatOptions& format) {
     AnswerContext context;
-    context.trace = recording_->info().path;
-    context.process = engine_->process().info().number.v;
+    context.trace = asked_.recording->info().path;
+    context.process = asked_.engine->process().info().number.v;
     context.query = text_.substr(query.range.begin, query.range.end - query.range.begin);
     ScanControl control;
     const RunOptions run{.control = &control, .full_scan = options_.full_scan};
     InterruptGuard guard(&control);
     Progress progress(&control);
     if (options_.explain) {
-      absl::StatusOr<std::string> plan = engine_->Explain(query, run);
+      absl::StatusOr<std::string> plan = asked_.engine->Explain(query, run);
       progress.Hide();
       if (!plan.ok()) return Report(plan.status(), text_);
       WriteOut(*plan);
       return kAnswered;
     }
-    absl::StatusOr<std::unique_ptr<ResultStream>> stream = engine_->Run(query, run);
+    absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked_.engine->Run(query, run);
     if (!stream.ok()) {
       progress.Hide();
       return Report(stream.status(), text_);
@@ -174,8 +161,7 @@ class Session {
  private:
   const QueryOptions& options_;
   const std::string text_;
-  std::unique_ptr<Recording> recording_;
-  std::unique_ptr<Engine> engine_;
+  const Asked asked_;
 };
 
 }  // namespace
@@ -218,8 +204,10 @@ int RunQuery(int argc, char** argv) {
     queries.push_back(*std::move(parsed));
   }
 
-  absl::StatusOr<std::string> directory = FindTrace(options.trace);
-  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
+  Asked asked;
+  if (const std::optional<int> failed = OpenAsked(options.trace, options.process, &asked)) {
+    return *failed;
+  }
 
   FormatOptions format;
   if (!options.format_name.empty()) format.format = *FormatFromName(options.format_name);
@@ -231,11 +219,7 @@ int RunQuery(int argc, char** argv) {
     format.limit = kTerminalLimit;
   }
 
-  Session session(options, text);
-  if (const absl::Status s = session.Open(*directory); !s.ok()) {
-    // A process that is not there is the user's slip, not the trace's.
-    return Complain(s, options.process && absl::IsNotFound(s) ? kUsage : kUnreadable);
-  }
+  Session session(options, text, std::move(asked));
   int worst = kAnswered;
   for (size_t i = 0; i < queries.size(); ++i) {
     if (i > 0 && (format.format == Format::kTable || format.format == Format::kCsv)) WriteOut("\n");

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""`ttq export`: files are loaded by sqlite3, Python's json and, where it is installed, DuckDB.
+"""`ttq export`: files are loaded by sqlite3, Python's json, DuckDB and Arrow's implementation in Rust.
 
-    export_test.py TTQ RECORD_TEXT
+    export_test.py TTQ RECORD_TEXT MODULES
+
+The packages for node that Parquet and Arrow need are installed in the directory MODULES, once. Where they
+cannot be, those two are skipped.
 """
 
 import csv
@@ -14,8 +17,9 @@ import sys
 import tempfile
 import unittest
 
-TTQ, RECORD_TEXT = (os.path.abspath(p) for p in sys.argv[1:3])
-sys.argv = sys.argv[:1] + sys.argv[3:]
+TTQ, RECORD_TEXT, MODULES = (os.path.abspath(p) for p in sys.argv[1:4])
+sys.argv = sys.argv[:1] + sys.argv[4:]
+PACKAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "package.json")
 HISTORY = """map 0x10000 0x11000 rw
 thread 1
 0x401000 store 0x10000 4 = 7
@@ -24,23 +28,123 @@ thread 1
 """
 QUERY = "writes to 0x10000 len 8 | select time, address, value, size"
 EXPECTED = [(0, "0x10000", "0x7", 4), (1, "0x10004", "0x8", 4), (2, "0x10000", "0x9", 4)]
-READ_BACK = """
-const duckdb = require(require.resolve('@duckdb/node-api', {paths: [process.env.NODE_PATH || '.', process.cwd()]}));
+DUCKDB = """
+const duckdb = require('@duckdb/node-api');
 (async () => {
   const c = await (await duckdb.DuckDBInstance.create(':memory:')).connect();
-  const r = await c.runAndReadAll(`SELECT time, address, value, size FROM '${process.argv[1]}' ORDER BY time`);
+  const file = process.argv[1];
+  const r = await c.runAndReadAll(`SELECT * FROM '${file}' ORDER BY ALL`);
   console.log(JSON.stringify(r.getRowsJson()));
-  const t = await c.runAndReadAll(`DESCRIBE SELECT * FROM '${process.argv[1]}'`);
+  const t = await c.runAndReadAll(`DESCRIBE SELECT * FROM '${file}'`);
   console.log(JSON.stringify(t.getRowsJson().map(row => row[1])));
 })();
 """
+# An IPC file is a stream of messages between magic words, and a footer. Arrow's Rust reads the stream and
+# writes it as Parquet, for DuckDB; apache-arrow reads by the footer.
+ARROW = """
+const fs = require('fs'), rust = require('parquet-wasm/node'), arrow = require('apache-arrow');
+const bytes = fs.readFileSync(process.argv[1]);
+fs.writeFileSync(process.argv[2], rust.writeParquet(rust.Table.fromIPCStream(bytes.subarray(8))));
+const table = arrow.tableFromIPC(bytes);
+console.log(JSON.stringify([table.numRows, table.batches.length, table.schema.fields.map(
+    f => [f.name, String(f.type), f.metadata.get('ttq.type')])]));
+"""
 
 
-def export(to, name, query=QUERY, trace=None):
+def export(to, name, query=QUERY, trace=None, **environment):
     path = os.path.join(PLACE, name)
     p = subprocess.run([TTQ, "export", "-t", trace or TRACE, "--to", to, "-o", path, query],
-                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                       cwd=PLACE, env=dict(os.environ, **environment), stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True)
     return p, path
+
+
+def install_packages():
+    """Why they cannot be; None when they are there."""
+    if not shutil.which("node"):
+        return "node is not installed"
+    if not shutil.which("npm"):
+        return "npm is not installed"
+    os.makedirs(MODULES, exist_ok=True)
+    copy = os.path.join(MODULES, "package.json")
+    done = os.path.join(MODULES, "installed")  # the package.json that they were installed from
+    with open(PACKAGES, encoding="utf-8") as f:
+        wanted = f.read()
+    try:
+        with open(done, encoding="utf-8") as f:
+            if f.read() == wanted:
+                return None
+    except FileNotFoundError:
+        pass
+    shutil.copyfile(PACKAGES, copy)
+    try:
+        p = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--fetch-retries=0",
+                            "--fetch-timeout=30000"], cwd=MODULES, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, timeout=200)
+    except subprocess.TimeoutExpired:
+        return "npm install took too long"
+    if p.returncode != 0:
+        return "npm install failed: " + p.stdout[-300:]
+    shutil.copyfile(copy, done)
+    return None
+
+
+def node(script, *arguments):
+    """The lines that it prints, from JSON."""
+    p = subprocess.run(["node", "-e", script, *arguments], cwd=MODULES, stdout=subprocess.PIPE, text=True,
+                       check=True)
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+class Columns(unittest.TestCase):
+    """Parquet and Arrow."""
+
+    @classmethod
+    def setUpClass(cls):
+        reason = install_packages()
+        if reason:
+            raise unittest.SkipTest("no packages for node: " + reason)
+
+    def export(self, to, name, *arguments):
+        p, path = export(to, name, *arguments, NODE_PATH=os.path.join(MODULES, "node_modules"))
+        self.assertEqual((p.returncode, p.stdout), (0, ""), p.stderr)
+        self.assertEqual([n for n in os.listdir(PLACE) if n.endswith(".new")], [])
+        return path
+
+    def test_parquet(self):
+        path = self.export("parquet", "rows.parquet")
+        with open(path, "rb") as f:
+            self.assertEqual(f.read(4), b"PAR1")
+        rows, types = node(DUCKDB, path)
+        self.assertEqual([(int(r[0]), r[1], r[2], int(r[3])) for r in rows], EXPECTED)
+        self.assertEqual(types, ["UBIGINT", "VARCHAR", "VARCHAR", "BIGINT"])
+
+    def test_arrow(self):
+        path, parquet = self.export("arrow", "rows.arrow"), os.path.join(PLACE, "of-arrow.parquet")
+        with open(path, "rb") as f:
+            content = f.read()
+        self.assertEqual((content[:8], content[-6:]), (b"ARROW1\0\0", b"ARROW1"))
+        by_footer, = node(ARROW, path, parquet)
+        self.assertEqual(by_footer, [3, 1, [["time", "Uint64", "time"], ["address", "Utf8", "address"],
+                                            ["value", "Utf8", "value"], ["size", "Int64", "integer"]]])
+        rows, types = node(DUCKDB, parquet)
+        self.assertEqual([(int(r[0]), r[1], r[2], int(r[3])) for r in rows], EXPECTED)
+        self.assertEqual(types, ["UBIGINT", "VARCHAR", "VARCHAR", "BIGINT"])
+
+    def test_arrow_without_rows_has_columns(self):
+        path = self.export("arrow", "none.arrow", "writes to 0x10800 | select time, address, value, size")
+        by_footer, = node(ARROW, path, os.path.join(PLACE, "none.parquet"))
+        self.assertEqual(by_footer[0], 0)
+        self.assertEqual([f[0] for f in by_footer[2]], ["time", "address", "value", "size"])
+        self.assertEqual(node(DUCKDB, os.path.join(PLACE, "none.parquet"))[0], [])
+
+    def test_arrow_rounds_no_number_and_keeps_objects_as_json(self):
+        query = "writes to 0x10000 | first 1 | backtrace | select 0x7fffffffffffffff - 2, python, backtrace"
+        path, parquet = self.export("arrow", "large.arrow", query), os.path.join(PLACE, "large.parquet")
+        node(ARROW, path, parquet)
+        (number, python, backtrace), = node(DUCKDB, parquet)[0]
+        self.assertEqual((number, python), ("9223372036854775805", None))
+        self.assertEqual([frame["pc"] for frame in json.loads(backtrace)], ["0x401000"])
 
 
 class Export(unittest.TestCase):
@@ -63,19 +167,18 @@ class Export(unittest.TestCase):
                          [("0x7",), ("0x9",)])
         db.close()
 
-    def test_parquet(self):
-        p, path = export("parquet", "rows.parquet")
-        if "npm install" in p.stderr or "needs node" in p.stderr:
-            self.assertEqual(p.returncode, 3)
+    def test_what_is_missing_is_named(self):
+        for to, package in (("parquet", "@duckdb/node-api"), ("arrow", "apache-arrow")):
+            p, path = export(to, "missing", PATH="/nowhere")
+            self.assertEqual((p.returncode, p.stderr), (
+                3, "ttq: --to %s needs node (package nodejs): No such file or directory\n"
+                   "ttq: no %s file was written\n" % (to, to)))
+            if shutil.which("node"):
+                p, path = export(to, "missing", NODE_PATH="")
+                self.assertEqual((p.returncode, p.stderr), (
+                    3, "ttq: --to %s needs %s: npm install %s\nttq: no %s file was written\n"
+                    % (to, package, package, to)))
             self.assertFalse(os.path.exists(path))
-            self.skipTest("no DuckDB")
-        self.assertEqual((p.returncode, p.stderr), (0, ""))
-        with open(path, "rb") as f:
-            self.assertEqual(f.read(4), b"PAR1")
-        out = subprocess.run(["node", "-e", READ_BACK, path], stdout=subprocess.PIPE, text=True, check=True).stdout
-        rows, types = (json.loads(line) for line in out.splitlines())
-        self.assertEqual([(int(r[0]), r[1], r[2], int(r[3])) for r in rows], EXPECTED)
-        self.assertEqual(types, ["UBIGINT", "VARCHAR", "VARCHAR", "BIGINT"])
 
     def test_bad_input_leaves_no_file(self):
         for query, trace, status in (("writes two 0x10000", None, 2), (QUERY, os.path.join(PLACE, "gone"), 3)):
@@ -90,6 +193,6 @@ if __name__ == "__main__":
     TRACE = os.path.join(PLACE, "a.ttq")
     try:
         subprocess.run([RECORD_TEXT, TRACE], input=HISTORY, text=True, check=True)
-        unittest.main()
+        unittest.main(verbosity=2)  # which says why something was skipped
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)

@@ -5,7 +5,12 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <cstring>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -14,6 +19,7 @@
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::StartsWith;
 
 struct Output {
@@ -95,11 +101,33 @@ TEST(Cli, Help) {
   EXPECT_EQ(RunTtq("--help").exit_status, 0);
   EXPECT_EQ(RunTtq("help").text, RunTtq("--help").text);
   Expect("help tims", 2, "ttq: there is no help on tims; did you mean times?\n");
-  for (const char* topic :
-       {"record", "query", "info", "ls", "check", "language", "locations", "times", "conditions",
-        "columns", "formats", "environment", "exit-codes"}) {
-    EXPECT_EQ(RunTtq(std::string("help ") + topic).exit_status, 0) << topic;
+}
+
+// The commands and topics that the overview names.
+TEST(Cli, EverythingInTheOverviewHasHelp) {
+  const std::string overview = RunTtq("--help").text;
+  std::set<std::string> names;
+  std::istringstream lines(overview);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string ttq, name;
+    words >> ttq >> name;
+    if (ttq == "ttq" && islower(name[0])) names.insert(name);
   }
+  EXPECT_THAT(names, IsSupersetOf({"record", "query", "batch", "crash", "diff", "export", "help"}));
+  for (const std::string& command : names) {
+    EXPECT_THAT(RunTtq("help " + command).text, StartsWith("ttq " + command)) << command;
+    EXPECT_EQ(RunTtq(command + " --help").exit_status, 0) << command;
+  }
+  std::string topics = overview.substr(overview.find("topics: ") + strlen("topics: "));
+  topics.resize(topics.find("\n\n"));
+  std::replace(topics.begin(), topics.end(), ',', ' ');
+  std::istringstream words(topics);
+  size_t known = 0;
+  for (std::string topic; words >> topic; ++known) {
+    EXPECT_EQ(RunTtq("help " + topic).exit_status, 0) << topic;
+  }
+  EXPECT_GE(known, 8);
 }
 
 }  // namespace
