@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // What DWARF says about code: functions, inlined copies, lines, static variables. One compile unit
-// is read when an address or a name needs it, and kept. Reading goes through libdwarf, except range
-// lists and address tables: they are small, and libdwarf 20210528 frees twice on a damaged
-// .debug_rnglists, so that section is not shown to it.
+// is read when an address or a name needs it, and kept.
 //
 // The sections are untrusted. Damage gives fewer answers. Addresses are the file's own.
-// NOT thread-safe: libdwarf is not. The owner (SymbolFile) holds a lock round every call.
+// NOT thread-safe. The owner (SymbolFile) holds a lock round every call.
 
 #ifndef TTQ_QUERY_DWARF_INFO_H_
 #define TTQ_QUERY_DWARF_INFO_H_
@@ -17,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "query/elf_file.h"
+#include "query/die.h"
 #include "query/names.h"
 #include "query/symbols.h"
 
@@ -25,10 +23,9 @@ namespace ttq {
 
 class DwarfInfo {
  public:
-  // Null when `debug` holds no usable .debug_info. `alt` (may be null) is its .gnu_debugaltlink
-  // file; both are only used during the call, what is needed of their bytes is kept alive.
-  // `is_code` tells code of the module from the left-overs of functions that the linker dropped.
-  static std::unique_ptr<DwarfInfo> Open(const ElfFile& debug, const ElfFile* alt,
+  // Null only for no `data`. `is_code` tells code of the module from the left-overs of functions
+  // that the linker dropped.
+  static std::unique_ptr<DwarfInfo> Open(std::shared_ptr<const DwarfData> data,
                                          std::function<bool(uint64_t)> is_code);
   ~DwarfInfo();
 
@@ -63,8 +60,6 @@ class DwarfInfo {
   std::unique_ptr<Impl> impl_;
 };
 
-// "/a/./b/../c" -> "/a/c". Symbolic links are not looked at: the file need not exist here.
-std::string NormalizePath(std::string_view path);
 // `tail` is `path` or a tail of it that starts at a component.
 bool PathEndsWith(std::string_view path, std::string_view tail);
 

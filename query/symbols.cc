@@ -118,6 +118,7 @@ struct SymbolFile::Impl {
   bool debug_found = false;
   std::optional<DebugFile> debug_file, alt_file;
   bool dwarf_opened = false;
+  std::shared_ptr<const DwarfData> dwarf_data;
   std::unique_ptr<DwarfInfo> dwarf;
   bool tables_read = false;
   std::vector<TableSymbol> functions, data;
@@ -149,10 +150,10 @@ struct SymbolFile::Impl {
     if (dwarf_opened) return dwarf.get();
     dwarf_opened = true;
     FindDebug();
-    if (const ElfFile* file = DwarfElf()) {
-      dwarf = DwarfInfo::Open(*file, alt_file ? &alt_file->elf : nullptr,
-                              [this](uint64_t address) { return elf.IsCode(address); });
-    }
+    const ElfFile* file = DwarfElf();
+    if (file == nullptr) return nullptr;
+    dwarf_data = DwarfData::Open(*file, alt_file ? &alt_file->elf : nullptr);
+    dwarf = DwarfInfo::Open(dwarf_data, [this](uint64_t address) { return elf.IsCode(address); });
     return dwarf.get();
   }
 
@@ -450,32 +451,10 @@ absl::StatusOr<std::shared_ptr<const SymbolFile>> SymbolFile::Open(const std::st
 const std::string& SymbolFile::path() const { return impl_->path; }
 const std::string& SymbolFile::build_id() const { return impl_->elf.build_id(); }
 
-bool SymbolFile::has_dwarf() const {
+std::shared_ptr<const DwarfData> SymbolFile::dwarf() const {
   std::lock_guard lock(impl_->mutex);
-  impl_->FindDebug();
-  return impl_->DwarfElf() != nullptr;
-}
-
-const FileImage& SymbolFile::dwarf_image() const {
-  static const FileImage kNone;
-  std::lock_guard lock(impl_->mutex);
-  impl_->FindDebug();
-  const ElfFile* elf = impl_->DwarfElf();
-  return elf == nullptr ? kNone : elf->image();
-}
-
-const std::string& SymbolFile::dwarf_path() const {
-  static const std::string kNone;
-  std::lock_guard lock(impl_->mutex);
-  impl_->FindDebug();
-  return impl_->DwarfElf() == nullptr ? kNone : impl_->DwarfPath();
-}
-
-const FileImage& SymbolFile::alt_image() const {
-  static const FileImage kNone;
-  std::lock_guard lock(impl_->mutex);
-  impl_->FindDebug();
-  return impl_->alt_file ? impl_->alt_file->elf.image() : kNone;
+  impl_->Dwarf();
+  return impl_->dwarf_data;
 }
 
 const ElfFile& SymbolFile::elf() const { return impl_->elf; }

@@ -32,6 +32,7 @@
 
 namespace ttq {
 
+class DwarfData;
 class ElfFile;
 
 // Where a name comes from, best first. kPlt: a linkage stub, named after the function it jumps to.
@@ -169,13 +170,8 @@ class SymbolFile {
   const std::string& path() const;
   // Lower-case hexadecimal; empty when the file has none.
   const std::string& build_id() const;
-  // The file that holds the DWARF: the module itself or its debug file. Without any, false and
-  // empty.
-  bool has_dwarf() const;
-  const FileImage& dwarf_image() const;
-  const std::string& dwarf_path() const;
-  // The .gnu_debugaltlink file (dwz), empty when there is none.
-  const FileImage& alt_image() const;
+  // The module's own DWARF or its debug file's; null: none.
+  std::shared_ptr<const DwarfData> dwarf() const;
   // The module's own file, and its separate debug file or null.
   const ElfFile& elf() const;
   const ElfFile* debug_elf() const;

@@ -84,7 +84,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
   if (path.empty() || current <= 0) {
     plan.presentation.no_rows = Cat("no module says which line ", where, " is of");
     const Module* module = (*symbols)->ModuleAt(view->pc);
-    if (module && module->file() && !module->file()->has_dwarf()) {
+    if (module && module->file() && module->file()->dwarf() == nullptr) {
       plan.presentation.no_rows = Cat(module->name(), " has no debug information: which line ",
                                       where, " is of is not known");
     }

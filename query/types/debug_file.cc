@@ -92,9 +92,8 @@ struct DebugFile::Lazy {
 DebugFile::~DebugFile() = default;
 
 std::shared_ptr<const DebugFile> DebugFile::Open(const SymbolFile& file) {
-  if (!file.has_dwarf()) return nullptr;
   std::shared_ptr<DebugFile> out(new DebugFile);
-  out->data_ = DwarfData::Open(file.dwarf_image(), file.alt_image());
+  out->data_ = file.dwarf();
   if (!out->data_) return nullptr;
   out->build_id_ = file.build_id();
   out->lazy_ = std::make_unique<Lazy>();

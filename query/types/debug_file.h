@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "query/die.h"
 #include "query/symbols.h"
-#include "query/types/die.h"
 #include "query/types/name_index.h"
 #include "query/types/type.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "query/types/die.h"
+#include "query/die.h"
 
 namespace ttq {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "query/types/die.h"
+#include "query/die.h"
 
 namespace ttq {
 

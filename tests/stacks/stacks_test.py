@@ -76,9 +76,6 @@ def same(ours, theirs):
             return False
         if plain(ours[0]).strip("_") != plain(theirs[0]).strip("_"):
             return False
-    # libdwarf takes the first file of this unit's line table for another one.
-    if ours[0] == "__libc_start_call_main":
-        return ours[2] == theirs[2]
     return ours[1:] == theirs[1:]
 
 

@@ -20,6 +20,7 @@
 #include "query/disassembler.h"
 #include "query/dwarf_info.h"
 #include "query/elf_file.h"
+#include "query/line_table.h"
 #include "query/names.h"
 
 namespace ttq {
@@ -522,7 +523,7 @@ TEST_P(Damage, NeverCrashes) {
   }
 }
 
-// libdwarf followed a DW_AT_sibling that pointed back for ever.
+// A DW_AT_sibling that points back must not be followed for ever.
 TEST(DamagedLinks, SiblingLinksThatPointBackEnd) {
   const std::string whole = ReadAll(kPrograms + "/symbols_c");
   auto elf = ElfFile::Parse(FileImage::FromString(whole));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/types/die.h"
+#include "query/die.h"
 
 #include <libdwarf/dwarf.h>
 
@@ -20,6 +20,55 @@ constexpr size_t kMaxUnits = 1u << 22;
 
 // Codes up to this are found by index.
 constexpr uint64_t kDenseCodes = 1u << 16;
+
+// What a form takes in a DIE: bytes, offsets of the unit's size; nothing when that depends.
+struct FormSize {
+  uint8_t bytes, offsets;
+};
+std::optional<FormSize> SizeOfForm(uint64_t form) {
+  switch (form) {
+    case DW_FORM_flag_present:
+    case DW_FORM_implicit_const:
+      return FormSize{0, 0};
+    case DW_FORM_data1:
+    case DW_FORM_ref1:
+    case DW_FORM_flag:
+    case DW_FORM_strx1:
+    case DW_FORM_addrx1:
+      return FormSize{1, 0};
+    case DW_FORM_data2:
+    case DW_FORM_ref2:
+    case DW_FORM_strx2:
+    case DW_FORM_addrx2:
+      return FormSize{2, 0};
+    case DW_FORM_strx3:
+    case DW_FORM_addrx3:
+      return FormSize{3, 0};
+    case DW_FORM_data4:
+    case DW_FORM_ref4:
+    case DW_FORM_strx4:
+    case DW_FORM_addrx4:
+    case DW_FORM_ref_sup4:
+      return FormSize{4, 0};
+    case DW_FORM_addr:
+    case DW_FORM_data8:
+    case DW_FORM_ref8:
+    case DW_FORM_ref_sig8:
+    case DW_FORM_ref_sup8:
+      return FormSize{8, 0};
+    case DW_FORM_data16:
+      return FormSize{16, 0};
+    case DW_FORM_strp:
+    case DW_FORM_line_strp:
+    case DW_FORM_strp_sup:
+    case DW_FORM_sec_offset:
+    case DW_FORM_GNU_ref_alt:
+    case DW_FORM_GNU_strp_alt:
+      return FormSize{0, 1};
+    default:
+      return std::nullopt;
+  }
+}
 
 FileImage SectionOf(const ElfFile& file, std::string_view name) {
   for (const ElfFile::Section& s : file.sections()) {
@@ -68,6 +117,12 @@ void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
       if (name == 0 && form == 0) break;
       abbrev.attributes.push_back(
           {static_cast<uint16_t>(name), static_cast<uint16_t>(form), implicit});
+      const std::optional<FormSize> size = SizeOfForm(form);
+      abbrev.is_fixed = abbrev.is_fixed && size;
+      if (size) {
+        abbrev.fixed_size += size->bytes;
+        abbrev.offsets += size->offsets;
+      }
     }
     if (code <= kDenseCodes) {
       if (dense_.size() < code) dense_.resize(code);
@@ -93,32 +148,28 @@ struct DwarfData::Lazy {
 
 DwarfData::~DwarfData() = default;
 
-std::shared_ptr<const DwarfData> DwarfData::Open(const FileImage& image, const FileImage& alt) {
-  absl::StatusOr<ElfFile> elf = ElfFile::Parse(image);
-  if (!elf.ok()) return nullptr;
+std::shared_ptr<const DwarfData> DwarfData::Open(const ElfFile& file, const ElfFile* alt) {
   std::shared_ptr<DwarfData> data(new DwarfData);
   data->lazy_ = std::make_unique<Lazy>();
-  const auto common = [&data](const ElfFile& file, int which) {
-    data->abbrev_[which] = SectionOf(file, ".debug_abbrev");
-    data->str_[which] = SectionOf(file, ".debug_str");
-    data->line_str_[which] = SectionOf(file, ".debug_line_str");
-    data->str_offsets_[which] = SectionOf(file, ".debug_str_offsets");
+  const auto common = [&data](const ElfFile& from, int which) {
+    data->abbrev_[which] = SectionOf(from, ".debug_abbrev");
+    data->str_[which] = SectionOf(from, ".debug_str");
+    data->line_str_[which] = SectionOf(from, ".debug_line_str");
+    data->str_offsets_[which] = SectionOf(from, ".debug_str_offsets");
   };
-  common(*elf, 0);
-  data->info_[kInfo] = SectionOf(*elf, ".debug_info");
-  data->info_[kTypes] = SectionOf(*elf, ".debug_types");
-  data->addr_ = SectionOf(*elf, ".debug_addr");
-  data->ranges_ = SectionOf(*elf, ".debug_ranges");
-  data->rnglists_ = SectionOf(*elf, ".debug_rnglists");
-  data->loc_ = SectionOf(*elf, ".debug_loc");
-  data->loclists_ = SectionOf(*elf, ".debug_loclists");
-  data->aranges_ = SectionOf(*elf, ".debug_aranges");
-  if (!alt.empty()) {
-    absl::StatusOr<ElfFile> other = ElfFile::Parse(alt);
-    if (other.ok()) {
-      common(*other, 1);
-      data->info_[kAlt] = SectionOf(*other, ".debug_info");
-    }
+  common(file, 0);
+  data->info_[kInfo] = SectionOf(file, ".debug_info");
+  data->info_[kTypes] = SectionOf(file, ".debug_types");
+  data->addr_ = SectionOf(file, ".debug_addr");
+  data->line_ = SectionOf(file, ".debug_line");
+  data->ranges_ = SectionOf(file, ".debug_ranges");
+  data->rnglists_ = SectionOf(file, ".debug_rnglists");
+  data->loc_ = SectionOf(file, ".debug_loc");
+  data->loclists_ = SectionOf(file, ".debug_loclists");
+  data->aranges_ = SectionOf(file, ".debug_aranges");
+  if (alt != nullptr) {
+    common(*alt, 1);
+    data->info_[kAlt] = SectionOf(*alt, ".debug_info");
   }
   if (data->info_[kInfo].empty() || data->abbrev_[0].empty()) return nullptr;
   for (uint8_t section = 0; section < kSections; ++section) data->ReadUnits(section);
@@ -250,11 +301,15 @@ const DwarfRoot& DwarfData::RootOf(const DwarfUnit& unit) const {
 }
 
 Die DwarfData::At(const DwarfUnit& unit, uint64_t offset) const {
+  return At(unit, RootOf(unit), offset);
+}
+
+Die DwarfData::At(const DwarfUnit& unit, const DwarfRoot& root, uint64_t offset) const {
   Die die;
   if (offset < unit.first || offset >= unit.end) return die;
   die.data_ = this;
   die.unit_ = &unit;
-  die.root_ = &RootOf(unit);
+  die.root_ = &root;
   die.ref_ = {offset, unit.section};
   ByteCursor cursor(Bytes(unit.section), offset);
   die.abbrev_ = die.root_->abbrevs->Find(cursor.Uleb());
@@ -448,8 +503,17 @@ std::optional<uint64_t> DwarfData::AddressOf(const DwarfUnit& unit, const DieAtt
 }
 
 // DWARF 5 sections 2.17.3 and 7.25; DWARF 4 section 2.17.3.
-std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribute& a) const {
+std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribute& a,
+                                        uint64_t* budget) const {
   std::vector<CodeSpan> out;
+  const uint64_t limit = std::min<uint64_t>(kMaxListEntries, budget ? *budget : kMaxListEntries);
+  uint64_t n = 0;
+  const auto next = [&] {
+    if (n == limit) return false;
+    ++n;
+    if (budget) --*budget;
+    return true;
+  };
   const DwarfRoot& root = RootOf(unit);
   uint64_t base = root.low_pc;
   const auto add = [&out](uint64_t begin, uint64_t end) {
@@ -457,7 +521,7 @@ std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribut
   };
   if (unit.version < 5) {
     ByteCursor cursor(ranges_.bytes(), a.value);
-    for (size_t n = 0; n < kMaxListEntries; ++n) {
+    while (next()) {
       const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
       if (!cursor.ok() || (begin == 0 && end == 0)) break;
       if (begin == ~uint64_t{0}) {
@@ -476,7 +540,7 @@ std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribut
     if (!table.ok()) return out;
   }
   ByteCursor cursor(rnglists_.bytes(), offset);
-  for (size_t n = 0; n < kMaxListEntries && cursor.ok(); ++n) {
+  while (cursor.ok() && next()) {
     switch (cursor.Fixed<uint8_t>()) {
       case DW_RLE_base_addressx:
         base = AddressByIndex(unit, cursor.Uleb()).value_or(0);
@@ -639,6 +703,16 @@ bool DwarfData::MayName(std::string_view name) const {
   return false;
 }
 
+bool DwarfData::MayContain(std::string_view text) const {
+  const auto has = [text](const FileImage& section) {
+    const ByteSpan bytes = section.bytes();
+    return !bytes.empty() &&
+           memmem(bytes.data(), bytes.size(), text.data(), text.size()) != nullptr;
+  };
+  // Short names stand in the DIEs themselves.
+  return std::any_of(str_, std::end(str_), has) || std::any_of(info_, std::end(info_), has);
+}
+
 void DwarfData::ReadUnitRanges() const {
   std::vector<Lazy::UnitRange>& ranges = lazy_->ranges;
   std::vector<bool> listed(units_.size(), false);
@@ -701,11 +775,13 @@ const DwarfUnit* DwarfData::UnitAt(uint64_t address) const {
 
 // --- Die ---
 
+bool Die::Has(uint16_t name) const {
+  return abbrev_ && std::any_of(abbrev_->attributes.begin(), abbrev_->attributes.end(),
+                                [name](const auto& a) { return a.name == name; });
+}
+
 std::optional<DieAttribute> Die::Find(uint16_t name) const {
-  if (!abbrev_) return std::nullopt;
-  bool there = false;
-  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) there = there || a.name == name;
-  if (!there) return std::nullopt;
+  if (!Has(name)) return std::nullopt;
   ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
   for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
     DieAttribute attribute;
@@ -761,7 +837,10 @@ bool Die::Flag(uint16_t name) const {
   return a && a->value != 0;
 }
 
+bool Die::MayHaveCode() const { return Has(DW_AT_low_pc) || Has(DW_AT_ranges); }
+
 std::vector<CodeSpan> Die::Ranges() const {
+  if (!MayHaveCode()) return {};
   std::optional<DieAttribute> low, high, ranges;
   ForEach([&](const DieAttribute& a) {
     if (a.name == DW_AT_low_pc) low = a;
@@ -780,6 +859,9 @@ std::vector<CodeSpan> Die::Ranges() const {
 }
 
 uint64_t Die::EndOfAttributes() const {
+  if (abbrev_->is_fixed) {
+    return attributes_ + abbrev_->fixed_size + uint64_t{abbrev_->offsets} * unit_->offset_size;
+  }
   ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
   for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
     DieAttribute attribute;
@@ -790,18 +872,18 @@ uint64_t Die::EndOfAttributes() const {
 
 Die Die::Child() const {
   if (!has_children()) return Die();
-  return data_->At(*unit_, EndOfAttributes());
+  return data_->At(*unit_, *root_, EndOfAttributes());
 }
 
 Die Die::Sibling() const {
   if (!abbrev_) return Die();
-  if (!abbrev_->children) return data_->At(*unit_, EndOfAttributes());
+  if (!abbrev_->children) return data_->At(*unit_, *root_, EndOfAttributes());
   if (const auto a = Find(DW_AT_sibling)) {
     const DieRef ref = data_->Ref(*unit_, *a);
     // Forward only, or a damaged link would be followed for ever.
     if (ref.valid() && ref.section == ref_.section && ref.offset > ref_.offset &&
         ref.offset < unit_->end) {
-      return data_->At(*unit_, ref.offset);
+      return data_->At(*unit_, *root_, ref.offset);
     }
   }
   uint64_t at = EndOfAttributes();
@@ -814,12 +896,49 @@ Die Die::Sibling() const {
       at = cursor.at();
       continue;
     }
-    const Die die = data_->At(*unit_, at);
+    const Die die = data_->At(*unit_, *root_, at);
     if (!die) return Die();
     if (die.has_children()) ++depth;
     at = die.EndOfAttributes();
   }
-  return data_->At(*unit_, at);
+  return data_->At(*unit_, *root_, at);
+}
+
+// --- DieWalk ---
+
+DieWalk::DieWalk(const DwarfData& data, const DwarfUnit& unit)
+    : data_(data), unit_(unit), root_(data.RootOf(unit)), at_(unit.first) {}
+
+bool DieWalk::Next() {
+  const bool over = skip_ && die_.has_children();
+  const int above = depth_;
+  skip_ = false;
+  if (over) {
+    // A link forward saves reading what is skipped; where there is none it is read over.
+    const DieRef link = die_.Ref(DW_AT_sibling);
+    if (link.valid() && link.section == unit_.section && link.offset > die_.ref().offset) {
+      at_ = link.offset;
+      next_depth_ = depth_;
+    }
+  }
+  const ByteSpan info = data_.Bytes(unit_.section);
+  do {
+    // A zero ends a list of children.
+    while (next_depth_ > 0 && at_ < unit_.end && info[at_] == 0) {
+      --next_depth_;
+      ++at_;
+    }
+    // Only the root has no parent.
+    die_ = next_depth_ == 0 && at_ != unit_.first ? Die() : data_.At(unit_, root_, at_);
+    if (!die_) {
+      at_ = unit_.end;
+      return false;
+    }
+    depth_ = next_depth_;
+    at_ = die_.EndOfAttributes();
+    if (die_.has_children()) ++next_depth_;
+  } while (over && depth_ > above);
+  return true;
 }
 
 }  // namespace ttq

@@ -6,12 +6,14 @@
 //
 // This reads .debug_info itself, rather than by libdwarf, because types are asked for from several
 // threads at once, and because one pass over all DIEs of a large file must take less than a second.
+// Small in number but long are the lists that many DIEs may name: who follows those of every DIE
+// gives them a budget.
 //
 // The sections are untrusted: every read is checked, every loop ends. Damage gives DIEs without
 // attributes, never an error. Thread-safe. Addresses are the file's own.
 
-#ifndef TTQ_QUERY_TYPES_DIE_H_
-#define TTQ_QUERY_TYPES_DIE_H_
+#ifndef TTQ_QUERY_DIE_H_
+#define TTQ_QUERY_DIE_H_
 
 #include <cstdint>
 #include <cstring>
@@ -133,6 +135,10 @@ struct DwarfAbbrev {
   uint16_t tag = 0;
   bool children = false;
   std::vector<Attribute> attributes;
+  // What the attributes take in a DIE when it is the same for all: `fixed_size` bytes and
+  // `offsets` times the unit's size of an offset.
+  bool is_fixed = true;
+  uint32_t fixed_size = 0, offsets = 0;
 };
 
 class DwarfAbbrevs {
@@ -183,6 +189,7 @@ class Die {
   const DwarfUnit& unit() const { return *unit_; }
   const DwarfData& data() const { return *data_; }
 
+  bool Has(uint16_t name) const;
   std::optional<DieAttribute> Find(uint16_t name) const;
   template <class Visit>
   void ForEach(Visit visit) const;
@@ -195,6 +202,8 @@ class Die {
   DieRef Ref(uint16_t name) const;
   Die Follow(uint16_t name) const;
   bool Flag(uint16_t name) const;
+  // False: it has no Ranges().
+  bool MayHaveCode() const;
   // DW_AT_low_pc and high_pc, or DW_AT_ranges.
   std::vector<CodeSpan> Ranges() const;
 
@@ -203,6 +212,7 @@ class Die {
 
  private:
   friend class DwarfData;
+  friend class DieWalk;
   uint64_t EndOfAttributes() const;
 
   const DwarfData* data_ = nullptr;
@@ -217,8 +227,9 @@ class DwarfData {
  public:
   enum Section : uint8_t { kInfo = 0, kTypes = 1, kAlt = 2, kSections = 3 };
 
-  // Null when `image` has no usable .debug_info. `alt` may be empty.
-  static std::shared_ptr<const DwarfData> Open(const FileImage& image, const FileImage& alt);
+  // Null when `file` has no usable .debug_info. `alt`, its .gnu_debugaltlink file, may be null.
+  // Both are only used during the call: what is needed of their bytes is kept alive.
+  static std::shared_ptr<const DwarfData> Open(const ElfFile& file, const ElfFile* alt);
   ~DwarfData();
 
   // Ascending by section and offset.
@@ -234,7 +245,10 @@ class DwarfData {
   DieRef Ref(const DwarfUnit& unit, const DieAttribute& attribute) const;
   std::optional<uint64_t> AddressOf(const DwarfUnit& unit, const DieAttribute& attribute) const;
   std::optional<uint64_t> AddressByIndex(const DwarfUnit& unit, uint64_t index) const;
-  std::vector<CodeSpan> Ranges(const DwarfUnit& unit, const DieAttribute& attribute) const;
+  // Each entry that is looked at takes one off `budget`, if it is given; without any left the list
+  // ends.
+  std::vector<CodeSpan> Ranges(const DwarfUnit& unit, const DieAttribute& attribute,
+                               uint64_t* budget = nullptr) const;
 
   struct LocationEntry {
     CodeSpan span;
@@ -248,8 +262,12 @@ class DwarfData {
 
   // Whether some string of the file is `name`; false is certain.
   bool MayName(std::string_view name) const;
+  // Whether some string has `text` in it; false is certain. Far quicker than reading all DIEs.
+  bool MayContain(std::string_view text) const;
 
   ByteSpan Bytes(uint8_t section) const { return info_[section].bytes(); }
+  // .debug_line.
+  ByteSpan Lines() const { return line_.bytes(); }
   // The sizes that tell one version of the file's information from another.
   uint64_t InfoSize() const { return info_[kInfo].bytes().size(); }
   // Reads one attribute value; false when the bytes end or the form is not known.
@@ -257,17 +275,45 @@ class DwarfData {
                         DieAttribute* out);
 
  private:
+  friend class Die;
+  friend class DieWalk;
   DwarfData() = default;
+  // `root` is the unit's.
+  Die At(const DwarfUnit& unit, const DwarfRoot& root, uint64_t offset) const;
   void ReadUnits(uint8_t section);
   void ReadUnitRanges() const;
   ByteSpan Section(std::string_view name, bool alt) const;
 
   struct Lazy;
-  FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2], addr_, ranges_,
-      rnglists_, loc_, loclists_, aranges_;
+  FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2], addr_, line_,
+      ranges_, rnglists_, loc_, loclists_, aranges_;
   std::vector<DwarfUnit> units_;
   size_t first_unit_[kSections + 1] = {};
   std::unique_ptr<Lazy> lazy_;
+};
+
+// All DIEs of a unit, one after the other as they lie in the file: each before its children. The
+// cost is the bytes read, however deep the tree and whether or not its links skip anything.
+class DieWalk {
+ public:
+  // Before the root.
+  DieWalk(const DwarfData& data, const DwarfUnit& unit);
+  // Goes to the next DIE; false, and die() is empty, after the last.
+  bool Next();
+  const Die& die() const { return die_; }
+  // Of die(): 0 for the root.
+  int depth() const { return depth_; }
+  // The next DIE is the one after die() and all that is below it.
+  void SkipChildren() { skip_ = true; }
+
+ private:
+  const DwarfData& data_;
+  const DwarfUnit& unit_;
+  const DwarfRoot& root_;
+  Die die_;
+  uint64_t at_;  // of the next DIE, or of zeros before it
+  int depth_ = 0, next_depth_ = 0;
+  bool skip_ = false;
 };
 
 template <class Visit>
@@ -284,4 +330,4 @@ void Die::ForEach(Visit visit) const {
 
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_TYPES_DIE_H_
+#endif  // TTQ_QUERY_DIE_H_
