@@ -23,6 +23,27 @@ bool IsComparison(ast::BinaryOp op) {
   return op >= ast::BinaryOp::kLess && op <= ast::BinaryOp::kNotEqual;
 }
 
+// Whether the comparison holds; nothing for another operator.
+template <class T>
+std::optional<bool> Compared(ast::BinaryOp op, T x, T y) {
+  switch (op) {
+    case ast::BinaryOp::kLess:
+      return x < y;
+    case ast::BinaryOp::kLessEqual:
+      return x <= y;
+    case ast::BinaryOp::kGreater:
+      return x > y;
+    case ast::BinaryOp::kGreaterEqual:
+      return x >= y;
+    case ast::BinaryOp::kEqual:
+      return x == y;
+    case ast::BinaryOp::kNotEqual:
+      return x != y;
+    default:
+      return std::nullopt;
+  }
+}
+
 // Of C's usual arithmetic conversions: the rank of an integer type after promotion.
 const CType* Promoted(const CType* type) {
   type = type->Strip();
@@ -666,6 +687,7 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
   if (type->kind == Kind::kFloat) {
     const long double x = a.is_float ? a.f : static_cast<long double>(a.i);
     const long double y = b.is_float ? b.f : static_cast<long double>(b.i);
+    if (const auto holds = Compared(op, x, y)) return FromNumber(truth, *holds);
     switch (op) {
       case Op::kAdd:
         return FromFloat(type, x + y);
@@ -675,18 +697,6 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
         return FromFloat(type, x * y);
       case Op::kDiv:
         return FromFloat(type, x / y);
-      case Op::kLess:
-        return FromNumber(truth, x < y);
-      case Op::kLessEqual:
-        return FromNumber(truth, x <= y);
-      case Op::kGreater:
-        return FromNumber(truth, x > y);
-      case Op::kGreaterEqual:
-        return FromNumber(truth, x >= y);
-      case Op::kEqual:
-        return FromNumber(truth, x == y);
-      case Op::kNotEqual:
-        return FromNumber(truth, x != y);
       default:
         return ErrorAt(expr.range, "this takes integers");
     }
@@ -695,6 +705,7 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
   const __int128 x = Wrap(a.i, type), y = shift ? b.i : Wrap(b.i, type);
   const auto ux = static_cast<unsigned __int128>(x), uy = static_cast<unsigned __int128>(y);
   const auto bits = static_cast<int>(type->Size().value_or(8) * 8);
+  if (const auto holds = Compared(op, x, y)) return FromNumber(truth, *holds);
   switch (op) {
     case Op::kAdd:
       return FromNumber(type, Wrap(static_cast<__int128>(ux + uy), type));
@@ -723,18 +734,6 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
       return FromNumber(type, Wrap(x ^ y, type));
     case Op::kBitOr:
       return FromNumber(type, Wrap(x | y, type));
-    case Op::kLess:
-      return FromNumber(truth, x < y);
-    case Op::kLessEqual:
-      return FromNumber(truth, x <= y);
-    case Op::kGreater:
-      return FromNumber(truth, x > y);
-    case Op::kGreaterEqual:
-      return FromNumber(truth, x >= y);
-    case Op::kEqual:
-      return FromNumber(truth, x == y);
-    case Op::kNotEqual:
-      return FromNumber(truth, x != y);
     default:
       return ErrorAt(expr.range, "this takes truth values");
   }
