@@ -142,6 +142,18 @@ std::string WithoutTemplateArguments(std::string_view name) {
   return out;
 }
 
+constexpr std::string_view kAbiTag = "[abi:";
+
+// "to_string[abi:cxx11]" -> "to_string": nobody writes the tag.
+std::string WithoutAbiTags(std::string_view name) {
+  std::string out(name);
+  for (size_t at = out.find(kAbiTag); at != std::string::npos; at = out.find(kAbiTag, at)) {
+    const size_t end = out.find(']', at);
+    out.erase(at, end == std::string::npos ? end : end + 1 - at);
+  }
+  return out;
+}
+
 std::string WithoutSpaces(std::string_view s) {
   std::string out;
   for (char c : s) {
@@ -318,6 +330,12 @@ bool NameMatcher::MayMatch(std::string_view symbol) const {
 }
 
 bool NameMatcher::Matches(const DemangledName& n) const {
+  if (MatchesExactly(n)) return true;
+  if (n.full.find(kAbiTag) == std::string::npos) return false;
+  return MatchesExactly({n.symbol, WithoutAbiTags(n.name), WithoutAbiTags(n.full)});
+}
+
+bool NameMatcher::MatchesExactly(const DemangledName& n) const {
   const std::string& text = impl_->pattern.text;
   std::string name_base(WithoutCloneSuffix(n.name));
   switch (impl_->pattern.kind) {

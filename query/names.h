@@ -46,7 +46,7 @@ class NameMatcher {
   NameMatcher& operator=(NameMatcher&&);
   ~NameMatcher();
 
-  // See NamePattern.
+  // See NamePattern. ABI tags (`str[abi:cxx11]`) need not be given.
   bool MatchesModule(std::string_view base_name) const;
   // Cheap: false is certain, true is not. `symbol` may be mangled.
   bool MayMatch(std::string_view symbol) const;
@@ -55,6 +55,7 @@ class NameMatcher {
   std::string_view required() const;
 
  private:
+  bool MatchesExactly(const DemangledName& name) const;
   struct Impl;
   explicit NameMatcher(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -65,6 +65,9 @@ TEST(NameMatcher, PlainNames) {
   EXPECT_TRUE(Matches(NamePattern::Kind::kName, "f", "f.constprop.0"));
   EXPECT_TRUE(Matches(NamePattern::Kind::kName, "f.constprop.0", "f.constprop.0"));
   EXPECT_TRUE(Matches(NamePattern::Kind::kName, "operator+", "_ZNK3app5PointplERKS0_"));
+  for (const char* pattern : {"S::name", "name", "S::name[abi:cxx11]", "name(int)"}) {
+    EXPECT_TRUE(Matches(NamePattern::Kind::kName, pattern, "_ZN1S4nameB5cxx11Ei")) << pattern;
+  }
   EXPECT_TRUE(Matches(NamePattern::Kind::kName, "Largest(std::vector<int> const&)",
                       "_ZN3app7LargestIiEET_RKSt6vectorIS1_SaIS1_EE") ||
               Matches(NamePattern::Kind::kName,
