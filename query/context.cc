@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -547,6 +548,52 @@ absl::StatusOr<ResolvedLocation> Context::ResolveLocation(const ast::Location& l
 
 // ---- Code ------------------------------------------------------------------------------------
 
+// Replaces functions that only say which one is to be called under their name by those that they
+// chose: what their calls returned.
+absl::Status Context::UseChosen(const Symbolizer& symbols, std::vector<FunctionInfo>* functions,
+                                std::string* note) const {
+  CallQuery resolvers;
+  std::map<Address, std::string> names;
+  for (const FunctionInfo& f : *functions) {
+    if (!f.is_resolver || !f.entry || f.entry->v == ~uint64_t{0}) continue;
+    resolvers.entries.push_back(*f.entry);
+    names.emplace(*f.entry, f.name);
+  }
+  if (names.empty()) return absl::OkStatus();
+  auto calls = process_->Calls(resolvers, nullptr);
+  if (!calls.ok()) return calls.status();
+  std::map<Address, std::set<Address>> chosen;
+  for (;;) {
+    absl::StatusOr<std::optional<Call>> call = (*calls)->Next();
+    if (!call.ok()) return call.status();
+    if (!*call) break;
+    if ((*call)->return_time != kTimeMax) chosen[(*call)->entry].insert(Address((*call)->result));
+  }
+  std::erase_if(*functions, [&](const FunctionInfo& f) {
+    return f.is_resolver && f.entry && chosen.contains(*f.entry);
+  });
+  std::vector<std::string> said;
+  for (const auto& [resolver, addresses] : chosen) {
+    for (const Address address : addresses) {
+      std::optional<FunctionInfo> f = symbols.FunctionAt(address);
+      if (!f) continue;
+      f->entry = address;
+      said.push_back(absl::StrCat(names[resolver], " is ", f->name));
+      functions->push_back(*std::move(f));
+    }
+  }
+  if (said.size() > 3) {
+    const size_t more = said.size() - 3;
+    said.resize(3);
+    said.push_back(absl::StrCat("and ", more, " more"));
+  }
+  if (!said.empty()) {
+    *note = absl::StrCat("the dynamic linker chose: ", absl::StrJoin(said, ", "),
+                         "; calls under other names of that code are among the rows");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern& function) const {
   absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
   if (!symbols.ok()) return symbols.status();
@@ -579,8 +626,13 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
   if (!matches.ok()) return ErrorAt(function.range, std::string(matches.status().message()));
   ResolvedCode code;
   code.text = ast::ToString(function);
+  if (module_regex) {
+    std::erase_if(matches->found, [&](const FunctionInfo& f) {
+      return !RE2::PartialMatch(f.module, *module_regex);
+    });
+  }
+  if (absl::Status s = UseChosen(**symbols, &matches->found, &code.note); !s.ok()) return s;
   for (const FunctionInfo& f : matches->found) {
-    if (module_regex && !RE2::PartialMatch(f.module, *module_regex)) continue;
     if (f.entry) code.entries.push_back(*f.entry);
     for (const CodeRange& piece : f.ranges) {
       if (!piece.range.empty()) code.ranges.push_back(piece.range);

@@ -124,6 +124,8 @@ class Context {
     std::string note;
   };
   absl::StatusOr<Place> EvaluatePlace(const ast::Expr& expr, const EvaluateAt& where) const;
+  absl::Status UseChosen(const Symbolizer& symbols, std::vector<FunctionInfo>* functions,
+                         std::string* note) const;
   absl::StatusOr<const Symbolizer*> Symbols(size_t epoch) const;
   absl::Status LoadModules() const;
 

@@ -30,6 +30,7 @@ struct TableSymbol {
   NameSource source = NameSource::kNone;
   bool global = false;
   bool typed = false;  // STT_FUNC or STT_OBJECT, not a bare label
+  bool ifunc = false;  // STT_GNU_IFUNC
 };
 
 // Of several names for one address the one people use: "mkdir", not "__mkdir".
@@ -181,6 +182,7 @@ struct SymbolFile::Impl {
         // Labels that only the assembler or the linker made say nothing to a reader.
         if (!elf.IsCode(s.address) || s.name[0] == '.' || s.name[0] == '$') continue;
         t.typed = s.type != STT_NOTYPE;
+        t.ifunc = s.type == STT_GNU_IFUNC;
         t.name = std::string(s.name);
         functions.push_back(std::move(t));
       } else if (s.type == STT_OBJECT || s.type == STT_COMMON) {
@@ -191,7 +193,7 @@ struct SymbolFile::Impl {
     }
     for (ElfFile::PltStub& stub : elf.PltStubs()) {
       functions.push_back(
-          {stub.address, stub.size, std::move(stub.name), NameSource::kPlt, true, true});
+          {stub.address, stub.size, std::move(stub.name), NameSource::kPlt, true, true, false});
     }
     std::sort(functions.begin(), functions.end(), TableOrder);
     std::sort(data.begin(), data.end(), TableOrder);
@@ -277,6 +279,7 @@ struct SymbolFile::Impl {
     f.name = Demangle(s.name).name;
     f.symbol = s.name;
     f.source = s.source;
+    f.is_resolver = s.ifunc;
     f.entry = Address(s.address);
     f.ranges.push_back({{Address(s.address), Address(EndOf(s))},
                         IsColdPart(s.name) ? CodeRange::Kind::kCold : CodeRange::Kind::kBody,

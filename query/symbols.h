@@ -113,6 +113,9 @@ struct FunctionInfo {
   // Body pieces first, then cold ones, then inlined copies; ascending in each kind.
   std::vector<CodeRange> ranges;
   NameSource source = NameSource::kNone;
+  // STT_GNU_IFUNC: entry and ranges are those of the function that the dynamic linker asks for the
+  // address of the one to be called under this name.
+  bool is_resolver = false;
 };
 
 // `found` is empty when nothing matches; then `suggestions` has up to 5 near names, nearest first.
