@@ -13,9 +13,15 @@
 #include "query/sources/plans.h"
 #include "query/stack.h"
 #include "query/types/frame.h"
+#include "query/types/render.h"
 
 namespace ttq {
 namespace {
+
+// Functions whose return types are looked at before a query runs, and the size of a result that a
+// column of values shows.
+constexpr size_t kMostTyped = 64;
+constexpr uint64_t kMostBytes = 4096;
 
 // Slots of the rows as CallSource gives them.
 enum Slot : size_t {
@@ -27,7 +33,7 @@ enum Slot : size_t {
   kFile,
   kLine,
   kAddress,
-  kResult,
+  kReturned,  // rax after the return
   kReturnTime,
   kCaller,
   kKind,
@@ -162,7 +168,7 @@ class CallSource : public Operator {
     (*row)[kPc] = (*row)[kAddress] = call.entry;
     FillPlace(**place, row);
     if (call.return_time != kTimeMax) {
-      (*row)[kResult] = Word{call.result};
+      (*row)[kReturned] = Word{call.result};
       (*row)[kReturnTime] = call.return_time;
     }
     if (call.return_address) {
@@ -203,6 +209,121 @@ class CallSource : public Operator {
   std::optional<Execution> copy_;
   absl::flat_hash_map<Key, std::unique_ptr<Place>> places_;
   absl::flat_hash_map<Key, Value> callers_;
+};
+
+// The column `result`. Each function's result is read by its own return type; the column has that
+// type's kind when the functions agree in it, and is one of values, in their own width, when they
+// do not. Belongs to one thread.
+class Results {
+ public:
+  explicit Results(const Context& context) : context_(context), returns_(context) {}
+
+  // REQUIRES: called once, before At.
+  absl::Status Settle(const std::vector<Address>& entries) {
+    if (entries.empty() || entries.size() > kMostTyped) return absl::OkStatus();
+    std::optional<Type> common;
+    for (const Address entry : entries) {
+      absl::StatusOr<const std::optional<ResultPlace>*> place =
+          PlaceOf(context_.process().info().end, entry);
+      if (!place.ok()) return place.status();
+      const Type type = **place ? TypeOf(***place) : Type::kValue;
+      if (common.value_or(type) != type) return absl::OkStatus();
+      common = type;
+    }
+    type_ = *common;
+    return absl::OkStatus();
+  }
+
+  Type type() const { return type_; }
+
+  absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
+    const Word* rax = row[kReturned].get<Word>();
+    if (!rax) return Value(Null{});
+    absl::StatusOr<const std::optional<ResultPlace>*> found =
+        PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>());
+    if (!found.ok()) return found.status();
+    if (!**found) {
+      moment.AddNote("results are by the ABI: rax, where no debug information has the type");
+      return Value(*rax);
+    }
+    const ResultPlace& result = ***found;
+    Registers registers;
+    Moment* then = nullptr;
+    if (result.in_rax) {
+      registers.gpr[kRax] = rax->v;
+    } else if (result.type->Strip()->kind != CType::Kind::kVoid) {
+      absl::StatusOr<Moment*> moved = returns_.At(*row[kReturnTime].get<Time>());
+      if (!moved.ok()) return moved.status();
+      then = *moved;
+      absl::StatusOr<Registers> held =
+          then->RegistersOf(ThreadNo(static_cast<uint32_t>(*row[kThread].get<int64_t>())));
+      if (!held.ok()) return held.status();
+      registers = *held;
+    }
+    absl::StatusOr<CValue> value = ResultAtReturn(result, registers);
+    if (!value.ok()) return value.status();
+    if (!value->missing.empty()) {
+      if (then) moment.AddNote(absl::StrCat("a result is not known: ", value->missing));
+      return Value(Null{});
+    }
+    const CType* type = result.type->Strip();
+    if (type->IsReference()) return Value(Address(registers.gpr[kRax]));
+    if (type_ != Type::kValue) {
+      absl::StatusOr<Value> shown = Renderer(*result.types, then).Structured(*value);
+      // An enumeration's value without a name.
+      const int64_t* number = shown.ok() ? shown->get<int64_t>() : nullptr;
+      if (type_ == Type::kString && number) return Value(std::to_string(*number));
+      return shown;
+    }
+    if (result.types->SizeOf(result.type).value_or(kMostBytes + 1) > kMostBytes) {
+      return Value(Null{});
+    }
+    absl::StatusOr<LoadedValue> loaded = ValueReader(*result.types, then).Load(*value);
+    if (!loaded.ok()) return loaded.status();
+    return loaded->complete() ? ValueOfBytes(loaded->bytes) : Value(Null{});
+  }
+
+ private:
+  static Type TypeOf(const ResultPlace& result) {
+    if (result.type->IsReference()) return Type::kAddress;
+    const CType* type = result.types->Complete(result.type);
+    switch (type->kind) {
+      case CType::Kind::kPointer:
+        return Type::kAddress;
+      case CType::Kind::kEnum:
+        return Type::kString;
+      case CType::Kind::kStruct:
+      case CType::Kind::kUnion:
+        return Type::kObject;
+      case CType::Kind::kFloat:
+        return Type::kString;
+      default:
+        break;
+    }
+    // Above the greatest signed number a column of integers has no place for it.
+    const bool fits = type->is_signed || result.types->SizeOf(type).value_or(8) < 8;
+    return type->IsIntegral() && fits ? Type::kInteger : Type::kValue;
+  }
+
+  absl::StatusOr<const std::optional<ResultPlace>*> PlaceOf(Time t, Address entry) {
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
+    if (!symbols.ok()) return symbols.status();
+    auto [it, is_new] = places_.try_emplace(std::pair(*symbols, entry.v));
+    if (is_new) {
+      absl::StatusOr<std::optional<ResultPlace>> place = ResultPlaceOf(context_, t, entry);
+      if (!place.ok()) return place.status();
+      it->second = std::make_unique<std::optional<ResultPlace>>(*std::move(place));
+    }
+    return it->second.get();
+  }
+
+  const Context& context_;
+  // Calls end in another order than they begin, so returns have a moment of their own.
+  RowMoment returns_;
+  absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>,
+                      std::unique_ptr<std::optional<ResultPlace>>>
+      places_;
+  Type type_ = Type::kValue;
 };
 
 absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
@@ -311,7 +432,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
                           [&context](RowMoment& moment, const Row& row) {
                             return ArgumentsOfCall(context, moment, row);
                           }});
-  add("result", Type::kValue, kResult);
+  auto results = std::make_shared<Results>(context);
+  if (absl::Status s = results->Settle(base.calls.entries); !s.ok()) return s;
+  plan.columns.push_back(
+      {{"result", results->type()},
+       0,
+       Derived::kComputed,
+       [results](RowMoment& moment, const Row& row) { return results->At(moment, row); }});
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});
   add("caller", Type::kString, kCaller);

@@ -88,28 +88,36 @@ absl::StatusOr<std::vector<Argument>> ArgumentsAtEntry(const Context& context,
   return Arguments(context, frame, moment, true);
 }
 
-absl::StatusOr<std::optional<Argument>> ResultAtReturn(const Context& context, Address function,
-                                                       const FrameView& frame, Moment* moment) {
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
+absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
+                                                         Address function) {
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);
   if (!types.ok()) return types.status();
-  FrameView callee;
-  callee.pc = function;
-  callee.inlined = SIZE_MAX;
-  FrameState state(context, **types, moment, callee);
-  if (!state.function()) {
-    Argument argument;
-    argument.value = Word{frame.registers.gpr[kRax]};
-    argument.text = Hex(frame.registers.gpr[kRax]);
-    return std::optional<Argument>(std::move(argument));
+  const std::optional<TypeSpace::Placed> placed = (*types)->FileAt(function);
+  if (!placed) return std::nullopt;
+  const std::vector<CodeScope> scopes = placed->file->ScopesAt(function.v - placed->bias);
+  if (scopes.empty()) return std::nullopt;
+  const Die& die = scopes.front().die;
+  // An assembler knows where a function is, not what it returns.
+  if (die.data().RootOf(die.unit()).language == DW_LANG_Mips_Assembler) return std::nullopt;
+  ResultPlace result;
+  result.types = *types;
+  result.type = placed->file->TypeAt(DebugFile::TypeOf(die));
+  if (result.type->Strip()->kind == CType::Kind::kVoid) return result;
+  result.place = PlaceOfResult(**types, result.type);
+  const CType* type = (*types)->Complete(result.type);
+  result.in_rax = result.place.pieces.size() == 1 && !result.place.pieces[0].sse &&
+                  type->IsScalar() && !type->IsReference();
+  return result;
+}
+
+absl::StatusOr<CValue> ResultAtReturn(const ResultPlace& result, const Registers& registers) {
+  if (result.type->Strip()->kind != CType::Kind::kVoid) {
+    return ValueAtPlace(*result.types, result.place, result.type, registers, 0, /*result=*/true);
   }
-  const CType* type = state.placed()->file->TypeAt(DebugFile::TypeOf(state.function()));
-  if (type->Strip()->kind == CType::Kind::kVoid) return std::optional<Argument>();
-  absl::StatusOr<CValue> value = ValueAtPlace(**types, PlaceOfResult(**types, type), type,
-                                              frame.registers, 0, /*result=*/true);
-  if (!value.ok()) return value.status();
-  absl::StatusOr<Argument> argument = Shown(**types, moment, "", *value);
-  if (!argument.ok()) return argument.status();
-  return std::optional<Argument>(*std::move(argument));
+  CValue none;
+  none.type = result.type;
+  none.missing = "the function returns nothing";
+  return none;
 }
 
 }  // namespace ttq

@@ -18,6 +18,9 @@
 
 #include "absl/status/statusor.h"
 #include "query/context.h"
+#include "query/types/abi.h"
+#include "query/types/c_value.h"
+#include "query/types/type_space.h"
 #include "query/value.h"
 #include "store/reader.h"
 #include "store/types.h"
@@ -66,11 +69,20 @@ absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const 
 absl::StatusOr<std::vector<Argument>> ArgumentsAtEntry(const Context& context,
                                                        const FrameView& frame, Moment* moment);
 
-// What the function with its entry at `function` returned, by the calling convention and its
-// declared type; `frame` is the caller just after the return. Null type text (""): nothing known of
-// the function, so `value` is rax. A void function gives nullopt.
-absl::StatusOr<std::optional<Argument>> ResultAtReturn(const Context& context, Address function,
-                                                       const FrameView& frame, Moment* moment);
+// How a function returns its result: its declared type, and where the calling convention puts it.
+struct ResultPlace {
+  const TypeSpace* types = nullptr;
+  const CType* type = nullptr;
+  AbiPlace place;
+  // A number, pointer or enumerator in rax: that register is all there is to it.
+  bool in_rax = false;
+};
+// Of the function with its entry at `function`; nullopt: no DWARF says.
+absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
+                                                         Address function);
+// The result; `registers` are those just after the return, and what is in memory is to be read
+// then. One that is not known, or of a void function, is `missing`.
+absl::StatusOr<CValue> ResultAtReturn(const ResultPlace& result, const Registers& registers);
 
 }  // namespace ttq
 

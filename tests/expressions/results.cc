@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+//
+// Functions that return something of every kind, each called once or twice, and calls of functions
+// that the dynamic linker chooses by processor.
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#define NOINLINE extern "C" __attribute__((noinline, noclone))
+
+enum Colour { kRed, kGreen = 5, kBlue };
+struct Pair {
+  int a, b;
+};
+struct Two {
+  long first;
+  unsigned second;
+};
+struct Large {
+  long numbers[4];
+  const char* name;
+};
+union Word {
+  unsigned char byte;
+  unsigned word;
+};
+
+int global = 42;
+volatile int minus = -1;  // so that nothing is known when it is compiled
+
+// The upper bits of the register hold something else.
+NOINLINE bool ReturnsBool() {
+  bool result;
+  asm("movl $0xabcd00, %%eax; movb $1, %%al" : "=a"(result));
+  return result;
+}
+NOINLINE signed char ReturnsChar() {
+  signed char result;
+  asm("movl $0x123456fb, %%eax" : "=a"(result));
+  return result;
+}
+NOINLINE unsigned short ReturnsUnsignedShort() {
+  unsigned short result;
+  asm("movl $0x1234fffe, %%eax" : "=a"(result));
+  return result;
+}
+NOINLINE short ReturnsShort() { return static_cast<short>(minus * 300); }
+NOINLINE int ReturnsInt() { return minus * 7; }
+NOINLINE unsigned ReturnsUnsigned() { return static_cast<unsigned>(minus) - 1; }
+NOINLINE long ReturnsLong() { return minus * 5000000000; }
+NOINLINE unsigned long ReturnsUnsignedLong() { return static_cast<unsigned long>(minus) - 9; }
+NOINLINE const char* ReturnsText() { return "seven"; }
+NOINLINE int* ReturnsPointer() { return &global; }
+NOINLINE void* ReturnsNull() { return nullptr; }
+NOINLINE int& ReturnsReference() { return global; }
+NOINLINE Colour ReturnsEnum() { return minus < 0 ? kGreen : kRed; }
+NOINLINE Pair ReturnsPair() { return {minus, 2}; }
+NOINLINE Two ReturnsTwo() { return {minus * 3L, 9}; }
+NOINLINE Large ReturnsLarge() { return {{1, minus, 3, 4}, nullptr}; }
+NOINLINE Word ReturnsUnion() {
+  Word w;
+  w.word = 0x1ff;
+  return w;
+}
+NOINLINE void ReturnsNothing() { asm volatile("movl $77, %%eax" ::: "eax"); }
+NOINLINE double ReturnsDouble() { return minus / 4.0; }
+std::string __attribute__((noinline)) ReturnsString() { return std::string(3, 'x') + "yz"; }
+
+// Recursion: results come in another order than calls, and from memory.
+NOINLINE Large Down(int n) {
+  if (n == 0) return ReturnsLarge();
+  Large inner = Down(n - 1);
+  inner.numbers[0] += n;
+  return inner;
+}
+
+// Without a use the compiler would leave the call out.
+template <class T>
+void Keep(T&& value) {
+  asm volatile("" ::"r"(&value) : "memory");
+}
+
+int main(int argc, char** argv) {
+  Keep(ReturnsBool());
+  Keep(ReturnsChar());
+  Keep(ReturnsShort());
+  Keep(ReturnsUnsignedShort());
+  Keep(ReturnsInt());
+  Keep(ReturnsUnsigned());
+  Keep(ReturnsLong());
+  Keep(ReturnsUnsignedLong());
+  Keep(ReturnsText());
+  Keep(ReturnsPointer());
+  Keep(ReturnsNull());
+  Keep(ReturnsReference());
+  Keep(ReturnsEnum());
+  Keep(ReturnsPair());
+  Keep(ReturnsTwo());
+  Keep(ReturnsLarge());
+  Keep(ReturnsUnion());
+  ReturnsNothing();
+  Keep(ReturnsDouble());
+  Keep(ReturnsString());
+  Keep(Down(3));
+  char from[512] = {}, to[512];
+  size_t sizes[] = {1, 33, 300};
+  for (size_t& size : sizes) {
+    memcpy(to, from, static_cast<size_t>(argc) * size);
+    asm volatile("" ::"r"(to) : "memory");
+  }
+  return static_cast<int>(strlen(argv[0])) == 0;
+}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""What calls returned, by their types, compared with gdb's `finish`; and calls of functions that the
+dynamic linker chooses.
+
+    results_test.py TTQ PROGRAMS
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PROGRAM = os.path.join(PROGRAMS, "results")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.cc")
+
+failures = 0
+
+
+def check(holds, what):
+    global failures
+    if not holds:
+        failures += 1
+        print("FAILED:", what)
+
+
+def gdb_results(functions):
+    commands = ["set confirm off", "set print address on", "set width 0"]
+    for f in functions:
+        commands.append(f"tbreak *{f}")
+    commands.append("run > /dev/null")
+    for _ in functions:
+        commands += ["finish", "continue"]
+    argv = ["gdb", "-nx", "-batch"]
+    for c in commands:
+        argv += ["-ex", c]
+    p = subprocess.run(argv + ["--args", PROGRAM], capture_output=True, text=True, timeout=120)
+    results, function = {}, None
+    for line in p.stdout.splitlines():
+        if m := re.match(r"Temporary breakpoint \d+, (?:0x\w+ in )?([^ (]+)", line):
+            function = m[1]
+            results[function] = None
+        elif m := re.match(r"Value returned is \$\d+ = (.*)", line):
+            results[function] = m[1]
+    return results
+
+
+def as_gdb(value):
+    """A result as gdb prints such a value."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {as_gdb(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(as_gdb(v) for v in value) + "}"
+    return str(value)
+
+
+def plain(theirs):
+    """gdb's value without its type, text and symbol."""
+    theirs = re.sub(r"^\([^)]*\) ", "", theirs)
+    theirs = re.sub(r'^@?(0x[0-9a-f]+)(:? .*)?$', r"\1", theirs)
+    theirs = re.sub(r"^(-?\d+) '.*'$", r"\1", theirs)
+    return {"true": "1", "false": "0"}.get(theirs, theirs)
+
+
+def ask(recording, query):
+    p = subprocess.run([TTQ, "query", "-t", recording, "-f", "json", query], capture_output=True,
+                       text=True, timeout=120)
+    if p.returncode != 0:
+        raise SystemExit(f"{query}: {p.stderr}")
+    return json.loads(p.stdout)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    recording = os.path.join(scratch, "r.ttq")
+    subprocess.run([TTQ, "record", "-o", recording, PROGRAM], check=True, capture_output=True)
+    functions = re.findall(r"^NOINLINE .*\b(Returns\w+)\(\)", open(SOURCE).read(), re.M)
+    theirs = gdb_results(functions)
+    check(len(functions) == 19 and set(theirs) == set(functions), f"gdb stopped at {set(theirs)}")
+    for f in functions:
+        answer = ask(recording, f"calls to {f} | first 1 | select result")
+        ours, expected = answer["rows"][0]["result"], theirs[f]
+        if f == "ReturnsNothing":
+            check(ours is None and expected is None, f"{f}: {ours}, gdb: {expected}")
+        elif f == "ReturnsUnion":
+            check(ours == {"byte": 255, "word": 511}, f"{f}: {ours}")
+        elif f == "ReturnsNull":
+            check(ours == "0x0" and plain(expected) == "0x0", f"{f}: {ours}, gdb: {expected}")
+        elif f == "ReturnsDouble":
+            check(ours is None and "xmm0" in (answer["note"] or ""), f"{f}: {answer}")
+        else:
+            shown = as_gdb(ours)
+            # An unsigned number that no signed one can hold is a word.
+            if f == "ReturnsUnsignedLong":
+                shown = str(int(shown, 16))
+            check(shown == plain(expected), f"{f}: {shown}, gdb: {expected}")
+
+    def types(query):
+        return {c["name"]: c["type"] for c in ask(recording, query)["columns"]}
+
+    # The column is of the results' own type, where they agree in one.
+    for query, wanted in {"calls to ReturnsInt": "integer", "calls to ReturnsPointer": "address",
+                          "calls to ReturnsEnum": "string", "calls to ReturnsPair": "object",
+                          "calls to /^Returns(Int|Bool)$/": "integer",
+                          "calls to /^Returns(Int|Pointer)$/": "value"}.items():
+        check(types(query)["result"] == wanted, f"{query}: {types(query)}")
+    check(ask(recording, "calls to ReturnsInt where result == -7 | count")["rows"][0]["count"] == 1,
+          "a condition on a result")
+    check(ask(recording, "calls to ReturnsEnum where result = \"kGreen\" | count")
+          ["rows"][0]["count"] == 1, "a condition on a result that is an enumerator")
+    mixed = ask(recording, "calls to /^Returns(Int|Pointer|Nothing)$/ | select result")["rows"]
+    check([r["result"] for r in mixed][0::2] == ["0xfffffff9", None] and len(mixed) == 3,
+          f"results of several kinds: {mixed}")
+    text = ask(recording, "calls to ReturnsString | select result")["rows"]
+    check(text == [{"result": "xxxyz"}], f"a string: {text}")
+    down = ask(recording, "calls to Down | select result")["rows"]
+    check([r["result"]["numbers"][0] for r in down] == [7, 4, 2, 1], f"recursion: {down}")
+
+    # Chosen by processor: the calls are those of what was chosen.
+    answer = ask(recording, "calls to memcpy by main | select time, function, arg2, caller")
+    sizes = [int(r["arg2"], 16) for r in answer["rows"]]
+    check(sizes == [1, 33, 300], f"memcpy: {answer['rows']}")
+    check("memcpy is __mem" in (answer["note"] or ""), f"memcpy: {answer['note']}")
+    check(len(ask(recording, "calls to strlen by main")["rows"]) == 1, "strlen")
+
+print("results:", "FAILED" if failures else "all as gdb has them")
+sys.exit(failures > 0)
