@@ -564,6 +564,17 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
   std::optional<Transition> last_a, last_b;
   std::optional<Transition> x, y;
   uint64_t alike = 0;
+  // A forked child goes on in a frame of its parent's: a point of the common history too.
+  std::array<RunningFrame, 2> first;
+  for (int i : {0, 1}) {
+    const auto stack = sides_[i]->history().StackAt(thread, Time(0));
+    if (!stack.ok()) return stack.status();
+    if (!stack->empty()) first[i] = {stack->back().frame, stack->back().code, Time(0), 0};
+  }
+  if (first[0].code != python::kNoCode && first[1].code != python::kNoCode) {
+    points_.push_back({{Time(0), Time(0)}});
+    running_.push_back(first);
+  }
   for (;; ++alike) {
     if (alike % 65536 == 0 && control_ != nullptr && control_->cancelled) {
       return absl::CancelledError("interrupted");
@@ -588,7 +599,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
   d.alike = alike;
   d.next = {NextText(0, x ? &*x : nullptr), NextText(1, y ? &*y : nullptr)};
   // Who ran until they parted: told by what it did next, or else by what was done last.
-  std::array<RunningFrame, 2> frame;
+  std::array<RunningFrame, 2> frame = first;
   const std::array<const std::optional<Transition>*, 2> next = {&x, &y}, last = {&last_a, &last_b};
   for (int i : {0, 1}) {
     if (*last[i]) frame[i] = AfterIt(**last[i]);
@@ -687,7 +698,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::ByLines(Thread
     if (lines[0] == lines[1]) continue;
     PythonDifference d;
     d.thread = thread;
-    d.alike = k + 1;
+    d.alike = k + (points_[0].time[0].v == 0 ? 0 : 1);
     d.time = to;
     d.next = {"goes on", "goes on"};
     bool lines_differ = false;

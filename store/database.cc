@@ -8,6 +8,7 @@
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,9 +23,17 @@ namespace {
 rocksdb::Slice SliceOf(std::string_view s) { return {s.data(), s.size()}; }
 std::string_view ViewOf(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
 
-absl::Status StatusOf(const rocksdb::Status& s, const std::string& place) {
+absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
+                      std::string_view family = "") {
   if (s.ok()) return absl::OkStatus();
-  std::string text = fmt::format("{}: {}", place, s.ToString());
+  // Files are opened when they are first needed.
+  if (s.IsIOError() && access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
+    return absl::UnavailableError(
+        fmt::format("{} was removed while it was open",
+                    std::filesystem::path(directory).parent_path().string()));
+  }
+  std::string text =
+      fmt::format("{}{}{}: {}", directory, family.empty() ? "" : "/", family, s.ToString());
   if (s.IsNotFound()) return absl::NotFoundError(text);
   if (s.IsNoSpace() || text.find("No space left") != std::string::npos ||
       text.find("Disk quota exceeded") != std::string::npos) {
@@ -194,7 +203,7 @@ absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) c
   std::string value;
   rocksdb::Status s =
       impl_->db->Get(rocksdb::ReadOptions(), impl_->handle(family), SliceOf(key), &value);
-  if (!s.ok()) return StatusOf(s, fmt::format("{}/{}", impl_->directory, FamilyName(family)));
+  if (!s.ok()) return StatusOf(s, impl_->directory, FamilyName(family));
   return value;
 }
 
@@ -202,8 +211,8 @@ namespace {
 
 class RocksIterator : public Database::Iterator {
  public:
-  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, std::string place)
-      : it_(std::move(it)), place_(std::move(place)) {}
+  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, const std::string& directory, Family family)
+      : it_(std::move(it)), directory_(directory), family_(family) {}
   void Seek(std::string_view key) override { it_->Seek(SliceOf(key)); }
   void SeekForPrev(std::string_view key) override { it_->SeekForPrev(SliceOf(key)); }
   void Next() override { it_->Next(); }
@@ -211,11 +220,14 @@ class RocksIterator : public Database::Iterator {
   bool Valid() const override { return it_->Valid(); }
   std::string_view key() const override { return ViewOf(it_->key()); }
   std::string_view value() const override { return ViewOf(it_->value()); }
-  absl::Status status() const override { return StatusOf(it_->status(), place_); }
+  absl::Status status() const override { 
+    return StatusOf(it_->status(), directory_, FamilyName(family_));
+  }
 
  private:
   std::unique_ptr<rocksdb::Iterator> it_;
-  std::string place_;
+  const std::string directory_;
+  const Family family_;
 };
 
 }  // namespace
@@ -224,7 +236,7 @@ std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
   return std::make_unique<RocksIterator>(
       std::unique_ptr<rocksdb::Iterator>(
           impl_->db->NewIterator(rocksdb::ReadOptions(), impl_->handle(family))),
-      fmt::format("{}/{}", impl_->directory, FamilyName(family)));
+      impl_->directory, family);
 }
 
 absl::Status Database::VerifyChecksums() const {

@@ -343,8 +343,8 @@ struct WatchedWrite {
 class BlockVisitor {
  public:
   virtual ~BlockVisitor() = default;
-  // The block's start. `words` may be changed now and during the calls that follow; both stay valid
-  // until End has returned.
+  // The block's start; of the first one, with the memory in place that the process began with.
+  // `words` may be changed now and in the calls that follow; both stay valid until End returned.
   virtual absl::Status Begin(uint32_t block, Moment* moment, WordSet* words) = 0;
   virtual absl::Status Write(const WatchedWrite& write) = 0;
   // From `time` on `thread` runs. Told for the block's first thread too.

@@ -107,8 +107,17 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
 // Keeps the moment up to date and tells the visitor.
 class StoredMoment::WatchSink {
  public:
-  WatchSink(StoredMoment* moment, Time until, BlockVisitor* visitor, const WordSet* words)
-      : moment_(*moment), until_(until), visitor_(*visitor), words_(*words) {}
+  WatchSink(StoredMoment* moment, uint32_t block, Time until, BlockVisitor* visitor, WordSet* words)
+      : moment_(*moment), block_(block), until_(until), visitor_(*visitor), words_(*words) {}
+
+  void Begin() {
+    begun_ = true;
+    moment_.time_ = moment_.walker_->time();
+    status_ = visitor_.Begin(block_, &moment_, &words_);
+    thread_ = moment_.threads_->NumberOf(moment_.walker_->tid());
+    if (status_.ok()) status_ = visitor_.SwitchTo(moment_.time_, thread_);
+  }
+  bool begun() const { return begun_; }
 
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
@@ -118,12 +127,14 @@ class StoredMoment::WatchSink {
   }
   bool Superblock(const Program&, uint32_t id, const uint8_t*) {
     id_ = id;
+    if (!begun_) [[unlikely]]
+      Begin();
     return status_.ok() && moment_.walker_->time() < until_;
   }
   bool Control(uint32_t kind, std::string_view payload) {
     if (!status_.ok() || moment_.walker_->time() > until_) return false;
     moment_.time_ = moment_.walker_->time();
-    if (kind == kTtqKernelWrite) {
+    if (kind == kTtqKernelWrite && begun_) {
       const auto w = LoadPod<TtqKernelWrite>(payload);
       const std::string_view bytes = payload.substr(sizeof(w));
       if (!bytes.empty() && words_.MayContain(w.address, bytes.size())) {
@@ -137,13 +148,12 @@ class StoredMoment::WatchSink {
       }
     }
     moment_.Control(kind, payload);
-    if (kind == kTtqThread && status_.ok()) {
+    if (kind == kTtqThread && begun_ && status_.ok()) {
       thread_ = moment_.threads_->NumberOf(LoadPod<uint32_t>(payload));
       status_ = visitor_.SwitchTo(moment_.time_, thread_);
     }
     return status_.ok();
   }
-  void Begin(ThreadNo thread) { thread_ = thread; }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -167,9 +177,11 @@ class StoredMoment::WatchSink {
   }
 
   StoredMoment& moment_;
+  const uint32_t block_;
   const Time until_;
   BlockVisitor& visitor_;
-  const WordSet& words_;
+  WordSet& words_;
+  bool begun_ = false;
   uint32_t id_ = 0;
   ThreadNo thread_;
   absl::Status status_;
@@ -179,14 +191,15 @@ absl::Status StoredMoment::Watch(uint32_t number, Time until, BlockVisitor* visi
   time_ = kTimeMax;
   if (absl::Status s = EnterBlock(number); !s.ok()) return s;
   WordSet words;
-  WatchSink sink(this, until, visitor, &words);
+  WatchSink sink(this, number, until, visitor, &words);
   time_ = walker_->time();
   const absl::Status s = [&] {
-    if (absl::Status s = visitor->Begin(number, this, &words); !s.ok()) return s;
-    const ThreadNo first = threads_->NumberOf(walker_->tid());
-    sink.Begin(first);
-    if (absl::Status s = visitor->SwitchTo(time_, first); !s.ok()) return s;
+    // The memory that a process begins with (a forked child's is its parent's) comes in its first
+    // block, before the first instruction; the visitor finds it there.
+    if (number > 0) sink.Begin();
+    if (!sink.status().ok()) return sink.status();
     if (absl::Status s = walker_->Walk(block_->log, sink); !s.ok()) return s;
+    if (!sink.begun()) sink.Begin();
     if (!sink.status().ok()) return sink.status();
     time_ = std::min(walker_->time(), until);
     return visitor->End(time_);

@@ -44,9 +44,8 @@ class Magics:
         return {name: self.shell.user_ns[name] for name in names if name in self.shell.user_ns}
 
     def _ask(self, text: str) -> Optional[Result]:
-        trace = self._current()
         try:
-            return trace.query(text, **self._values(text))
+            return self._current().query(text, **self._values(text))
         except (Error, TypeError, ValueError, OverflowError) as e:
             # A mistake in a question is no reason for a screen of Python's stack.
             print(f"ttq: {e}")
@@ -55,14 +54,20 @@ class Magics:
     def line(self, line: str) -> Any:
         """%ttq QUERY | %ttq open [RECORDING] [-p PROCESS]"""
         words = line.split()
-        if words and words[0] == "open":
-            process = int(words[words.index("-p") + 1]) if "-p" in words[:-1] else None
+        if words and words[0] != "open":
+            return self._ask(line)
+        try:
+            if not words:
+                return self._current()
+            process = words[words.index("-p") + 1] if "-p" in words[:-1] else None
+            if process is not None and not process.isdecimal():
+                raise ValueError(f"-p takes the number of a process, not {process}")
             names = [w for i, w in enumerate(words[1:], 1) if w != "-p" and words[i - 1] != "-p"]
-            self.trace = open_trace(names[0] if names else None, process)
+            self.trace = open_trace(names[0] if names else None, process and int(process))
             return self.trace
-        if not words:
-            return self._current()
-        return self._ask(line)
+        except (Error, ValueError) as e:
+            print(f"ttq: {e}")
+            return None
 
     def cell(self, line: str, cell: str) -> Any:
         """%%ttq [NAME]"""

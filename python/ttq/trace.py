@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 from . import plots
 from ._cdef import ffi
 from ._library import check, interruptibly, lib, text_of
-from .errors import ClosedError, OutOfRangeError
+from .errors import ClosedError, NotFoundError, OutOfRangeError
 from .result import Result, Row
 from .values import Address, Name, Time
 
@@ -57,6 +57,8 @@ def open_trace(path: Union[str, "os.PathLike[str]", None] = None, process: Optio
     processes by number, else the one that a signal ended, else the first."""
     if path is not None and not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"a recording is opened by its path, not by {type(path).__name__}")
+    if path is not None and "\0" in os.fsdecode(path):
+        raise ValueError("a path has no NUL in it")
     return Trace(_open_recording(path), process)
 
 
@@ -65,6 +67,9 @@ class Trace:
 
     def __init__(self, recording: Any, number: Optional[int] = None):
         self._recording = recording
+        # 0 is the C API's word for the default one.
+        if number is not None and not 0 < operator.index(number) < 1 << 32:
+            raise NotFoundError(f"there is no process {number} in this recording")
         out = ffi.new("ttq_process**")
         check(lib.ttq_process_open(recording, 0 if number is None else operator.index(number), out))
         self._process: Any = ffi.gc(out[0], lib.ttq_process_close)
@@ -231,6 +236,7 @@ class Trace:
 
     def at(self, when: Any, thread: Optional[int] = None) -> "Moment":
         """The state at a time (see `time`), before its instruction; of the thread that runs then, or of another."""
+        self._handle()
         return Moment(self, self.time(when), thread)
 
     def wall_clock(self, when: Any) -> int:
@@ -297,6 +303,12 @@ class Trace:
         return plots.threads(self, **options)
 
 
+def _expression(text: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"an expression is a text, not {type(text).__name__}")
+    return text
+
+
 def _bind(query: Any, values: tuple, named: Mapping[str, Any]) -> None:
     left, missing = list(values), []
     unknown = set(named)
@@ -341,6 +353,8 @@ def _bind_one(query: Any, index: int, value: Any, shown: str) -> None:
 def _progress_callback(progress: Optional[Callable[[int, int], Any]]) -> Any:
     if progress is None:
         return None
+    if not callable(progress):
+        raise TypeError(f"progress is a function of two numbers, not {type(progress).__name__}")
 
     def call(_context: Any, done: int, total: int) -> int:
         return 1 if progress(done, total) else 0
@@ -353,6 +367,10 @@ class Moment:
     """The state of a process at a time, before the instruction of that time."""
 
     def __init__(self, trace: Trace, time: Time, thread: Optional[int]):
+        if time < 0:
+            raise OutOfRangeError(f"time {int(time)} is before the start, which is 0")
+        if thread is not None and not 0 < operator.index(thread) < 1 << 32:
+            raise NotFoundError(f"there is no thread {thread}")
         if time > trace.end:
             raise OutOfRangeError(f"time {int(time)} is after the end, which is {int(trace.end)}")
         self.trace, self.time, self.thread = trace, time, thread
@@ -390,7 +408,7 @@ class Moment:
 
     def print(self, expression: str, frame: Optional[int] = None) -> Result:
         """The value of a C expression, with types from the debug information."""
-        return self._ask("print " + expression, frame)
+        return self._ask("print " + _expression(expression), frame)
 
     def source(self, frame: Optional[int] = None) -> Result:
         """The source around the instruction."""
@@ -446,7 +464,7 @@ class PythonMoment:
 
     def print(self, expression: str, frame: Optional[int] = None) -> Result:
         """The value of a Python expression: names, attributes, subscripts, arithmetic."""
-        return self._moment._ask("py print " + expression, frame)
+        return self._moment._ask("py print " + _expression(expression), frame)
 
 
 class Registers(Mapping[str, Address]):

@@ -21,7 +21,9 @@ namespace ttq::python {
 namespace {
 
 // The file's version: the transitions it holds are those that this version finds.
-constexpr uint32_t kFileVersion = 1;
+// 2: stacks that were there before their thread entered or left a frame (a forked child's) are
+//    their thread's.
+constexpr uint32_t kFileVersion = 2;
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
 constexpr size_t kHeadBytes = sizeof(kMagic) + 4 + 8;
 constexpr uint64_t kMostFileBytes = uint64_t{4} << 30;
@@ -237,6 +239,9 @@ class FrameHistory::Builder {
           kept.frames.push_back({frame.frame, frame.pushed, frame.code});
         }
       }
+      // Told by what its thread did next.
+      if (kept.thread == ThreadNo()) kept.thread = visitor.stacks()[i].thread;
+      NameEarlier(kept);
       chunk.stacks.push_back(std::move(kept));
     }
     // A thread state that ended within the block goes no further; an address that was taken again
@@ -286,6 +291,19 @@ class FrameHistory::Builder {
     chunk.codes.erase(std::unique(chunk.codes.begin(), chunk.codes.end()), chunk.codes.end());
     chunk.encoded = Compress(encoded);
     history_.chunks_.push_back(std::move(chunk));
+  }
+
+  // The stacks of the chunks before that lead to `stack` without anything having been done there.
+  void NameEarlier(const Stack& stack) {
+    if (stack.thread == ThreadNo() || stack.frames.empty()) return;
+    for (size_t c = history_.chunks_.size(); c-- > 0;) {
+      std::vector<Stack>& stacks = history_.chunks_[c].stacks;
+      const auto same = std::find_if(stacks.begin(), stacks.end(), [&](const Stack& s) {
+        return s.thread_state == stack.thread_state;
+      });
+      if (same == stacks.end() || same->thread != ThreadNo() || same->frames.empty()) return;
+      same->thread = stack.thread;
+    }
   }
 
   const Process& process_;

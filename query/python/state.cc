@@ -127,6 +127,24 @@ void PythonState::MatchByStackPointer(std::vector<Interpreter>* interpreters) {
   }
 }
 
+// A forked child begins with one thread, which its thread state knows by its parent's id until the
+// interpreter puts that right. It holds the GIL.
+void PythonState::MatchForked(const Runtime& runtime, std::vector<Interpreter>* interpreters) {
+  if (process_->info().parent == ProcessNo() || process_->info().by_exec) return;
+  ThreadNo only;
+  for (const Thread& thread : process_->threads()) {
+    if (thread.start > time() || thread.end < time()) continue;
+    if (only != ThreadNo()) return;
+    only = thread.number;
+  }
+  for (Interpreter& interpreter : *interpreters) {
+    const uint64_t holder = GilHolder(*memory_, runtime, interpreter);
+    for (ThreadState& state : interpreter.threads) {
+      if (state.thread == ThreadNo() && state.address == holder) state.thread = only;
+    }
+  }
+}
+
 std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo> thread) {
   std::vector<ThreadStack> stacks;
   bool any_frames = false;
@@ -134,6 +152,7 @@ std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo
     std::vector<Interpreter> interpreters =
         FindInterpreters(*process_, *memory_, instance->runtime);
     MatchByStackPointer(&interpreters);
+    MatchForked(instance->runtime, &interpreters);
     for (const Interpreter& interpreter : interpreters) {
       for (const ThreadState& state : interpreter.threads) {
         if (thread && state.thread != *thread) continue;

@@ -67,6 +67,7 @@ class PythonState {
   PythonState(const Recording* recording, const Process* process, std::unique_ptr<Moment> moment);
   absl::Status Find();
   void MatchByStackPointer(std::vector<Interpreter>* interpreters);
+  void MatchForked(const Runtime& runtime, std::vector<Interpreter>* interpreters);
   bool IsOfGil(const ThreadStack& stack, uint64_t futex);
   bool CFrameWasSet(const Layout& layout, uint64_t cframe);
 

@@ -215,9 +215,14 @@ void TransitionVisitor::ListThreads(bool at_start) {
   constexpr uint32_t kNoStack = ~uint32_t{0};
   list_changed_ = false;
   absl::flat_hash_map<uint64_t, uint32_t> alive;  // thread state: runtime
+  std::vector<bool> at_work(runtimes_.size());
   for (uint32_t r = 0; r < runtimes_.size(); ++r) {
     const Layout& layout = *runtimes_[r].layout;
-    AddWatch(runtimes_[r].address + layout.runtime_interpreters_head, Watched::kList, kNoStack);
+    const uint64_t head = runtimes_[r].address + layout.runtime_interpreters_head;
+    AddWatch(head, Watched::kList, kNoStack);
+    // A forked child takes the list apart and puts the main interpreter back, which follows the
+    // head in the structure.
+    at_work[r] = memory_.Pointer(head) == 0 && memory_.Pointer(head + 8) != 0;
     for (const Interpreter& interpreter : FindInterpreters(process_, memory_, runtimes_[r])) {
       AddWatch(interpreter.address + layout.interp_threads_head, Watched::kList, kNoStack);
       AddWatch(interpreter.address + layout.interp_next, Watched::kList, kNoStack);
@@ -226,7 +231,7 @@ void TransitionVisitor::ListThreads(bool at_start) {
   }
   std::vector<uint64_t> gone;
   for (const auto& [address, index] : by_thread_) {
-    if (!alive.contains(address)) gone.push_back(address);
+    if (!alive.contains(address) && !at_work[stacks_[index].runtime]) gone.push_back(address);
   }
   for (const uint64_t address : gone) {
     const uint32_t index = by_thread_[address];

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Many small programs in one, for diff_test.py: the second argument says which. diff_test.py
 # writes two scripts from this one, with the first and the second of each PICK(…, …). The line that
-# a comparison must find holds HERE(case).
+# a comparison must find holds HERE(case). After the word "fork" each case runs in a child.
 import os
 import sys
 
@@ -77,4 +77,10 @@ def case6():
     print(count)
 
 
-globals()["case" + sys.argv[2]]()
+forks = sys.argv[2] == "fork"
+for case in sys.argv[3:] if forks else sys.argv[2:]:
+    child = os.fork() if forks else 0
+    if child == 0:
+        globals()["case" + case]()
+        break
+    os.waitpid(child, 0)

@@ -30,6 +30,10 @@ ENVIRONMENT = [
 ]
 # Cases of cases.c in which nothing differs but where things lie in memory.
 ALIKE = (37, 38)
+# Cases of cases.py that are recorded in a process of their own. What differs in one of them is read
+# before any child could be forked; starting Python is what takes long, so most share it.
+ALONE = (0, 4)
+BEFORE_THE_FORK = 4
 # The input's and the environment's: the optimizer folds the constants of the others into other lines.
 OPTIMIZED = range(25, 37)
 
@@ -103,14 +107,19 @@ class Diff(unittest.TestCase):
         of = lambda side, name: os.path.join(PLACE, "ab"[side], name)
         jobs = [lambda s=s, l=l: record("c%d%s.ttq" % (s, l), s, of(s, "cases" + l), of(s, "input"))
                 for l in ("-O0", "-O1") for s in (0, 1)]
-        cls.python = sorted(marks(os.path.join(HERE, "cases.py")))
-        cls.python = [c for c in cls.python if not ONLY or c in ONLY]
-        jobs += [lambda s=s, c=c: record("python%d-%d.ttq" % (s, c), s, "/usr/bin/python3", "-S",
-                                         of(s, "cases.py"), of(s, "input"), str(c))
-                 for c in cls.python for s in (0, 1)]
+        python = [c for c in sorted(marks(os.path.join(HERE, "cases.py"))) if not ONLY or c in ONLY]
+        cls.python_alone = [c for c in python if c in ALONE]
+        cls.python_forked = [c for c in python if c != BEFORE_THE_FORK]
+        cls.python_recordings = {}
+        for cases in [[c] for c in cls.python_alone] + [["fork", *cls.python_forked]]:
+            name, words = "python-%s" % cases[0], [str(c) for c in cases]
+            cls.python_recordings[cases[0]] = len(jobs)
+            jobs += [lambda s=s, n=name, w=words: record("%s%d.ttq" % (n, s), s, "/usr/bin/python3", "-S",
+                                                         of(s, "cases.py"), of(s, "input"), *w)
+                     for s in (0, 1)]
         recordings = in_parallel(lambda job: job(), jobs)
         cls.recordings, cls.optimized = recordings[:2], recordings[2:4]
-        cls.python_recordings = recordings[4:]
+        cls.python_recordings = {c: recordings[i:i + 2] for c, i in cls.python_recordings.items()}
 
     def check(self, source, cases, arguments, expected):
         """The places found against `expected`."""
@@ -135,9 +144,13 @@ class Diff(unittest.TestCase):
         self.check("cases.c", cases, lambda case: (*self.optimized, "-p", str(case + 2)), lines)
 
     def test_python(self):
-        recordings = self.python_recordings
-        self.check("cases.py", self.python,
-                   lambda case: recordings[2 * self.python.index(case):][:2],
+        self.check("cases.py", self.python_alone, lambda case: self.python_recordings[case],
+                   marks(os.path.join(HERE, "cases.py")))
+
+    def test_python_in_forked_children(self):
+        self.check("cases.py", self.python_forked,
+                   lambda case: (*self.python_recordings["fork"], "-p",
+                                 str(self.python_forked.index(case) + 2)),
                    marks(os.path.join(HERE, "cases.py")))
 
     def test_only_the_layout_differs(self):

@@ -33,8 +33,9 @@ class Recording:
                              check=True, capture_output=True, text=True)
         self.output = run.stdout
 
-    def ask(self, query):
-        run = subprocess.run([self.ttq, "-t", self.path, "-f", "json", query],
+    def ask(self, query, process=None):
+        of = ["-p", str(process)] if process else []
+        run = subprocess.run([self.ttq, "-t", self.path, "-f", "json", *of, query],
                              capture_output=True, text=True)
         if run.returncode != 0:
             self.fail(query, run.stderr)
@@ -131,6 +132,34 @@ def check_variables(r):
         r.fail("by python accumulate", lines)
 
 
+def check_children(r):
+    fork = line_of("children.py", "os.fork()")
+    for process, n, outermost in ((2, 3, "<module>"), (3, 4, None)):
+        def expect(what, got, want):
+            r.expect(f"process {process}: {what}", got, want)
+
+        calls = r.ask("py calls to double", process)
+        expect("calls", [(c["args"], c["result"]) for c in calls],
+               [({"n": i}, 2 * i) for i in range(n)])
+        expect("callers", {c["caller"]["line"] for c in calls},
+               {line_of("children.py", "total += double")})
+        totals = [(None, "0")] + [(str(i * (i - 1)), str(i * (i + 1))) for i in range(n)]
+        changes = r.ask("py changes of total in work", process)
+        expect("changes", [(c["old"], c["new"]) for c in changes], totals)
+        # From the first instruction on, before the interpreter knows that it was forked.
+        for time in (1, calls[0]["time"] if calls else 1):
+            stack = r.ask(f"py backtrace at {time}", process)
+            frames = [f["function"].rsplit(".", 1)[-1] for f in stack]
+            expect(f"frames at {time}", [f for f in frames if f == "fork_and_work"],
+                   ["fork_and_work"])
+            expect(f"line at {time}", [f["line"] for f in stack if f["function"] == "fork_and_work"],
+                   [fork if time == 1 else line_of("children.py", "os._exit")])
+            if outermost:
+                expect(f"outermost at {time}", frames[-1:], [outermost])
+            if calls and time > 1:
+                expect("depth", calls[0]["depth"], len(frames))
+
+
 def main():
     ttq = sys.argv[1]
     tried = 0
@@ -142,6 +171,7 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             check_lives(Recording(ttq, directory, interpreter, "lives.py"))
             check_variables(Recording(ttq, directory, interpreter, "variables.py"))
+            check_children(Recording(ttq, directory, interpreter, "children.py"))
     if tried == 0:
         print("skipped: no interpreter was found")
     for problem in problems:
