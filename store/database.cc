@@ -220,7 +220,7 @@ class RocksIterator : public Database::Iterator {
   bool Valid() const override { return it_->Valid(); }
   std::string_view key() const override { return ViewOf(it_->key()); }
   std::string_view value() const override { return ViewOf(it_->value()); }
-  absl::Status status() const override { 
+  absl::Status status() const override {
     return StatusOf(it_->status(), directory_, FamilyName(family_));
   }
 
@@ -233,10 +233,9 @@ class RocksIterator : public Database::Iterator {
 }  // namespace
 
 std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
-  return std::make_unique<RocksIterator>(
-      std::unique_ptr<rocksdb::Iterator>(
-          impl_->db->NewIterator(rocksdb::ReadOptions(), impl_->handle(family))),
-      impl_->directory, family);
+  return std::make_unique<RocksIterator>(std::unique_ptr<rocksdb::Iterator>(impl_->db->NewIterator(
+                                             rocksdb::ReadOptions(), impl_->handle(family))),
+                                         impl_->directory, family);
 }
 
 absl::Status Database::VerifyChecksums() const {

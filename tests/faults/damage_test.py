@@ -16,32 +16,7 @@ import sys
 import faults
 
 TIMES = 120
-HISTORY = """
-program /bin/demo a b
-map 0x10000 0x20000 rw
-map 0x400000 0x500000 rx /bin/demo
-initial 0x10000 "first contents"
-thread 1
-0x401000 store 0x10000 8 = 1
-0x401004 load 0x10000 4
-0x401008 set rax = 5
-enter read 3 0x10100 5
-kernel 0x10100 "bytes"
-return 5
-block
-thread 2
-0x401010 store 0x10800 32 = "aaaaaaaabbbbbbbbccccccccdddddddd"
-output 1 "hello\\n"
-remap 0x10000 0x40000 4096
-protect 0x12000 0x13000 r
-unmap 0x14000 0x15000
-blocks 60
-0x401000 store 0x40000 8 = 2
-thread-exit 2 0x40010
-thread 1
-fault 11 0x0: 0x401020 store 0x0 4 = 1
-fatal 11
-"""
+HISTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "history.txt")
 QUESTIONS = ("writes to 0x10000..0x50000", "memory 0x40000 len 64 at end", "registers at 5",
              "executions of 0x401000", "events", "maps at end", "last read of 0x10000")
 
@@ -121,7 +96,8 @@ def main():
     random.seed(seed)
     with faults.Ttq(sys.argv[1]) as ttq:
         good, damaged = ttq.place("good"), ttq.place("damaged")
-        subprocess.run([sys.argv[2], good], input=HISTORY, text=True, check=True)
+        with open(HISTORY, encoding="utf-8") as history:
+            subprocess.run([sys.argv[2], good], stdin=history, check=True)
         before = fingerprint(good)
         assert ttq.run("check", good)[0] == 0
         for question in QUESTIONS:

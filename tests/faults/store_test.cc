@@ -12,7 +12,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -32,32 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kHistory[] = R"(
-program /bin/demo a b
-map 0x10000 0x20000 rw
-map 0x400000 0x500000 rx /bin/demo
-initial 0x10000 "first contents"
-thread 1
-0x401000 store 0x10000 8 = 1
-0x401004 load 0x10000 4
-0x401008 set rax = 5
-enter read 3 0x10100 5
-kernel 0x10100 "bytes"
-return 5
-block
-thread 2
-0x401010 store 0x10800 32 = "aaaaaaaabbbbbbbbccccccccdddddddd"
-output 1 "hello\n"
-remap 0x10000 0x40000 4096
-protect 0x12000 0x13000 r
-unmap 0x14000 0x15000
-blocks 40
-0x401000 store 0x40000 8 = 2
-thread-exit 2 0x40010
-thread 1
-fault 11 0x0: 0x401020 store 0x0 4 = 1
-fatal 11
-)";
 constexpr AddressRange kMemory{Address(0x10000), Address(0x50000)};
 
 struct Row {
@@ -163,7 +139,9 @@ class StoreTest : public testing::Test {
     ASSERT_NE(mkdtemp(place.data()), nullptr);
     scratch_ = new std::string(place);
     good_ = new Rows();
-    const absl::Status s = RecordText(kHistory, place + "/good");
+    std::ifstream file(TTQ_HISTORY);
+    const std::string history{std::istreambuf_iterator<char>(file), {}};
+    const absl::Status s = RecordText(history, place + "/good");
     ASSERT_TRUE(s.ok()) << s;
     auto database = Database::OpenForReading(place + "/good/db");
     ASSERT_TRUE(database.ok()) << database.status();
