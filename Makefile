@@ -4,6 +4,7 @@
 #   make            build/ttq, build/libttq.so, build/python
 #   make demo       record a crash of a real program, and find its cause
 #   make test       everything that can fail
+#   make test-tsan  the C API's tests with ThreadSanitizer (a build of its own)
 #   make bench      the figures of docs/performance.md
 #   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
 #   make clean
@@ -18,7 +19,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 150000
 SETUP ?= tools/setup
 CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
-.PHONY: all configure demo test bench install clean
+.PHONY: all configure demo test test-tsan bench install clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -40,6 +41,11 @@ test: setup-test
 	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
 	ninja -C $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+test-tsan: setup-test all
+	@cmake -S . -B $(BUILD)/tsan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=thread $(CMAKE_FLAGS)
+	ninja -C $(BUILD)/tsan -j $(JOBS) capi_test threads_test record_text tour
+	tests/capi/run_with_tsan $(BUILD)/tsan $(BUILD)/ttq
 
 bench: setup-bench all
 	@tests/bench/run $(BUILD)/ttq
