@@ -5,6 +5,7 @@
 #   make demo       record a crash of a real program, and find its cause
 #   make test       everything that can fail
 #   make test-tsan  the C API's tests with ThreadSanitizer (a build of its own)
+#   make fuzz       every fuzz target for FUZZ_SECONDS (600)
 #   make bench      the figures of docs/performance.md
 #   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
 #   make clean
@@ -19,7 +20,11 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 150000
 SETUP ?= tools/setup
 CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
-.PHONY: all configure demo test test-tsan bench install clean
+FUZZ_SECONDS ?= 600
+# Those that `make test` builds, for a few seconds each: the others need all of the query engine.
+QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
+
+.PHONY: all configure demo test test-tsan configure-fuzz fuzz bench install clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -40,12 +45,24 @@ demo: setup-demo all
 test: setup-test
 	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
 	ninja -C $(BUILD) -j $(JOBS)
+	@$(MAKE) --no-print-directory configure-fuzz
+	ninja -C $(BUILD)/fuzz -j $(JOBS) $(QUICK_FUZZ)
+	ctest --test-dir $(BUILD)/fuzz --output-on-failure -R '$(subst $(eval ) ,|,$(QUICK_FUZZ))'
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-tsan: setup-test all
 	@cmake -S . -B $(BUILD)/tsan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=thread $(CMAKE_FLAGS)
 	ninja -C $(BUILD)/tsan -j $(JOBS) capi_test threads_test record_text tour
 	tests/capi/run_with_tsan $(BUILD)/tsan $(BUILD)/ttq
+
+configure-fuzz:
+	@test -f $(BUILD)/fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B $(BUILD)/fuzz -G Ninja \
+	    -DTTQ_TESTS=ON -DTTQ_FUZZ=ON -DTTQ_SANITIZE=ON $(CMAKE_FLAGS)
+
+fuzz: setup-test configure-fuzz
+	ninja -C $(BUILD)/fuzz -j $(JOBS)
+	@for target in $(BUILD)/fuzz/tests/fuzz/*_fuzz; do echo $$target; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 || exit 1; done
 
 bench: setup-bench all
 	@tests/bench/run $(BUILD)/ttq
