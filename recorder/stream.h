@@ -42,7 +42,7 @@ typedef Long ttq_i64;
 #define TTQ_STATIC_ASSERT _Static_assert
 #endif
 
-enum { kTtqStreamVersion = 1 };  // 1: first
+enum { kTtqStreamVersion = 2 };  // 1: first; 2: kTtqSetVector
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -149,7 +149,9 @@ enum {                  // TtqEffect::kind
   kTtqStore = 2,        // `size` bytes of value to addr, if guard
   kTtqSetReg = 3,       // register `size` becomes value
   kTtqExit = 4,         // exit number `size`; a record that leaves here is `addr` bytes long
+  kTtqSetVector = 5,    // the low 8 bytes of xmm`size` become value; kTtqNoNode: are not known
 };
+enum { kTtqVectorCount = 8 };  // those that calls pass arguments in
 enum { kTtqNoNode = 0xffff };
 
 typedef struct {

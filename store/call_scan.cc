@@ -230,6 +230,9 @@ class CallSink {
     if (i == 0) {
       fresh = stored_at_ == slot;
       if (fresh) call.return_address = Address(stored_);
+      // One call instruction makes one call: who jumps on from its first instruction, or to it
+      // again, returns for it.
+      stored_at_ = ~uint64_t{0};
     } else {
       const Instruction& before = recipe.instructions()[i - 1];
       const std::string_view code = recipe.InstructionBytes(i - 1);

@@ -30,13 +30,16 @@ class StoredMoment::Sink {
     if (inside_ && moment_.walker_->time() + op.instruction >= until_) return;
     moment_.Write(address, bytes, op.size, inside_);
   }
-  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
+  bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
     if (inside_ ? begun_ : moment_.walker_->time() + program.instructions > until_) {
       stopped_in_ = id;
       return false;
     }
     begun_ = true;
     last_tid_ = moment_.walker_->tid();
+    if (!inside_ && !program.vectors.empty()) {
+      SetVectors(program.vectors, record, &moment_.vectors_[last_tid_]);
+    }
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
@@ -62,6 +65,7 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
   layers_.clear();
   undo_.clear();
   outside_.reset();
+  vectors_.clear();
   for (auto& c : cached_) c = {};
   block_.reset();
   auto block = process_.LoadBlock(number);
@@ -225,6 +229,10 @@ void StoredMoment::Control(uint32_t kind, std::string_view payload) {
           {Layer::kUnmapped, r.from & kMask, (r.from + r.bytes + ~kMask) & kMask, {}, 0});
       break;
     }
+    case kTtqRegisters:
+      // Set by the kernel: a handler's frame, or what was before it.
+      vectors_.erase(LoadPod<TtqRegisters>(payload).tid);
+      break;
     case kTtqThreadExit: {
       auto t = LoadPod<TtqThread>(payload);
       static const uint8_t kZero[4] = {};
@@ -327,15 +335,20 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
   }
   ThreadState state = walker_->StateOf(tid);
   Registers out;
+  VectorState vectors;
+  if (const auto known = vectors_.find(tid); known != vectors_.end()) vectors = known->second;
   out.pc = Address(state.pc);
   if (stopped_in_ != 0 && tid == walker_->tid()) {
     const Recipe* recipe = process_.recipes().Find(SuperblockId(stopped_in_));
     auto inside = static_cast<uint32_t>(time_.v - walker_->time().v);
     const auto* record = reinterpret_cast<const uint8_t*>(block_->log.data()) + offset_;
     recipe->RegistersInside(record, inside, state.reg);
+    recipe->VectorsInside(record, inside, &vectors);
     out.pc = recipe->instructions()[inside].address;
   }
   memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  out.xmm = vectors.low;
+  out.xmm_known = vectors.known;
   out.fs_base = state.reg[kTtqRegFs];
   out.gs_base = state.reg[kTtqRegGs];
   return out;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "fmt/format.h"
 #include "store/evaluate.h"
@@ -165,6 +166,16 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
       case kTtqSetReg:
         if (e.size >= kTtqRegCount || !node_ok(e.value)) return Bad(head.id, "a register effect");
         needs(e.value);
+        break;
+      case kTtqSetVector:
+        if (e.size >= kTtqVectorCount || (e.value != kTtqNoNode && !exists(e.value))) {
+          return Bad(head.id, "a vector register effect");
+        }
+        if (e.value != kTtqNoNode) {
+          const TtqNode& v = r->nodes_[e.value];
+          if (v.op != kTtqSlot || v.w != 8) return Bad(head.id, "a vector register's value");
+          needs(e.value);
+        }
         break;
       case kTtqExit:
         if (e.size >= r->exits_.size() || have[e.size] || e.addr < 4 ||
@@ -454,7 +465,9 @@ Program Recipe::Compile(uint32_t exit) const {
     if (e.kind == kTtqLoad || e.kind == kTtqStore) compiler.Memory(e, instruction - 1);
     if (e.kind == kTtqSetReg) compiler.SetRegister(e.size, e.value);
   }
-  return compiler.Finish(exits_[exit].record_bytes, exits_[exit].instructions);
+  Program program = compiler.Finish(exits_[exit].record_bytes, exits_[exit].instructions);
+  program.vectors = VectorsWritten(exits_[exit].effect, UINT32_MAX);
+  return program;
 }
 
 Program Recipe::CompileOpen(uint32_t fault_instruction) const {
@@ -468,7 +481,43 @@ Program Recipe::CompileOpen(uint32_t fault_instruction) const {
       compiler.SetRegister(e.size, e.value);
     }
   }
-  return compiler.Finish(record_bytes_, fault_instruction + 1);
+  Program program = compiler.Finish(record_bytes_, fault_instruction + 1);
+  program.vectors = VectorsWritten(effects_.size(), fault_instruction);
+  return program;
+}
+
+std::vector<Program::VectorWrite> Recipe::VectorsWritten(size_t effect,
+                                                         uint32_t instruction) const {
+  std::array<std::optional<uint16_t>, kTtqVectorCount> last;
+  uint32_t seen = 0;
+  for (size_t i = 0; i < effect; ++i) {
+    const TtqEffect& e = effects_[i];
+    if (e.kind == kTtqInstruction && seen++ == instruction) break;
+    if (e.kind != kTtqSetVector) continue;
+    last[e.size] =
+        e.value == kTtqNoNode ? Program::kNoSlot : static_cast<uint16_t>(nodes_[e.value].imm);
+  }
+  std::vector<Program::VectorWrite> writes;
+  for (uint8_t reg = 0; reg < kTtqVectorCount; ++reg) {
+    if (last[reg]) writes.push_back({reg, *last[reg]});
+  }
+  return writes;
+}
+
+void SetVectors(std::span<const Program::VectorWrite> writes, const uint8_t* record,
+                VectorState* state) {
+  for (const Program::VectorWrite& write : writes) {
+    const auto bit = static_cast<uint8_t>(1u << write.reg);
+    state->known &= static_cast<uint8_t>(~bit);
+    if (write.slot == Program::kNoSlot) continue;
+    memcpy(&state->low[write.reg], record + write.slot, 8);
+    state->known |= bit;
+  }
+}
+
+void Recipe::VectorsInside(const uint8_t* record, uint32_t instruction,
+                           VectorState* vectors) const {
+  SetVectors(VectorsWritten(effects_.size(), instruction), record, vectors);
 }
 
 void Recipe::RegistersInside(const uint8_t* record, uint32_t instruction,

@@ -11,6 +11,7 @@
 #ifndef TTQ_STORE_RECIPE_H_
 #define TTQ_STORE_RECIPE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -63,8 +64,21 @@ enum { kZeroValue = kTtqRegCount, kFirstTemporary = kTtqRegCount + 1 };
 inline constexpr size_t kMaxNodes = 6000;
 inline constexpr size_t kMaxValues = kFirstTemporary + 2 * kMaxNodes + kTtqRegCount;
 
+// The low 8 bytes of xmm0 … xmm7, as far as they are known.
+struct VectorState {
+  std::array<uint64_t, kTtqVectorCount> low{};
+  uint8_t known = 0;  // a bit for each
+};
+
 struct Program {
   std::vector<Op> ops;
+  // What it leaves in vector registers: the slot of each that it writes, or kNoSlot.
+  struct VectorWrite {
+    uint8_t reg;
+    uint16_t slot;
+  };
+  static constexpr uint16_t kNoSlot = 0xffff;
+  std::vector<VectorWrite> vectors;
   uint32_t record_bytes = 0;
   uint32_t reach = 0;  // how far from the record's start it reads; of a sound recipe record_bytes
   uint32_t instructions = 0;  // retired when it leaves here
@@ -116,6 +130,8 @@ class Recipe {
 
   // Brings `registers` (as they were at entry) to what they are before instruction `instruction`.
   void RegistersInside(const uint8_t* record, uint32_t instruction, uint64_t* registers) const;
+  // The same for vector registers.
+  void VectorsInside(const uint8_t* record, uint32_t instruction, VectorState* vectors) const;
 
   // For each instruction the general registers it sets, a bit each.
   std::vector<uint32_t> RegistersSet() const;
@@ -128,6 +144,8 @@ class Recipe {
     uint32_t effect = 0, record_bytes = 0, instructions = 0;
   };
   friend class Compiler;
+  // By effects before `effect`, or those before instruction `instruction` if there are fewer.
+  std::vector<Program::VectorWrite> VectorsWritten(size_t effect, uint32_t instruction) const;
 
   SuperblockId id_;
   uint32_t record_bytes_ = 0, jump_kind_ = 0;
@@ -137,6 +155,10 @@ class Recipe {
   std::string bytes_;
   std::vector<Exit> exits_;
 };
+
+// Applies writes to `state`.
+void SetVectors(std::span<const Program::VectorWrite> writes, const uint8_t* record,
+                VectorState* state);
 
 class NativeCode;
 

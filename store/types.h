@@ -7,6 +7,7 @@
 #ifndef TTQ_STORE_TYPES_H_
 #define TTQ_STORE_TYPES_H_
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -100,6 +101,10 @@ struct Registers {
   uint64_t gpr[kGprCount] = {};
   Address pc;
   uint64_t fs_base = 0, gs_base = 0;
+  // The low 8 bytes of xmm0 … xmm7, where a call or return of this block recorded them and nothing
+  // has written them since: bit i says so.
+  std::array<uint64_t, 8> xmm{};
+  uint8_t xmm_known = 0;
   bool operator==(const Registers&) const = default;
 };
 

@@ -201,11 +201,12 @@ absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& plac
   bool any = false;
   std::string sse;
   for (size_t i = 0; i < place.pieces.size(); ++i) {
-    if (place.pieces[i].sse) {
-      sse = absl::StrCat("it is in xmm", place.pieces[i].index, ", which is not recorded");
+    const int index = place.pieces[i].index;
+    if (place.pieces[i].sse && !(registers.xmm_known >> index & 1)) {
+      sse = absl::StrCat("it is in xmm", index, ", which was not recorded here");
       continue;
     }
-    const uint64_t word = gpr(place.pieces[i].index);
+    const uint64_t word = place.pieces[i].sse ? registers.xmm[index] : gpr(index);
     for (uint64_t at = i * 8; at < size && at < i * 8 + 8; ++at) {
       value.bytes[at] = static_cast<char>(word >> (at % 8 * 8));
       value.known[at] = 1;

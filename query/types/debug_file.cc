@@ -228,6 +228,11 @@ std::vector<Die> DebugFile::Find(std::string_view name, NameKind kind,
     (near == &die.unit() ? here : elsewhere).push_back(die);
   }
   here.insert(here.end(), elsewhere.begin(), elsewhere.end());
+  // `Point` is that of no namespace, if there is one, before a library's own.
+  if (kind == NameKind::kType && here.size() > 1) {
+    std::stable_partition(here.begin(), here.end(),
+                          [&](const Die& die) { return SameName(QualifiedName(die), name); });
+  }
   return here;
 }
 

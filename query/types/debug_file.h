@@ -40,7 +40,8 @@ class DebugFile {
   const CType* TypeAt(DieRef ref) const;
 
   // The DIEs that `name`, perhaps qualified, names: any tail of the qualified name that starts at a
-  // component. Those of unit `near` (may be null) come first.
+  // component. Those of unit `near` (may be null) come first; of types, before all those that have
+  // just that name.
   std::vector<Die> Find(std::string_view name, NameKind kind, const DwarfUnit* near) const;
   // False proves that nothing in the file has the name, not even a local variable.
   bool MayName(std::string_view name) const { return data_->MayName(name); }

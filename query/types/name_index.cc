@@ -24,8 +24,9 @@ constexpr size_t kMaxEntries = 1u << 26;
 constexpr int kMaxDepth = 100;
 
 constexpr char kMagic[8] = {'t', 't', 'q', 'n', 'a', 'm', 'e', 's'};
-// 1: the first. Another number is another layout; the file is made again.
-constexpr uint32_t kVersion = 1;
+// 1: the first. 2: types and enumerators that differ in the scope they are in are kept apart.
+// Another number is another content; the file is made again.
+constexpr uint32_t kVersion = 2;
 
 struct Header {
   char magic[8];
@@ -36,8 +37,7 @@ struct Header {
 };
 
 // FNV-1a: stored, so it must be the same in every process. Compilers differ in their spaces.
-uint32_t HashName(std::string_view name) {
-  uint32_t h = 2166136261u;
+uint32_t HashName(std::string_view name, uint32_t h = 2166136261u) {
   for (const char c : name) {
     if (c != ' ') h = (h ^ static_cast<uint8_t>(c)) * 16777619u;
   }
@@ -92,29 +92,32 @@ class Pass {
 
   void Run() {
     for (const DwarfUnit& unit : data_.units()) {
-      Siblings(data_.RootDie(unit).Child(), 0);
+      Siblings(data_.RootDie(unit).Child(), HashName(""), 0);
     }
   }
 
  private:
-  void Siblings(Die die, int depth) {
-    for (; die; die = die.Sibling()) One(die, depth);
+  // `scope`: a hash of the names of the namespaces and classes around.
+  void Siblings(Die die, uint32_t scope, int depth) {
+    for (; die; die = die.Sibling()) One(die, scope, depth);
   }
 
-  void One(const Die& die, int depth) {
+  void One(const Die& die, uint32_t scope, int depth) {
     const uint16_t tag = die.tag();
     if (IsTypeTag(tag)) {
       const std::string_view name = die.Text(DW_AT_name);
-      if (!die.Flag(DW_AT_declaration) && !name.empty() && IsNewType(die, name)) {
+      if (!die.Flag(DW_AT_declaration) && !name.empty() && IsNewType(die, name, scope)) {
         add_(name, NameKind::kType, die.ref());
       }
       if (tag == DW_TAG_enumeration_type) {
-        Enumerators(die);
+        Enumerators(die, HashName(name, scope));
       } else if (depth < kMaxDepth && die.has_children() && tag != DW_TAG_typedef) {
-        Members(die.Child(), depth + 1);
+        Members(die.Child(), Within(scope, name), depth + 1);
       }
     } else if (tag == DW_TAG_namespace || tag == DW_TAG_module) {
-      if (depth < kMaxDepth) Siblings(die.Child(), depth + 1);
+      if (depth < kMaxDepth) {
+        Siblings(die.Child(), Within(scope, die.Text(DW_AT_name)), depth + 1);
+      }
     } else if (tag == DW_TAG_variable) {
       if (die.Find(DW_AT_location) || die.Find(DW_AT_const_value)) Add(die, NameKind::kVariable);
     } else if (tag == DW_TAG_subprogram) {
@@ -123,17 +126,22 @@ class Pass {
   }
 
   // Types inside a class; its methods are found by their definitions.
-  void Members(Die die, int depth) {
+  void Members(Die die, uint32_t scope, int depth) {
     for (; die; die = die.Sibling()) {
-      if (IsTypeTag(die.tag())) One(die, depth);
+      if (IsTypeTag(die.tag())) One(die, scope, depth);
     }
   }
 
-  void Enumerators(const Die& type) {
+  static uint32_t Within(uint32_t scope, std::string_view name) {
+    return HashName("::", HashName(name, scope));
+  }
+
+  void Enumerators(const Die& type, uint32_t scope) {
     for (Die die = type.Child(); die; die = die.Sibling()) {
       const std::string_view name = die.Text(DW_AT_name);
       const uint64_t value = die.Unsigned(DW_AT_const_value).value_or(0);
-      if (die.tag() == DW_TAG_enumerator && !name.empty() && IsNew(name, value, ~uint64_t{0})) {
+      if (die.tag() == DW_TAG_enumerator && !name.empty() &&
+          IsNew(name, value, ~uint64_t{0}, scope)) {
         add_(name, NameKind::kEnumerator, type.ref());
       }
     }
@@ -144,19 +152,21 @@ class Pass {
     if (!name.empty()) add_(name, kind, die.ref());
   }
 
-  // Every unit that includes a header describes its types again: one of them is enough.
-  bool IsNewType(const Die& die, std::string_view name) {
+  // Every unit that includes a header describes its types again: one of them is enough. In C, types
+  // of one name may differ from unit to unit.
+  bool IsNewType(const Die& die, std::string_view name, uint32_t scope) {
     return IsNew(name, die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
                  die.Unsigned(DW_AT_decl_line).value_or(0) |
-                     die.Unsigned(DW_AT_decl_column).value_or(0) << 32);
+                     die.Unsigned(DW_AT_decl_column).value_or(0) << 32,
+                 HashName(die.Child().Text(DW_AT_name), scope));
   }
-  bool IsNew(std::string_view name, uint64_t a, uint64_t b) {
-    return seen_.insert({HashName(name), name.size() | a << 8, b}).second;
+  bool IsNew(std::string_view name, uint64_t a, uint64_t b, uint32_t scope) {
+    return seen_.insert({HashName(name), scope, name.size() | a << 8, b}).second;
   }
 
   const DwarfData& data_;
   const std::function<void(std::string_view, NameKind, DieRef)>& add_;
-  absl::flat_hash_set<std::tuple<uint32_t, uint64_t, uint64_t>> seen_;
+  absl::flat_hash_set<std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>> seen_;
 };
 
 }  // namespace

@@ -22,6 +22,7 @@
 
 enum { kMaxNodes = 6000, kMaxEffects = 6000, kMaxInstructionBytes = 4096 };
 enum { kUnknown = -1 };
+enum { kResultVectors = 2 };  // xmm0 and xmm1 hold results
 
 typedef struct {
   IRSB* in;
@@ -36,6 +37,8 @@ typedef struct {
   UInt* failed_at;      // by temporary: value of `generation` when deriving it last failed
   UInt generation;      // counts slots made
   Int reg_node[kTtqRegCount];
+  UInt vectors_written;    // a bit for each of xmm0 … xmm7: written since it was last logged
+  UInt vectors_not_known;  // the recipe has said so
   UInt node_count, effect_count, instruction_count, instruction_bytes;
   IRConst* headers[kTtqMaxSideExits + 2];  // to be patched with the id
   Int header_count;
@@ -417,6 +420,39 @@ static void reload_registers(Pass* p, Int offset, Int size) {
   }
 }
 
+// ---- Vector registers ---------------------------------------------------------------------------
+//
+// What is in xmm0 … xmm7 is logged only where a call may pass it, or a return: at each of those
+// their low 8 bytes, if they were written since the superblock began. Elsewhere a write makes them
+// unknown, which costs nothing while the program runs.
+
+static Int vector_offset(Int reg) {
+  return offsetof(VexGuestAMD64State, guest_YMM0) +
+         reg *
+             (offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0));
+}
+
+static void note_vector_write(Pass* p, Int offset, Int size) {
+  for (Int reg = 0; reg < kTtqVectorCount; reg++) {
+    Int at = vector_offset(reg);
+    if (at + 8 <= offset || at >= offset + size) continue;
+    p->vectors_written |= 1u << reg;
+    if (p->vectors_not_known >> reg & 1) continue;
+    p->vectors_not_known |= 1u << reg;
+    add_effect(p, kTtqSetVector, reg, kTtqNoNode, kTtqNoNode, kTtqNoNode);
+  }
+}
+
+static void log_vectors(Pass* p, Int count) {
+  for (Int reg = 0; reg < count; reg++) {
+    if (!(p->vectors_written >> reg & 1)) continue;
+    IRExpr* low = assign_temp(p, Ity_I64, IRExpr_Get(vector_offset(reg), Ity_I64));
+    add_effect(p, kTtqSetVector, reg, kTtqNoNode, make_slot(p, low), kTtqNoNode);
+    p->vectors_written &= ~(1u << reg);
+    p->vectors_not_known &= ~(1u << reg);
+  }
+}
+
 // ---- Statements ---------------------------------------------------------------------------------
 
 static Int guard_node(Pass* p, IRExpr* guard) {
@@ -469,9 +505,14 @@ static void handle_dirty(Pass* p, IRStmt* st) {
   }
   for (Int i = 0; i < d->nFxState; i++) {
     if (d->fxState[i].fx == Ifx_Read) continue;
-    for (Int r = 0; r <= d->fxState[i].nRepeats; r++)
-      reload_registers(p, d->fxState[i].offset + r * d->fxState[i].repeatLen, d->fxState[i].size);
+    for (Int r = 0; r <= d->fxState[i].nRepeats; r++) {
+      Int offset = d->fxState[i].offset + r * d->fxState[i].repeatLen;
+      reload_registers(p, offset, d->fxState[i].size);
+      note_vector_write(p, offset, d->fxState[i].size);
+    }
   }
+  // The dynamic linker saves them round finding a function that is about to be called.
+  if (p->vectors_written == (1u << kTtqVectorCount) - 1) log_vectors(p, kTtqVectorCount);
 }
 
 static void handle_cas(Pass* p, IRStmt* st) {
@@ -530,6 +571,7 @@ static void handle_statement(Pass* p, IRStmt* st) {
     }
     case Ist_Put:
       handle_put(p, st->Ist.Put.offset, st->Ist.Put.data);
+      note_vector_write(p, st->Ist.Put.offset, bytes_of(type_of(p, st->Ist.Put.data)));
       break;
     case Ist_WrTmp: {
       IRTemp t = st->Ist.WrTmp.tmp;
@@ -735,8 +777,16 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
     if (in->stmts[j]->tag == Ist_Exit) p->header_exit = 1;
   emit_header(p, p->header_exit);
 
+  // VEX marks calls and returns by a hint that the stack below is dead, also those that it follows.
+  Int last_call = -1;
+  for (Int j = i; j < in->stmts_used; j++)
+    if (in->stmts[j]->tag == Ist_AbiHint) last_call = j;
   for (; i < in->stmts_used; i++) {
     handle_statement(p, in->stmts[i]);
+    if (in->stmts[i]->tag == Ist_AbiHint) {
+      Bool returns = i == last_call && in->jumpkind == Ijk_Ret;
+      log_vectors(p, returns ? kResultVectors : kTtqVectorCount);
+    }
     if (in->stmts[i]->tag == Ist_IMark && p->instruction_count > 1)
       put_instruction_pointer(p, in->stmts[i], i + 1 < in->stmts_used ? in->stmts[i + 1] : NULL);
   }

@@ -36,7 +36,7 @@ CC_CONTAINERS = """text; empty; long_text; vector; words; flags; map; empty_map;
 shared; none; maybe; never; pair; list; alias; shape; *shape; name; number; circle; stack; both
 shapes::level; shapes::Shape::count; shapes::Kind::kSquare; circle.kind; circle.radius_
 stack.items[1]; &alias; sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
-shape->id_; both.left; &circle; &name"""
+shape->id_; both.left; &circle; &name; *(Spot*)&spot; *(library::Spot*)&far_spot"""
 CC_MEMBER = "radius_; id_; *this; this; kind; this->radius_ * 2"
 CC_OPTIMIZED = "text; empty; vector; map; set; maybe; number; alias; shape; name; list"
 

@@ -66,6 +66,15 @@ NOINLINE Word ReturnsUnion() {
 }
 NOINLINE void ReturnsNothing() { asm volatile("movl $77, %%eax" ::: "eax"); }
 NOINLINE double ReturnsDouble() { return minus / 4.0; }
+NOINLINE float ReturnsFloat() { return static_cast<float>(minus) * 1.5f; }
+struct Mixed {
+  double real;
+  long whole;
+};
+NOINLINE Mixed ReturnsMixed() { return {minus * 2.5, 8}; }
+NOINLINE double Blend(double weight, float bias, int count, Mixed mixed, const double* more) {
+  return weight * bias + count + mixed.real + static_cast<double>(mixed.whole) + *more;
+}
 std::string __attribute__((noinline)) ReturnsString() { return std::string(3, 'x') + "yz"; }
 
 // Recursion: results come in another order than calls, and from memory.
@@ -102,6 +111,10 @@ int main(int argc, char** argv) {
   Keep(ReturnsUnion());
   ReturnsNothing();
   Keep(ReturnsDouble());
+  Keep(ReturnsFloat());
+  Keep(ReturnsMixed());
+  double more = minus * 0.5;
+  for (int i = 1; i <= 3; ++i) Keep(Blend(minus * 1.25 * i, 0.5f, i, {more * i, i}, &more));
   Keep(ReturnsString());
   Keep(Down(3));
   char from[512] = {}, to[512];

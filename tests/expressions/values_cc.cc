@@ -47,6 +47,16 @@ int level = 5;
 
 }  // namespace shapes
 
+// A library's type, then the program's own of the same name and size.
+namespace library {
+struct Spot {
+  long far = 0;
+};
+}  // namespace library
+struct Spot {
+  int near = 3, more = 4;
+};
+
 struct Left {
   int left = 1;
 };
@@ -67,6 +77,8 @@ double shapes::Circle::Area() const {
 shapes::Circle circle(7, 1.5);
 shapes::Stack<int> stack;
 Both both;
+library::Spot far_spot;
+Spot spot;
 int Left::*member_pointer = &Left::left;
 
 __attribute__((noinline)) int containers(const std::string& name, int& number) {

@@ -471,6 +471,33 @@ TEST_F(NameIndexTest, IsKeptAndReadAgain) {
   EXPECT_EQ(std::distance(fs::directory_iterator(home_ + "/ttq"), fs::directory_iterator()), 1);
 }
 
+// Two headers with a type each at the same place, of the same name and size.
+TEST_F(NameIndexTest, TypesOfDifferentScopesAreKeptApart) {
+  Dwarf d;
+  d.Abbrev(1, DW_TAG_compile_unit, true, {{DW_AT_language, DW_FORM_data1}});
+  d.Abbrev(2, DW_TAG_namespace, true, {{DW_AT_name, DW_FORM_string}});
+  d.Abbrev(3, DW_TAG_structure_type, false,
+           {{DW_AT_name, DW_FORM_string},
+            {DW_AT_byte_size, DW_FORM_data1},
+            {DW_AT_decl_line, DW_FORM_data1}});
+  const std::string type = ElfBytes().U8(3).Text("Point").U8(8).U8(3).data();
+  for (int unit = 0; unit < 2; ++unit) {
+    d.Unit(ElfBytes()
+               .U8(1)
+               .U8(DW_LANG_C_plus_plus_14)
+               .U8(2)
+               .Text("lib")
+               .Add(type)
+               .U8(0)
+               .Add(type)
+               .U8(0)
+               .data());
+  }
+  const auto data = d.Open();
+  // Once each, not once for each unit.
+  EXPECT_EQ(NameIndex::Make(*data, "").Find("Point", NameKind::kType).size(), 2u);
+}
+
 TEST_F(NameIndexTest, AFileThatIsNotRightIsMadeAgain) {
   const auto data = Large();
   ASSERT_FALSE(NameIndex::Make(*data, "abcdef").from_cache());

@@ -153,6 +153,53 @@ TEST(RecipeTest, RegistersBetweenItsInstructions) {
   }
 }
 
+// Written before the first exit and not logged until after it.
+TEST(RecipeTest, VectorRegistersAreKnownWhereTheyWereLogged) {
+  Draft d;
+  d.exits = 2;
+  const auto set = [&d](uint8_t reg, uint16_t node) {
+    d.effects.push_back({kTtqSetVector, reg, kTtqNoNode, node, kTtqNoNode});
+  };
+  d.Instruction(0x1000);
+  set(2, kTtqNoNode);
+  d.Instruction(0x1001);
+  d.Exit(1);
+  set(2, d.Slot(8));
+  d.Instruction(0x1002);
+  set(0, kTtqNoNode);
+  d.Exit(0);
+  RecipeTable table;
+  ASSERT_TRUE(table.Add(d.Encode()).ok());
+  const uint64_t logged = 0x3ff8000000000000;
+  std::string record(12, '\0');
+  memcpy(record.data() + 4, &logged, 8);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(record.data());
+  const auto after = [&](uint32_t exit) {
+    VectorState state;
+    state.known = 0xff;
+    SetVectors(table.FindProgram(1, exit)->vectors, bytes, &state);
+    return state;
+  };
+  EXPECT_EQ(after(1).known, 0xfb);
+  EXPECT_EQ(after(0).known, 0xfe);
+  EXPECT_EQ(after(0).low[2], logged);
+  const auto before = [&](uint32_t instruction) {
+    VectorState state;
+    state.known = 0xff;
+    table.Find(SuperblockId(1))->VectorsInside(bytes, instruction, &state);
+    return state.known;
+  };
+  EXPECT_EQ(before(0), 0xff);
+  EXPECT_EQ(before(1), 0xfb);
+  EXPECT_EQ(before(2), 0xff);
+  // What is not eight bytes of the record is no value.
+  for (const uint16_t node : {uint16_t{0}, d.Slot(4), uint16_t{5000}}) {
+    Draft bad = d;
+    bad.effects.insert(bad.effects.begin() + 1, {kTtqSetVector, 1, kTtqNoNode, node, kTtqNoNode});
+    EXPECT_FALSE(Recipe::Parse(bad.Encode()).ok()) << node;
+  }
+}
+
 TEST(RecipeTest, AnIdIsTakenOnce) {
   Draft d;
   d.Instruction(0x1000);
