@@ -40,8 +40,9 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
     // What its memory holds after it was freed counts for nothing, unless somebody goes on
     // counting.
     const int64_t delta = change->after - change->before;
+    const bool born = epoch.birth && t == epoch.birth->access.time;
     const bool counts = IsCount(change->before) && IsCount(change->after);
-    if (freed ? delta != -1 : !counts && !(epoch.birth && t == epoch.birth->access.time)) continue;
+    if (freed ? delta != -1 : !counts && !born) continue;
     absl::StatusOr<std::optional<Place>> place = provenance.Of(change->access.thread, t);
     if (!place.ok()) return place.status();
     absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
@@ -60,8 +61,8 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
     owner.last = t;
     if (freed) {
       ++owner.after_free;
-    } else if (!counts) {
-      ++owner.increments;  // the birth, over whatever was there before
+    } else if (born) {
+      ++owner.increments;  // over whatever was there before
     } else if (delta > 0) {
       owner.increments += delta;
     } else {
