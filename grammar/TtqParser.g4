@@ -42,6 +42,7 @@ source
   | Py Source                                                           # pySourceSource
   | Py Print expr                                                       # pyPrintSource
   | Py Calls To (fileLine | function)                                   # pyCallsSource
+  | Py Executions Of (fileLine | function)                              # pyExecutionsSource
   | Py Changes Of arith                                                 # pyChangesSource
   | When Was objectAddress (Created | Freed)                            # whenSource
   | Who (Created | Freed) objectAddress                                 # whoObjectSource

@@ -345,10 +345,6 @@ std::string ToString(const FileLine& place) {
   return Cat(bare ? place.file : Escape(place.file, '"'), ":", place.line);
 }
 
-std::string ToString(const std::variant<FunctionPattern, FileLine>& what) {
-  return std::visit([](const auto& place) { return ToString(place); }, what);
-}
-
 std::string ToString(const ObjectAddress& object) {
   const std::string address = Arithmetic(*object.address);
   if (!object.type) return address;
@@ -427,6 +423,7 @@ std::string SourceText(const Source& source) {
                         [&](const Calls& s) { return name + " " + ToString(s.function); },
                         [&](const PyPrint& s) { return name + " " + ToString(*s.expr); },
                         [&](const PyCalls& s) { return name + " " + ToString(s.what); },
+                        [&](const PyExecutions& s) { return name + " " + ToString(s.what); },
                         [&](const PyChanges& s) { return name + " " + Arithmetic(*s.target); },
                         [&](const Creation& s) { return name + " " + ToString(s.object); },
                         [&](const Deallocation& s) { return name + " " + ToString(s.object); },
@@ -563,6 +560,7 @@ const char* SourceName(const Source& source) {
                         [](const PySource&) { return "py source"; },
                         [](const PyPrint&) { return "py print"; },
                         [](const PyCalls&) { return "py calls to"; },
+                        [](const PyExecutions&) { return "py executions of"; },
                         [](const PyChanges&) { return "py changes of"; },
                         [](const Creation&) { return "creation of"; },
                         [](const Deallocation&) { return "deallocation of"; },
@@ -576,6 +574,10 @@ const char* SourceName(const Source& source) {
                         [](const Origin&) { return "origin of"; },
                     },
                     source);
+}
+
+std::string ToString(const std::variant<FunctionPattern, FileLine>& what) {
+  return std::visit([](const auto& place) { return ToString(place); }, what);
 }
 
 }  // namespace ttq::ast

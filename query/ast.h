@@ -311,6 +311,10 @@ struct PyPrint {
 struct PyCalls {
   std::variant<FunctionPattern, FileLine> what;
 };
+// Clauses: span, thread. A function's lines, or one line.
+struct PyExecutions {
+  std::variant<FunctionPattern, FileLine> what;
+};
 // Clauses: span, thread, in.
 // Name: a variable; Member: EXPR.attribute; Index: EXPR[key].
 struct PyChanges {
@@ -367,8 +371,8 @@ struct Origin {
 using Source =
     std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource, Disassemble,
                  Threads, Modules, Maps, Events, Executions, Calls, Crash, PyBacktrace, PyLocals,
-                 PySource, PyPrint, PyCalls, PyChanges, Creation, Deallocation, Lifetime, Refcounts,
-                 Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin>;
+                 PySource, PyPrint, PyCalls, PyExecutions, PyChanges, Creation, Deallocation,
+                 Lifetime, Refcounts, Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin>;
 
 // ---- The pipeline --------------------------------------------------------------------------
 
@@ -428,6 +432,7 @@ std::string ToString(const Time& time);
 std::string ToString(const TypeName& type);
 std::string ToString(const FunctionPattern& function);
 std::string ToString(const Place& place);
+std::string ToString(const std::variant<FunctionPattern, FileLine>& what);
 
 // The words a user would use for this kind of source: "writes to", "py backtrace". For messages.
 const char* SourceName(const Source& source);

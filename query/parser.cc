@@ -139,12 +139,15 @@ enum Allowed : unsigned {
   kIn = 64,
   kDepth = 128,
   kMixed = 256,
+  kByPython = 512,
 };
 
 unsigned AllowedClauses(const ast::Source& source) {
   constexpr unsigned kState = kAt | kThread | kAllThreads | kFrame;
   struct Visitor {
-    unsigned operator()(const ast::Accesses&) { return kAt | kSpan | kThread | kFrame | kBy; }
+    unsigned operator()(const ast::Accesses&) {
+      return kAt | kSpan | kThread | kFrame | kBy | kByPython;
+    }
     unsigned operator()(const ast::Memory&) { return kAt | kThread | kFrame; }
     unsigned operator()(const ast::Print&) { return kAt | kThread | kFrame; }
     unsigned operator()(const ast::ShowRegisters&) { return kAt | kThread | kAllThreads; }
@@ -154,15 +157,16 @@ unsigned AllowedClauses(const ast::Source& source) {
     unsigned operator()(const ast::Threads&) { return kAt; }
     unsigned operator()(const ast::Modules&) { return kAt; }
     unsigned operator()(const ast::Maps&) { return kAt; }
-    unsigned operator()(const ast::Events&) { return kSpan | kThread; }
-    unsigned operator()(const ast::Executions&) { return kSpan | kThread; }
-    unsigned operator()(const ast::Calls&) { return kSpan | kThread | kBy; }
+    unsigned operator()(const ast::Events&) { return kSpan | kThread | kByPython; }
+    unsigned operator()(const ast::Executions&) { return kSpan | kThread | kByPython; }
+    unsigned operator()(const ast::Calls&) { return kSpan | kThread | kBy | kByPython; }
     unsigned operator()(const ast::Crash&) { return 0; }
     unsigned operator()(const ast::PyBacktrace&) { return kState; }
     unsigned operator()(const ast::PyLocals&) { return kState; }
     unsigned operator()(const ast::PySource&) { return kState; }
     unsigned operator()(const ast::PyPrint&) { return kAt | kThread | kFrame; }
     unsigned operator()(const ast::PyCalls&) { return kSpan | kThread; }
+    unsigned operator()(const ast::PyExecutions&) { return kSpan | kThread; }
     unsigned operator()(const ast::PyChanges&) { return kSpan | kThread | kIn; }
     unsigned operator()(const ast::Creation&) { return kSpan; }
     unsigned operator()(const ast::Deallocation&) { return kSpan; }
@@ -699,7 +703,7 @@ class Builder {
       claim(kFrame, clauses->frame.has_value(), "in frame");
       clauses->frame = ast::Numeral{range, BuildNumber(frame->number()).value};
     } else if (auto* python = As<TtqParser::ByPythonClauseContext>(context)) {
-      claim(kBy, clauses->by.has_value(), "by");
+      claim(kByPython, clauses->by.has_value(), "by python");
       clauses->by = ast::By{range, true, BuildFunctionOrLine(python)};
     } else if (auto* by = As<TtqParser::ByClauseContext>(context)) {
       claim(kBy, clauses->by.has_value(), "by");
@@ -796,6 +800,9 @@ class Builder {
     if (As<P::PySourceSourceContext>(context)) return ast::PySource{};
     if (auto* c = As<P::PyPrintSourceContext>(context)) return ast::PyPrint{BuildExpr(c->expr())};
     if (auto* c = As<P::PyCallsSourceContext>(context)) return ast::PyCalls{BuildFunctionOrLine(c)};
+    if (auto* c = As<P::PyExecutionsSourceContext>(context)) {
+      return ast::PyExecutions{BuildFunctionOrLine(c)};
+    }
     if (auto* c = As<P::PyChangesSourceContext>(context)) return BuildChanges(c->arith());
     if (auto* c = As<P::CreationSourceContext>(context)) {
       return ast::Creation{BuildObject(c->objectAddress())};

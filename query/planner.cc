@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "query/disassembler.h"
 #include "query/python/provenance.h"
+#include "query/sources/mixed_stack.h"
 #include "query/sources/py_stack.h"
 
 namespace ttq {
@@ -82,29 +83,16 @@ Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, 
                      std::optional<size_t> thread_slot, std::shared_ptr<Outcome> outcome) {
   return [&context, moment = std::move(moment), time_slot, thread_slot,
           outcome = std::move(outcome)](Row* row) -> absl::Status {
-    const Time* time = (*row)[time_slot].get<Time>();
-    std::optional<ThreadNo> thread;
-    if (thread_slot) {
-      if (const int64_t* n = (*row)[*thread_slot].get<int64_t>()) {
-        thread = ThreadNo(static_cast<uint32_t>(*n));
-      }
-    }
+    absl::StatusOr<std::optional<Stack>> stack =
+        StackOfRow(*moment, *row, time_slot, thread_slot, outcome.get());
+    if (!stack.ok()) return stack.status();
     Value frames;
-    if (time) {
-      absl::StatusOr<Moment*> then = moment->At(*time);
-      if (then.ok()) {
-        absl::StatusOr<Stack> stack = moment->unwinder().StackOf(**then, thread);
-        if (stack.ok()) {
-          Describe(*stack, outcome.get());
-          absl::StatusOr<Value> list = FrameList(context, **then, *stack);
-          if (!list.ok()) return list.status();
-          frames = *std::move(list);
-        } else if (!absl::IsNotFound(stack.status())) {
-          return stack.status();
-        }
-      } else if (!absl::IsOutOfRange(then.status())) {
-        return then.status();
-      }
+    if (*stack) {
+      absl::StatusOr<Moment*> then = moment->At((*stack)->time);
+      if (!then.ok()) return then.status();
+      absl::StatusOr<Value> list = FrameList(context, **then, **stack);
+      if (!list.ok()) return list.status();
+      frames = *std::move(list);
     }
     row->push_back(std::move(frames));
     return absl::OkStatus();
@@ -437,8 +425,13 @@ class Planner {
     }
     Plan plan;
     plan.outcome = std::make_shared<Outcome>();
+    absl::flat_hash_map<const ast::Query*, Time> answers;  // what is asked twice is looked up once
     const auto ask = [&](const ast::Query& nested) -> absl::StatusOr<Time> {
-      return FirstTime(nested, nesting + 1, plan.outcome.get());
+      const auto known = answers.find(&nested);
+      if (known != answers.end()) return known->second;
+      absl::StatusOr<Time> time = FirstTime(nested, nesting + 1, plan.outcome.get());
+      if (time.ok()) answers.emplace(&nested, *time);
+      return time;
     };
     absl::StatusOr<SourcePlan> source = PlanSource(query, context_, options_, ask);
     if (!source.ok()) return source.status();
@@ -624,11 +617,7 @@ class Planner {
       return absl::OkStatus();
     }
     if (const auto* with = std::get_if<ast::WithBacktrace>(&stage.what)) {
-      if (with->mixed) {
-        return ErrorAt(stage.range, "`| backtrace mixed` is not yet available in this version",
-                       "use `| backtrace` and `| py backtrace` instead");
-      }
-      return AddBacktrace(stage.range, pipeline, plan);
+      return AddBacktrace(stage.range, with->mixed, pipeline, plan);
     }
     return AddPyBacktrace(stage.range, pipeline, plan);
   }
@@ -667,15 +656,17 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status AddBacktrace(ast::Range range, Pipeline* pipeline, Plan* plan) {
+  absl::Status AddBacktrace(ast::Range range, bool mixed, Pipeline* pipeline, Plan* plan) {
     absl::StatusOr<When> when = FindWhen(range, "backtrace", pipeline);
     if (!when.ok()) return when.status();
+    const auto make = mixed ? MakeMixedBacktrace : MakeBacktrace;
     pipeline->Push([&](OperatorPtr in) {
-      return MakeExtend(std::move(in), MakeBacktrace(context_, pipeline->moment(), when->time,
-                                                     when->thread, plan->outcome));
+      return MakeExtend(std::move(in), make(context_, pipeline->moment(), when->time, when->thread,
+                                            plan->outcome));
     });
     Append({"backtrace", Type::kList}, pipeline, plan);
-    plan->steps.push_back("the stack of each row's thread at its time");
+    plan->steps.push_back(mixed ? "the native and Python stack of each row's thread at its time"
+                                : "the stack of each row's thread at its time");
     return absl::OkStatus();
   }
 

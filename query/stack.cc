@@ -514,24 +514,52 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   return at_entry ? ArgumentsByAbi(frame.registers.gpr.data()) : Value(Null{});
 }
 
-absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack) {
+absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
+                                   const Frame& frame) {
   const auto text = [](const std::string& s) { return s.empty() ? Value(Null{}) : Value(s); };
+  absl::StatusOr<Value> args = FrameArguments(context, moment, thread, frame);
+  if (!args.ok()) return args.status();
+  Object object;
+  object.fields = {{"frame", int64_t{frame.number}},
+                   {"pc", frame.pc},
+                   {"function", text(frame.function)},
+                   {"module", text(frame.module)},
+                   {"file", text(frame.file)},
+                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
+                   {"args", *std::move(args)},
+                   {"kind", FrameKindName(frame.kind)}};
+  return object;
+}
+
+absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack) {
   List list;
   for (const Frame& frame : stack.frames) {
-    absl::StatusOr<Value> args = FrameArguments(context, moment, stack.thread, frame);
-    if (!args.ok()) return args.status();
-    Object object;
-    object.fields = {{"frame", int64_t{frame.number}},
-                     {"pc", frame.pc},
-                     {"function", text(frame.function)},
-                     {"module", text(frame.module)},
-                     {"file", text(frame.file)},
-                     {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
-                     {"args", *std::move(args)},
-                     {"kind", FrameKindName(frame.kind)}};
-    list.emplace_back(std::move(object));
+    absl::StatusOr<Object> object = FrameObject(context, moment, stack.thread, frame);
+    if (!object.ok()) return object.status();
+    list.emplace_back(*std::move(object));
   }
   return Value(std::move(list));
+}
+
+absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& row, size_t time_slot,
+                                                std::optional<size_t> thread_slot,
+                                                Outcome* outcome) {
+  const Time* time = row[time_slot].get<Time>();
+  if (!time) return std::nullopt;
+  std::optional<ThreadNo> thread;
+  if (thread_slot) {
+    if (const int64_t* n = row[*thread_slot].get<int64_t>()) {
+      thread = ThreadNo(static_cast<uint32_t>(*n));
+    }
+  }
+  absl::StatusOr<Moment*> then = moment.At(*time);
+  if (absl::IsOutOfRange(then.status())) return std::nullopt;
+  if (!then.ok()) return then.status();
+  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread);
+  if (absl::IsNotFound(stack.status())) return std::nullopt;
+  if (!stack.ok()) return stack.status();
+  Describe(*stack, outcome);
+  return *std::move(stack);
 }
 
 }  // namespace ttq

@@ -180,8 +180,17 @@ Value ArgumentsByAbi(const uint64_t* gpr);
 // The register that passes integer argument `i` < 6.
 Gpr ArgumentRegister(int i);
 
-// What `| backtrace` gives: a list of objects with the columns of `backtrace`.
+// A frame as an object with the columns of `backtrace`.
+absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
+                                   const Frame& frame);
+// What `| backtrace` gives: a list of these.
 absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack);
+
+// The stack of a row's thread (without a slot or a thread there: of the running one) at its time,
+// to which the moment moves. nullopt when there is none.
+absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& row, size_t time_slot,
+                                                std::optional<size_t> thread_slot,
+                                                Outcome* outcome);
 
 }  // namespace ttq
 

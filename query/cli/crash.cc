@@ -17,7 +17,7 @@ namespace ttq {
 namespace {
 
 // Rows of each part that fit on a screen; JSON has them all.
-constexpr size_t kFrames = 12, kFramesOfOthers = 4, kThreads = 6, kHops = 12;
+constexpr size_t kFrames = 12, kFramesOfOthers = 4, kThreads = 6, kHops = 12, kOwners = 6;
 
 const Value* Field(const Object& object, std::string_view name) {
   for (const auto& [known, value] : object.fields) {
@@ -111,6 +111,62 @@ void AddHops(const List& hops, std::string* out) {
   if (hops.size() > kHops) *out += fmt::format("  … {} more\n", hops.size() - kHops);
 }
 
+// "report.py:35 in mean" of a place in Python.
+std::string PythonPlace(const Value* place) {
+  if (place == nullptr || place->object() == nullptr) return "";
+  const std::string file = Text(*place->object(), "file");
+  return fmt::format("{}:{} in {}", file.substr(file.rfind('/') + 1),
+                     Text(*place->object(), "line", Type::kInteger),
+                     Text(*place->object(), "function"));
+}
+
+// "+1 release at report.py:35 in mean" of who holds or gave back references.
+std::string OwnerText(const Object& owner, const std::string& number) {
+  std::string text = number;
+  const std::string function = Text(owner, "function"), place = PythonPlace(Field(owner, "python"));
+  if (!function.empty()) text += " " + function;
+  if (!place.empty()) text += " at " + place;
+  return text;
+}
+
+void AddPythonObject(const Object& object, std::string* out) {
+  *out += fmt::format("\nPython object\n  {} at {} ({}), {}: {}\n", Text(object, "type"),
+                      Text(object, "address", Type::kAddress), Text(object, "found"),
+                      Text(object, "state"), Text(object, "repr"));
+  for (const char* what : {"created", "freed"}) {
+    const std::string time = Text(object, std::string(what) + "_time", Type::kTime);
+    if (time.empty()) continue;
+    const std::string place = PythonPlace(Field(object, std::string(what) + "_by"));
+    const std::string native = Text(object, std::string(what) + "_in");
+    *out += fmt::format("  {:<12} at {}{}{}\n", what, time, place.empty() ? "" : " by " + place,
+                        native.empty() ? "" : ", in " + native);
+  }
+  const Value* references = Field(object, "references");
+  if (references == nullptr || references->list() == nullptr) return;
+  std::string even, after;
+  size_t shown = 0;
+  for (const Value& value : *references->list()) {
+    const Object* owner = value.object();
+    if (owner == nullptr) continue;
+    const auto number = [owner](const char* name) {
+      const Value* field = Field(*owner, name);
+      const int64_t* n = field == nullptr ? nullptr : field->get<int64_t>();
+      return n == nullptr ? 0 : *n;
+    };
+    if (const int64_t n = number("after_free"); n != 0) {
+      after +=
+          fmt::format("{}{}", after.empty() ? "" : ", ", OwnerText(*owner, fmt::format("{}×", n)));
+    }
+    if (const int64_t n = number("balance"); n != 0 && shown++ < kOwners) {
+      even +=
+          fmt::format("{}{}", even.empty() ? "" : ", ", OwnerText(*owner, fmt::format("{:+}", n)));
+    }
+  }
+  if (shown > kOwners) even += fmt::format(", … {} more", shown - kOwners);
+  if (!even.empty()) *out += fmt::format("  {:<12} {}\n", "references", even);
+  if (!after.empty()) *out += fmt::format("  {:<12} {}\n", "after freeing", after);
+}
+
 std::string Layout(const Answer& answer) {
   std::string where = answer.Of("function");
   const std::string file = answer.Of("file"), line = answer.Of("line", Type::kInteger);
@@ -154,6 +210,9 @@ std::string Layout(const Answer& answer) {
                          Text(*w, "previous", Type::kValue), Text(*w, "value", Type::kValue),
                          actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
     }
+  }
+  if (const Value* object = answer.Get("python_object"); object && object->object() != nullptr) {
+    AddPythonObject(*object->object(), &out);
   }
   if (const List* threads = answer.ListOf("backtraces")) {
     out += "\nstacks\n";

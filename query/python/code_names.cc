@@ -5,7 +5,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <set>
 
 #include "fmt/format.h"
 #include "query/context.h"
@@ -41,20 +40,11 @@ bool IsModule(const ast::Pattern& pattern, const Code& code) {
   return MatchesPattern(pattern, name);
 }
 
-// The lines that instructions of a code object are on.
-std::set<int> LinesOf(const Layout& layout, const Code& code) {
-  constexpr int64_t kMostBytes = 1 << 16;
-  constexpr int kGivenUp = 512;  // instructions without a line: there are no more
-  std::set<int> lines;
-  int without = 0;
-  for (int64_t offset = 0; offset < kMostBytes && without < kGivenUp; offset += 2) {
-    const int line = LineAt(layout, code, offset);
-    without = line > 0 ? 0 : without + 1;
-    if (line > 0) lines.insert(line);
-    // Up to 3.10 what is beyond the end is on the last line.
-    if (layout.minor <= 10 && offset > static_cast<int64_t>(code.line_table.size()) * 254) break;
-  }
-  return lines;
+bool HasLine(const Layout& layout, const Code& code, int line) {
+  if (code.first_line == line) return true;
+  const std::vector<LineRange> ranges = LineRanges(layout, code);
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [line](const LineRange& range) { return range.line == line; });
 }
 
 }  // namespace
@@ -70,7 +60,8 @@ size_t ArgumentCount(const Code& code) {
 }
 
 absl::StatusOr<std::vector<uint32_t>> FindCodes(
-    const FrameHistory& history, const std::variant<ast::FunctionPattern, ast::FileLine>& what) {
+    const FrameHistory& history, const std::variant<ast::FunctionPattern, ast::FileLine>& what,
+    OnLine which) {
   std::vector<uint32_t> found;
   if (const auto* function = std::get_if<ast::FunctionPattern>(&what)) {
     std::vector<std::string> names;
@@ -96,10 +87,12 @@ absl::StatusOr<std::vector<uint32_t>> FindCodes(
     if (!IsFile(code.filename, place.file)) continue;
     file_seen = true;
     const auto line = static_cast<int>(std::min<uint64_t>(place.line, 1 << 30));
-    if (code.first_line != line && !LinesOf(history.layout_of(id), code).contains(line)) continue;
-    if (code.first_line > innermost) found.clear();
-    if (code.first_line < innermost) continue;
-    innermost = code.first_line;
+    if (!HasLine(history.layout_of(id), code, line)) continue;
+    if (which == OnLine::kInnermost) {
+      if (code.first_line > innermost) found.clear();
+      if (code.first_line < innermost) continue;
+      innermost = code.first_line;
+    }
     found.push_back(id);
   }
   if (!found.empty()) return found;

@@ -18,9 +18,11 @@ namespace ttq::python {
 
 // Sorted, not empty. `NAME` is a function's name, its qualified name, or the end of that after a
 // dot; a module pattern is of its file's name, with or without `.py`. FILE:LINE is the innermost
-// function that has code on that line.
+// function that has code on that line, or all that have.
+enum class OnLine { kInnermost, kAll };
 absl::StatusOr<std::vector<uint32_t>> FindCodes(
-    const FrameHistory& history, const std::variant<ast::FunctionPattern, ast::FileLine>& what);
+    const FrameHistory& history, const std::variant<ast::FunctionPattern, ast::FileLine>& what,
+    OnLine which = OnLine::kInnermost);
 
 // The functions that have a variable of this name. May be empty.
 std::vector<uint32_t> CodesWithVariable(const FrameHistory& history, std::string_view name);

@@ -656,29 +656,33 @@ absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
   absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(number);
   if (!transitions.ok()) return transitions.status();
   std::vector<Stack> stacks = chunks_[number].stacks;
-  size_t best = stacks.size();
-  for (size_t i = 0; i < stacks.size(); ++i) {
-    if (stacks[i].thread == thread && (best == stacks.size() || !stacks[i].frames.empty()))
-      best = i;
-  }
   for (const Transition& transition : **transitions) {
     if (transition.time >= t) break;
     if (transition.thread != thread) continue;
     // Of two with one address the later one.
     for (size_t i = stacks.size(); i-- > 0;) {
       if (stacks[i].thread_state != transition.thread_state) continue;
-      best = i;
+      stacks[i].thread = thread;
+      std::vector<ActiveFrame>& frames = stacks[i].frames;
+      frames.resize(std::min<size_t>(frames.size(), transition.depth));
+      if (Enters(transition.kind)) {
+        frames.push_back({transition.frame, transition.pushed, transition.code});
+      }
       break;
     }
-    std::vector<ActiveFrame>& frames = stacks[best].frames;
-    frames.resize(std::min<size_t>(frames.size(), transition.depth));
-    if (Enters(transition.kind)) {
-      frames.push_back({transition.frame, transition.pushed, transition.code});
+  }
+  // Of several interpreters' the one that was entered last.
+  Stack* best = nullptr;
+  for (Stack& stack : stacks) {
+    if (stack.thread != thread) continue;
+    if (best == nullptr || best->frames.empty() ||
+        (!stack.frames.empty() && stack.frames.back().pushed > best->frames.back().pushed)) {
+      best = &stack;
     }
   }
-  if (best == stacks.size()) return std::vector<ActiveFrame>();
-  if (thread_state) *thread_state = stacks[best].thread_state;
-  return std::move(stacks[best].frames);
+  if (best == nullptr) return std::vector<ActiveFrame>();
+  if (thread_state) *thread_state = best->thread_state;
+  return std::move(best->frames);
 }
 
 absl::StatusOr<std::vector<FrameHistory::Run>> FrameHistory::RunsOf(

@@ -122,6 +122,49 @@ int LineAt(const Layout& layout, const Code& code, int64_t offset) {
   return PositionAt(layout, code, offset).line;
 }
 
+std::vector<LineRange> LineRanges(const Layout& layout, const Code& code) {
+  std::vector<LineRange> ranges;
+  const std::string_view table = code.line_table;
+  if (layout.minor == 9) {
+    ranges.push_back({0, INT64_MAX, code.first_line});
+    int64_t at = 0;
+    for (size_t i = 0; i + 1 < table.size(); i += 2) {
+      at += static_cast<uint8_t>(table[i]);
+      const auto delta = static_cast<int8_t>(table[i + 1]);
+      if (delta == 0) continue;
+      const int line = ranges.back().line + delta;
+      ranges.back().end = at;
+      if (ranges.back().begin == at) ranges.pop_back();
+      ranges.push_back({at, INT64_MAX, line});
+    }
+  } else if (layout.minor == 10) {
+    int64_t at = 0;
+    int line = code.first_line;
+    for (size_t i = 0; i + 1 < table.size(); i += 2) {
+      const auto delta = static_cast<int8_t>(table[i + 1]);
+      constexpr int8_t kNoLine = -128;
+      if (delta != kNoLine) line += delta;
+      const int64_t begin = at;
+      at += static_cast<uint8_t>(table[i]);
+      if (at != begin) ranges.push_back({begin, at, delta == kNoLine ? 0 : line});
+    }
+  } else {
+    LocationTable locations(table, code.first_line);
+    int64_t at = 0, units = 0;
+    Position position;
+    while (locations.Next(&units, &position)) {
+      const int64_t begin = at;
+      at += 2 * units;
+      if (!ranges.empty() && ranges.back().line == position.line) {
+        ranges.back().end = at;
+      } else {
+        ranges.push_back({begin, at, position.line});
+      }
+    }
+  }
+  return ranges;
+}
+
 std::shared_ptr<const Code> FrameReader::ReadCode(uint64_t address) {
   const auto [it, is_new] = codes_.try_emplace(address);
   if (!is_new) return it->second;
@@ -216,13 +259,13 @@ FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame) {
     const uint64_t instruction = memory.Pointer(address + layout_.frame_instruction);
     frame->offset = static_cast<int64_t>(instruction - InstructionBase(address, *frame->code));
     frame->function = layout_.Untag(memory.Pointer(address + layout_.frame_function));
+    if (layout_.frame_is_entry != kAbsent) {
+      frame->is_entry = memory.Get<uint8_t>(address + layout_.frame_is_entry).value_or(0) != 0;
+    }
     if (frame->owner == FrameOwner::kGenerator) {
       frame->generator = address - layout_.generator_iframe;
     } else if (frame->offset < frame->code->first_traceable) {
       return Kind::kIncomplete;
-    }
-    if (layout_.frame_is_entry != kAbsent) {
-      frame->is_entry = memory.Get<uint8_t>(address + layout_.frame_is_entry).value_or(0) != 0;
     }
   }
   frame->position = PositionAt(layout_, *frame->code, frame->offset);
@@ -272,12 +315,16 @@ Stack FrameReader::Walk(uint64_t thread_state) {
         fmt::format("the thread state at {:#x} does not say which frame it runs", thread_state);
     return stack;
   }
-  return WalkFrom(current.frame);
+  return WalkFrom(current.frame, current.cframe);
 }
 
-Stack FrameReader::WalkFrom(uint64_t address) {
+Stack FrameReader::WalkFrom(uint64_t address, uint64_t cframe) {
   Stack stack;
   absl::flat_hash_set<uint64_t> seen;
+  size_t run = 0;  // the innermost frame of those that one C function runs
+  const auto end_run = [&stack, &run](uint64_t on_c_stack) {
+    for (; run < stack.frames.size(); ++run) stack.frames[run].on_c_stack = on_c_stack;
+  };
   // Steps include the shims and the incomplete frames.
   for (size_t steps = 0; address != 0; ++steps) {
     if (steps >= kMostFrames) {
@@ -296,7 +343,15 @@ Stack FrameReader::WalkFrom(uint64_t address) {
       break;
     }
     if (kind == Kind::kShim && !stack.frames.empty()) stack.frames.back().is_entry = true;
+    const bool ends_run = layout_.minor == 11 && frame.is_entry;
     if (kind == Kind::kPython) stack.frames.push_back(std::move(frame));
+    if (ends_run) {
+      end_run(cframe);
+      if (cframe != 0) cframe = memory().Pointer(cframe + layout_.cframe_previous);
+    } else if (kind == Kind::kShim) {
+      // C's own frame is a variable of the function that runs those above it.
+      end_run(address);
+    }
     const std::optional<uint64_t> previous = Previous(address);
     if (!previous) {
       stack.incomplete = fmt::format("the frame at {:#x} does not tell its caller", address);

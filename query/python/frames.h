@@ -57,6 +57,14 @@ Position PositionAt(const Layout& layout, const Code& code, int64_t offset);
 // Only its line; 0: none.
 int LineAt(const Layout& layout, const Code& code, int64_t offset);
 
+// Instructions [begin, end) of a code, offsets in bytes, that are on one line (0: on none), as its
+// table has them. In 3.9 the table does not say where the last range ends.
+struct LineRange {
+  int64_t begin = 0, end = 0;
+  int line = 0;
+};
+std::vector<LineRange> LineRanges(const Layout& layout, const Code& code);
+
 struct Frame {
   uint64_t address = 0;
   std::shared_ptr<const Code> code;
@@ -64,6 +72,8 @@ struct Frame {
   Position position;
   FrameOwner owner = FrameOwner::kThread;
   bool is_entry = false;  // C called it; up to 3.10 every frame is
+  // Something that the C function which runs it has on its stack; 0: not known. From 3.11 on.
+  uint64_t on_c_stack = 0;
   uint64_t function = 0;  // the function object; 0: not known
   uint64_t globals = 0, builtins = 0;
   uint64_t locals = 0;             // the mapping of a module's or class's frame; 0: none
@@ -120,7 +130,8 @@ class FrameReader {
   void set_cframe_was_set(CFrameWasSet was_set) { cframe_was_set_ = std::move(was_set); }
 
   Stack Walk(uint64_t thread_state);
-  Stack WalkFrom(uint64_t frame);
+  // `cframe`: 3.11: where it is the current one; 0: not known.
+  Stack WalkFrom(uint64_t frame, uint64_t cframe = 0);
   // The frame of a generator, coroutine or asynchronous generator that is not running; nullopt when
   // it is, or has ended, or there is none at `generator`.
   std::optional<Frame> SuspendedFrame(uint64_t generator);

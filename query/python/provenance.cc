@@ -14,6 +14,23 @@ Value ValueOf(const Place& place) {
 
 Value ValueOf(const std::optional<Place>& place) { return place ? ValueOf(*place) : Value(); }
 
+Value ValueOf(const Stack& stack, SourceText& source) {
+  List list;
+  for (const Frame& frame : stack.frames) {
+    const int line = frame.position.line;
+    const std::string text = source.Line(frame.code->filename, line);
+    Object object;
+    object.fields = {{"frame", static_cast<int64_t>(list.size())},
+                     {"function", frame.code->qualname},
+                     {"file", frame.code->filename},
+                     {"line", line > 0 ? Value(int64_t{line}) : Value()},
+                     {"source", text.empty() ? Value() : Value(text)},
+                     {"frame_address", Address(frame.address)}};
+    list.emplace_back(std::move(object));
+  }
+  return Value(std::move(list));
+}
+
 absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
   if (!context_.HasPython()) return nullptr;
   if (!state_) {
@@ -62,8 +79,7 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
         return CFrameLooksSet(layout, memory, cframe);
       });
     }
-    for (const Interpreter& interpreter :
-         FindInterpreters((*state)->process(), (*state)->memory(), instance->runtime)) {
+    for (const Interpreter& interpreter : (*state)->Interpreters(*instance)) {
       for (const ThreadState& thread_state : interpreter.threads) {
         if (thread_state.thread != thread) continue;
         uint64_t address = instance->frames.CurrentFrame(thread_state.address).frame;
@@ -91,20 +107,7 @@ absl::StatusOr<Value> Provenance::StackOf(ThreadNo thread, Time t) {
   const std::optional<PythonState::ThreadStack> stack = (*state)->StackOf(thread);
   if (!stack) return Value();
   if (!source_) source_ = std::make_unique<SourceText>(&(*state)->process());
-  List list;
-  for (const Frame& frame : stack->stack.frames) {
-    const int line = frame.position.line;
-    const std::string source = source_->Line(frame.code->filename, line);
-    Object object;
-    object.fields.emplace_back("frame", int64_t(list.size()));
-    object.fields.emplace_back("function", frame.code->qualname);
-    object.fields.emplace_back("file", frame.code->filename);
-    object.fields.emplace_back("line", line > 0 ? Value(int64_t{line}) : Value());
-    object.fields.emplace_back("source", source.empty() ? Value() : Value(source));
-    object.fields.emplace_back("frame_address", Address(frame.address));
-    list.emplace_back(std::move(object));
-  }
-  return list.empty() ? Value() : Value(std::move(list));
+  return stack->stack.frames.empty() ? Value() : ValueOf(stack->stack, *source_);
 }
 
 }  // namespace ttq::python

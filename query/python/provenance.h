@@ -34,6 +34,8 @@ struct Place {
 // As the column `python` shows it: an object of function, file and line.
 Value ValueOf(const Place& place);
 Value ValueOf(const std::optional<Place>& place);
+// Objects of `frame` (from 0), `function`, `file`, `line`, `source` and `frame_address`.
+Value ValueOf(const Stack& stack, SourceText& source);
 
 class Provenance {
  public:

@@ -145,15 +145,18 @@ void PythonState::MatchForked(const Runtime& runtime, std::vector<Interpreter>* 
   }
 }
 
+std::vector<Interpreter> PythonState::Interpreters(const Instance& instance) {
+  std::vector<Interpreter> interpreters = FindInterpreters(*process_, *memory_, instance.runtime);
+  MatchByStackPointer(&interpreters);
+  MatchForked(instance.runtime, &interpreters);
+  return interpreters;
+}
+
 std::vector<PythonState::ThreadStack> PythonState::Stacks(std::optional<ThreadNo> thread) {
   std::vector<ThreadStack> stacks;
   bool any_frames = false;
   for (const std::unique_ptr<Instance>& instance : instances_) {
-    std::vector<Interpreter> interpreters =
-        FindInterpreters(*process_, *memory_, instance->runtime);
-    MatchByStackPointer(&interpreters);
-    MatchForked(instance->runtime, &interpreters);
-    for (const Interpreter& interpreter : interpreters) {
+    for (const Interpreter& interpreter : Interpreters(*instance)) {
       for (const ThreadState& state : interpreter.threads) {
         if (thread && state.thread != *thread) continue;
         ThreadStack stack;

@@ -53,6 +53,8 @@ class PythonState {
   // Why there are none, or why one is not among them; "".
   const std::string& problem() const { return problem_; }
 
+  // The interpreters alive, their thread states with the threads they belong to.
+  std::vector<Interpreter> Interpreters(const Instance& instance);
   // The stacks of the thread states that belong to `thread`: usually one, none for a thread that
   // runs no Python, several where it is between sub-interpreters. Those without frames are left out
   // unless all are. Default: every thread's, those of no recorded thread too.

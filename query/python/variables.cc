@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& histor
       if (Enters(t.kind)) {
         if (!std::binary_search(codes.begin(), codes.end(), t.code)) continue;
         open[{t.frame, t.pushed.v}] = found.size();
-        found.push_back({t.time, kTimeMax, t.thread, t.frame, t.code});
+        found.push_back({t.time, kTimeMax, t.thread, t.frame, t.code, t.kind, t.offset});
         continue;
       }
       const auto it = open.find({t.frame, t.pushed.v});

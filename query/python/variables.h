@@ -65,6 +65,8 @@ struct Activation {
   ThreadNo thread;
   uint64_t frame = 0;
   uint32_t code = kNoCode;
+  TransitionKind kind = TransitionKind::kCall;
+  int64_t offset = 0;  // of its instruction when it was entered
 };
 absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& history,
                                                       const std::vector<uint32_t>& codes,

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
-#include "query/python/by_python.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 
@@ -72,27 +71,14 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   base.thread = *thread;
   base.full_scan = options.full_scan;
   std::string filters;
-  std::shared_ptr<python::ByPython> by_python;
   SourcePlan plan;
-  if (query.clauses.by) {
-    const ast::By& by = *query.clauses.by;
-    if (by.python) {
-      auto made = python::ByPython::Make(context, by, *span, options.control);
-      if (!made.ok()) return made.status();
-      by_python = *std::move(made);
-      absl::StrAppend(&filters, " by that Python code");
-    } else {
-      const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
-      if (!function) {
-        return ErrorAt(by.range, "`by FILE:LINE` is of Python code only",
-                       "use `by python FILE:LINE`, or `by FUNCTION`");
-      }
-      absl::StatusOr<ResolvedCode> code = context.ResolveFunction(*function);
-      if (!code.ok()) return code.status();
-      base.code = code->ranges;
-      if (!code->note.empty()) plan.notes.push_back(code->note);
-      absl::StrAppend(&filters, " by ", code->text);
-    }
+  if (query.clauses.by && !query.clauses.by->python) {
+    absl::StatusOr<ResolvedCode> code =
+        context.ResolveFunction(std::get<ast::FunctionPattern>(query.clauses.by->what));
+    if (!code.ok()) return code.status();
+    base.code = code->ranges;
+    if (!code->note.empty()) plan.notes.push_back(code->note);
+    absl::StrAppend(&filters, " by ", code->text);
   }
   if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
 
@@ -147,7 +133,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     refined.want_values = request.want_values;
     return refined;
   };
-  plan.open = [refine, &process, by_python, with_kind = source.kind == Kind::kAccesses](
+  plan.open = [refine, &process, with_kind = source.kind == Kind::kAccesses](
                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     AccessQuery refined = refine(request);
     if (refined.span.empty()) return NoRows(request);
@@ -166,9 +152,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
       row->push_back(ActorName(access));
       if (with_kind) row->push_back(access.is_write ? "write" : "read");
     };
-    OperatorPtr rows = std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome);
-    if (by_python) rows = python::MakeByPython(std::move(rows), by_python, 0, 1);
-    return rows;
+    return OperatorPtr(
+        std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome));
   };
   plan.explain = [refine, &process, verb = std::string(verb), text = location->text,
                   filters](const SourceRequest& request) -> absl::StatusOr<std::string> {

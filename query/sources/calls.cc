@@ -390,14 +390,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   }
   SourcePlan plan;
   std::string filters;
-  if (query.clauses.by) {
-    const ast::By& by = *query.clauses.by;
-    const auto* function = std::get_if<ast::FunctionPattern>(&by.what);
-    if (by.python || !function) {
-      return ErrorAt(by.range, "`by python` is not yet available in this version",
-                     "use `by FUNCTION` with a native function instead");
-    }
-    absl::StatusOr<ResolvedCode> callers = context.ResolveFunction(*function);
+  if (query.clauses.by && !query.clauses.by->python) {
+    absl::StatusOr<ResolvedCode> callers =
+        context.ResolveFunction(std::get<ast::FunctionPattern>(query.clauses.by->what));
     if (!callers.ok()) return callers.status();
     base.calls.callers = callers->ranges;
     // An inlined copy is called by the function it lies in.

@@ -42,11 +42,18 @@ Value ValuesOf(const Process& process, const Disassembler& disassembler,
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
+                                const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
   const Process& process = context.process();
   absl::StatusOr<ResolvedCode> code = context.ResolvePlace(source.place);
-  if (!code.ok()) return code.status();
+  if (!code.ok()) {
+    // A line of no native file may be one of Python's.
+    const auto* line = std::get_if<ast::FileLine>(&source.place.what);
+    if (line == nullptr || !context.HasPython()) return code.status();
+    absl::StatusOr<SourcePlan> python =
+        Plan(ast::PyExecutions{*line}, query, context, options, ask);
+    return python.ok() || line->file.ends_with(".py") ? python : code.status();
+  }
   absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
   if (!span.ok()) return span.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/heap.h"
 #include "query/origin.h"
 #include "query/sources/builder.h"
+#include "query/sources/fault_object.h"
 #include "query/sources/plans.h"
 #include "query/sources/py_stack.h"
 #include "query/stack.h"
+#include "re2/re2.h"
 
 namespace ttq {
 namespace {
@@ -40,6 +43,8 @@ struct Report {
   std::optional<Address> word;
   AddressKind word_memory;
   List last_writes, backtraces;
+  std::optional<uint8_t> base;  // the general register that the address was made from
+  Value python_object;
 };
 
 std::string PlaceText(const Context& context, Address pc, Time t) {
@@ -50,22 +55,6 @@ std::string PlaceText(const Context& context, Address pc, Time t) {
   if (place->file.empty() || place->line == 0) return place->function;
   return fmt::format("{} ({}:{})", place->function, place->file.substr(place->file.rfind('/') + 1),
                      place->line);
-}
-
-absl::StatusOr<Value> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
-                                  const Frame& frame) {
-  absl::StatusOr<Value> args = FrameArguments(context, moment, thread, frame);
-  if (!args.ok()) return args.status();
-  Object object;
-  object.fields = {{"frame", int64_t{frame.number}},
-                   {"pc", frame.pc},
-                   {"function", OfText(frame.function)},
-                   {"module", OfText(frame.module)},
-                   {"file", OfText(frame.file)},
-                   {"line", frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{})},
-                   {"args", *std::move(args)},
-                   {"kind", FrameKindName(frame.kind)}};
-  return Value(std::move(object));
 }
 
 class Investigation {
@@ -92,6 +81,7 @@ class Investigation {
     if (absl::Status s = FindMessage(); !s.ok()) return s;
     if (absl::Status s = Fault(); !s.ok()) return s;
     if (absl::Status s = LastWrites(); !s.ok()) return s;
+    if (absl::Status s = PythonObject(); !s.ok()) return s;
     return std::move(r_);
   }
 
@@ -146,9 +136,9 @@ class Investigation {
       if (!stack.ok()) return stack.status();
       List frames;
       for (const Frame& frame : stack->frames) {
-        absl::StatusOr<Value> object = FrameObject(context_, **moment, thread, frame);
+        absl::StatusOr<Object> object = FrameObject(context_, **moment, thread, frame);
         if (!object.ok()) return object.status();
-        frames.push_back(*std::move(object));
+        frames.emplace_back(*std::move(object));
         if (faulting) functions_.push_back(frame.function);
       }
       if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
@@ -354,6 +344,7 @@ class Investigation {
     absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
     if (!kind.ok()) return kind.status();
     r_.memory = *kind;
+    r_.base = pointer;
     if (pointer && *pointer != kRsp) {
       ValuePlace place;
       place.kind = ValuePlace::Kind::kGeneral;
@@ -485,6 +476,40 @@ class Investigation {
     return absl::OkStatus();
   }
 
+  // Of all addresses that took part, those that lead most directly to an object come first.
+  absl::Status PythonObject() {
+    std::vector<Suspect> suspects;
+    // What CPython found wrong itself, it names.
+    static const RE2* const kAddress = new RE2("0x([0-9a-f]{6,12})");
+    re2::StringPiece message = r_.message;
+    std::string digits;
+    while (RE2::FindAndConsume(&message, *kAddress, &digits)) {
+      uint64_t address = 0;
+      if (absl::SimpleHexAtoi(digits, &address)) {
+        suspects.push_back({address, false, false, "the message"});
+      }
+    }
+    const auto add_register = [&](uint8_t number, bool at_hand) {
+      const RegisterName name{RegisterName::File::kGeneral, number, 0, 8};
+      suspects.push_back({r_.registers.gpr[number], false, at_hand, name.Text().substr(1)});
+    };
+    if (r_.base) add_register(*r_.base, false);
+    if (r_.word && r_.word_memory.kind != "stack") {
+      suspects.push_back({r_.word->v, true, false, fmt::format("the word at {:#x}", r_.word->v)});
+    }
+    if (r_.address && r_.memory.kind != "stack") {
+      suspects.push_back({r_.address->v, true, false, "the address"});
+    }
+    for (const Gpr at_hand :
+         {kRdi, kRbx, kRbp, kR12, kR13, kR14, kR15, kRsi, kRdx, kRcx, kR8, kR9, kRax, kR10, kR11}) {
+      add_register(at_hand, true);
+    }
+    absl::StatusOr<Value> object = ObjectAtFault(context_, suspects, r_.time, control_, &outcome_);
+    if (!object.ok()) return object.status();
+    r_.python_object = *std::move(object);
+    return absl::OkStatus();
+  }
+
   const Context& context_;
   const Process& process_;
   ScanControl* control_;
@@ -529,7 +554,8 @@ Row RowOf(const Context& context, Report r) {
           address(r.word),
           OfText(r.word_memory.text),
           Value(std::move(r.last_writes)),
-          Value(std::move(r.backtraces))};
+          Value(std::move(r.backtraces)),
+          std::move(r.python_object)};
 }
 
 // "it exited with status 0"
@@ -564,6 +590,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   Add(&plan, "word_memory", Type::kString);
   Add(&plan, "last_writes", Type::kList);
   Add(&plan, "backtraces", Type::kList);
+  Add(&plan, "python_object", Type::kObject);
   plan.presentation.layout = Presentation::Layout::kRecord;
   plan.presentation.table_columns = {"time",    "thread",      "function",   "signal", "cause",
                                      "message", "instruction", "operands",   "access", "address",

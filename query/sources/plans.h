@@ -72,6 +72,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& qu
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);
+absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask);
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);

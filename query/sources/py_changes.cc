@@ -13,6 +13,7 @@
 #include "query/python/variables.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/py_history.h"
 
 namespace ttq {
 namespace {
@@ -308,18 +309,11 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  auto history = context.PythonFrames(options.control);
-  if (!history.ok()) {
-    if (!absl::IsNotFound(history.status())) return history.status();
-    return ErrorAt(query.source_range, std::string(history.status().message()));
-  }
+  absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
+  if (!asked.ok()) return asked.status();
   Provenance provenance(&context, options.control);
   absl::StatusOr<Target> target =
-      FindTarget(*source.target, query, context, **history, provenance, *span);
+      FindTarget(*source.target, query, context, *asked->history, provenance, asked->span);
   if (!target.ok()) return target.status();
   std::sort(target->slots.begin(), target->slots.end(),
             [](const WatchedSlot& a, const WatchedSlot& b) {
@@ -336,15 +330,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   Add(&plan, "frame_address", Type::kAddress);
   plan.presentation.table_columns = {"time", "thread", "old", "new", "python", "function"};
   plan.presentation.no_rows =
-      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(*span));
+      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(asked->span));
   plan.reversible = true;
   if (!target->note.empty()) plan.notes.push_back(target->note);
-  plan.open = [&context, slots, span = *span,
-               thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan.open = [&context, slots, span = asked->span, thread = asked->thread](
+                  const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     return OperatorPtr(std::make_unique<ChangeSource>(context, slots, Intersect(span, request.span),
                                                       thread, request));
   };
-  plan.explain = [slots, span = *span](const SourceRequest& request) {
+  plan.explain = [slots, span = asked->span](const SourceRequest& request) {
     return absl::StatusOr<std::string>(
         fmt::format("writes to the {} places where it was kept{}, by the page index", slots->size(),
                     SpanText(Intersect(span, request.span))));

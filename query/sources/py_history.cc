@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// Calls of Python functions, from the history of all frames (query/python/frame_history.h).
+// Calls of Python functions and executions of their lines, from the history of all frames
+// (query/python/frame_history.h).
+
+#include "query/sources/py_history.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/python/code_names.h"
+#include "query/python/lines.h"
 #include "query/python/provenance.h"
+#include "query/python/source_text.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/py_stack.h"
 
 namespace ttq {
 namespace {
@@ -139,19 +145,6 @@ class PyCallSource : public Operator {
     return absl::OkStatus();
   }
 
-  static Value Show(python::PythonState::Instance& instance, uint64_t object) {
-    if (object == 0 || !instance.objects.TypeOf(object)) return Value();
-    const python::TypeInfo* type = instance.objects.TypeOf(object);
-    if (type->name == "int") {
-      if (const std::optional<int64_t> n = instance.objects.Int(object)) return Value(*n);
-    }
-    python::ReprLimits limits;
-    limits.characters = 300;
-    limits.items = 20;
-    limits.levels = 4;
-    return Value(instance.objects.Repr(object, limits));
-  }
-
   // Where the variables of a frame begin.
   uint64_t SlotsOf(const Transition& t) const {
     return t.frame + static_cast<uint64_t>(history_->layout_of(t.code).frame_localsplus);
@@ -173,7 +166,7 @@ class PyCallSource : public Operator {
           if (cell != 0) object = memory.Pointer(cell + static_cast<uint64_t>(layout.cell_value));
         }
       }
-      args.fields.emplace_back(code.variables[i].name, Show(instance, object));
+      args.fields.emplace_back(code.variables[i].name, ObjectValue(instance.objects, object));
     }
     return Value(std::move(args));
   }
@@ -196,11 +189,13 @@ class PyCallSource : public Operator {
         if (end.offset >= 2 && before && (*before & 0xff) == extended) index |= *before & 0xff00;
         const uint64_t consts =
             memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
-        return Show(instance,
-                    memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
+        return ObjectValue(
+            instance.objects,
+            memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
       }
     }
-    return Show(instance, layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
+    return ObjectValue(instance.objects,
+                       layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
   }
 
   std::shared_ptr<const FrameHistory> history_;
@@ -218,19 +213,28 @@ class PyCallSource : public Operator {
 
 }  // namespace
 
-absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
+                                            const RunOptions& options,
+                                            const Context::TimeOfQuery& ask) {
   absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
   if (!span.ok()) return span.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
   if (!thread.ok()) return thread.status();
   auto history = context.PythonFrames(options.control);
-  if (!history.ok()) {
-    if (!absl::IsNotFound(history.status())) return history.status();
+  if (absl::IsNotFound(history.status())) {
     return ErrorAt(query.source_range, std::string(history.status().message()));
   }
-  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(**history, source.what);
+  if (!history.ok()) return history.status();
+  return HistoryAsked{*span, *thread, *std::move(history)};
+}
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
+  if (!asked.ok()) return asked.status();
+  const auto& [span, thread, history] = *asked;
+  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
   if (!codes.ok()) return codes.status();
   SourcePlan plan;
   plan.time_slot = 0;
@@ -250,34 +254,143 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
   plan.presentation.table_columns = {"time",        "function", "args",  "result",
                                      "return_time", "depth",    "caller"};
-  if ((*thread) || context.process().threads().size() > 1) {
+  if (thread || context.process().threads().size() > 1) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
   }
   plan.reversible = true;
   for (const uint32_t code : *codes) {
-    const python::Code& c = (*history)->code(code);
+    const python::Code& c = history->code(code);
     const size_t n = std::min(python::ArgumentCount(c), c.variables.size());
     for (size_t i = 0; i < n; ++i) plan.fields_of_args.push_back(c.variables[i].name);
   }
   plan.presentation.no_rows = fmt::format("no call of it{} (of {} Python calls and returns)",
-                                          SpanText(*span), (*history)->transitions());
-  if (!(*history)->note().empty()) plan.notes.push_back((*history)->note());
-  plan.open = [&context, history = *history, codes = *codes, span = *span,
-               thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+                                          SpanText(span), history->transitions());
+  if (!history->note().empty()) plan.notes.push_back(history->note());
+  plan.open = [&context, asked = *asked,
+               codes = *codes](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     SourceRequest refined = request;
-    if (thread) refined.thread = thread;
-    return OperatorPtr(std::make_unique<PyCallSource>(context, history, codes,
-                                                      Intersect(span, request.span), refined));
+    if (asked.thread) refined.thread = asked.thread;
+    return OperatorPtr(std::make_unique<PyCallSource>(
+        context, asked.history, codes, Intersect(asked.span, request.span), refined));
   };
-  plan.explain = [history = *history, codes = *codes,
-                  span = *span](const SourceRequest& request) -> absl::StatusOr<std::string> {
-    const auto [first, last] = history->ChunksOf(Intersect(span, request.span));
+  plan.explain = [asked = *asked,
+                  codes = *codes](const SourceRequest& request) -> absl::StatusOr<std::string> {
+    const FrameHistory& history = *asked.history;
+    const auto [first, last] = history.ChunksOf(Intersect(asked.span, request.span));
     size_t entering = 0;
-    for (size_t i = first; i < last; ++i) entering += history->ChunkEnters(i, codes);
+    for (size_t i = first; i < last; ++i) entering += history.ChunkEnters(i, codes);
     return fmt::format(
         "calls of {} Python functions{}: from the history of frames, {} of {} "
         "blocks enter one",
-        codes.size(), SpanText(span), entering, history->chunks());
+        codes.size(), SpanText(asked.span), entering, history.chunks());
+  };
+  return plan;
+}
+
+namespace {
+
+// Gives the lines that some functions begin.
+class PyLineSource : public Operator {
+ public:
+  PyLineSource(const Context& context, const HistoryAsked& asked, std::vector<uint32_t> codes,
+               int line, TimeSpan span, const SourceRequest& request)
+      : process_(context.process()),
+        asked_(asked),
+        codes_(std::move(codes)),
+        line_(line),
+        span_(span),
+        thread_(asked.thread ? asked.thread : request.thread),
+        outcome_(request.outcome),
+        control_(request.options->control),
+        source_(&context.process()) {}
+
+  absl::StatusOr<bool> Next(Row* row) override {
+    absl::StatusOr<std::optional<python::LineEvent>> next = Pull();
+    if (absl::IsCancelled(next.status())) {
+      outcome_->interrupted = true;
+      outcome_->MarkIncomplete(kInterrupted);
+      return false;
+    }
+    if (!next.ok()) return next.status();
+    if (!*next) {
+      outcome_->source_ended = true;
+      return false;
+    }
+    const python::LineEvent& event = **next;
+    const python::Code& code = asked_.history->code(event.code);
+    *row = {event.time,          OfThread(event.thread),
+            code.qualname,       OfText(code.filename),
+            int64_t{event.line}, OfText(source_.Line(code.filename, event.line)),
+            Address(event.frame)};
+    for (; remarks_ < source_.remarks().size(); ++remarks_) {
+      outcome_->AddNote(source_.remarks()[remarks_]);
+    }
+    ++outcome_->source_rows;
+    return true;
+  }
+
+ private:
+  absl::StatusOr<std::optional<python::LineEvent>> Pull() {
+    if (!scanner_) {
+      auto scanner = python::LineScanner::Open(process_, *asked_.history, codes_, line_, span_,
+                                               thread_, control_);
+      if (!scanner.ok()) return scanner.status();
+      scanner_ = *std::move(scanner);
+    }
+    return scanner_->Next();
+  }
+
+  const Process& process_;
+  const HistoryAsked asked_;
+  const std::vector<uint32_t> codes_;
+  const int line_;
+  const TimeSpan span_;
+  const std::optional<ThreadNo> thread_;
+  std::shared_ptr<Outcome> outcome_;
+  ScanControl* control_;
+  python::SourceText source_;
+  size_t remarks_ = 0;
+  std::unique_ptr<python::LineScanner> scanner_;
+};
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
+  if (!asked.ok()) return asked.status();
+  absl::StatusOr<std::vector<uint32_t>> codes =
+      python::FindCodes(*asked->history, source.what, python::OnLine::kAll);
+  if (!codes.ok()) return codes.status();
+  const auto* place = std::get_if<ast::FileLine>(&source.what);
+  const int line = place ? static_cast<int>(std::min<uint64_t>(place->line, 1 << 30)) : 0;
+  SourcePlan plan;
+  plan.time_slot = 0;
+  plan.thread_slot = 1;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  Add(&plan, "source", Type::kString);
+  Add(&plan, "frame_address", Type::kAddress);
+  plan.presentation.table_columns = {"time", "thread", "function", "line", "source"};
+  plan.presentation.no_rows =
+      fmt::format("{} was not executed{}", ast::ToString(source.what), SpanText(asked->span));
+  if (!asked->history->note().empty()) plan.notes.push_back(asked->history->note());
+  NotePastEnd(asked->span, context.process().info(), &plan);
+  plan.open = [&context, asked = *asked, codes = *codes,
+               line](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    const TimeSpan span = Intersect(asked.span, request.span);
+    if (span.empty()) return NoRows(request);
+    return OperatorPtr(std::make_unique<PyLineSource>(context, asked, codes, line, span, request));
+  };
+  plan.explain = [asked = *asked, codes = *codes](const SourceRequest& request) {
+    return absl::StatusOr<std::string>(fmt::format(
+        "lines of {} Python functions{}: their frames from the history, then every instruction of "
+        "theirs",
+        codes.size(), SpanText(Intersect(asked.span, request.span))));
   };
   return plan;
 }

@@ -3,13 +3,13 @@
 // Lives of Python objects: when and by whom they were made and freed, and who held them.
 
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/python/lifetime.h"
 #include "query/python/provenance.h"
+#include "query/python/references.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/stack.h"
@@ -159,6 +159,25 @@ class Epochs {
 using MakeEpochRows =
     std::function<absl::StatusOr<std::vector<Row>>(Epochs&, const SourceRequest&)>;
 
+// Goes through the epochs, newest first. `make` appends to the rows what it makes of one and says
+// whether to go on.
+using MakeEpochRow = std::function<absl::StatusOr<bool>(Epochs&, const SourceRequest&, const Epoch&,
+                                                        std::vector<Row>*)>;
+MakeEpochRows ForEachEpoch(MakeEpochRow make) {
+  return [make = std::move(make)](
+             Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+    std::vector<Row> rows;
+    while (true) {
+      absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
+      if (!epoch.ok()) return epoch.status();
+      if (!*epoch) return rows;
+      absl::StatusOr<bool> more = make(epochs, request, **epoch, &rows);
+      if (!more.ok()) return more.status();
+      if (!*more) return rows;
+    }
+  };
+}
+
 // Rows made from epochs when the first is asked for.
 void SetEpochs(SourcePlan* plan, const Context& context, const Asked& asked,
                std::string description, MakeEpochRows make) {
@@ -223,29 +242,26 @@ absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& q
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanEvent();
-  SetEpochs(&plan, context, *asked, "the creation of the object at",
-            [asked = *asked](Epochs& epochs,
-                             const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-              epochs.set_births_only();
-              std::vector<Row> rows;
-              while (rows.empty()) {
-                absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
-                if (!epoch.ok()) return epoch.status();
-                if (!*epoch) break;
-                if (!(*epoch)->birth) {
-                  request.outcome->AddNote(fmt::format(
-                      "the {} at {:#x} was not made by the program: it was there, with its "
+  const auto make = [asked = *asked](Epochs& epochs, const SourceRequest& request,
+                                     const Epoch& epoch,
+                                     std::vector<Row>* rows) -> absl::StatusOr<bool> {
+    if (!epoch.birth) {
+      request.outcome->AddNote(
+          fmt::format("the {} at {:#x} was not made by the program: it was there, with its "
                       "references counted, from when its memory was mapped",
-                      (*epoch)->type_name, asked.address));
-                  break;
-                }
-                if ((*epoch)->birth->access.time < asked.span.begin) break;
-                absl::StatusOr<Row> row =
-                    RowOf(epochs, asked, **epoch, *(*epoch)->birth, request.want_values);
-                if (!row.ok()) return row.status();
-                rows.push_back(*std::move(row));
-              }
-              return rows;
+                      epoch.type_name, asked.address));
+      return false;
+    }
+    if (epoch.birth->access.time < asked.span.begin) return false;
+    absl::StatusOr<Row> row = RowOf(epochs, asked, epoch, *epoch.birth, request.want_values);
+    if (!row.ok()) return row.status();
+    rows->push_back(*std::move(row));
+    return false;
+  };
+  SetEpochs(&plan, context, *asked, "the creation of the object at",
+            [rows = ForEachEpoch(make)](Epochs& epochs, const SourceRequest& request) {
+              epochs.set_births_only();
+              return rows(epochs, request);
             });
   return plan;
 }
@@ -256,30 +272,23 @@ absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Quer
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanEvent();
-  SetEpochs(
-      &plan, context, *asked, "the deallocation of the object at",
-      [asked = *asked](Epochs& epochs,
-                       const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-        std::vector<Row> rows;
-        while (rows.empty()) {
-          absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
-          if (!epoch.ok()) return epoch.status();
-          if (!*epoch) break;
-          if (!(*epoch)->death) {
-            request.outcome->AddNote(fmt::format(
-                "the {} at {:#x}{} is alive at time {}", (*epoch)->type_name, asked.address,
-                (*epoch)->birth ? fmt::format(", made at {},", (*epoch)->birth->access.time.v) : "",
-                (*epoch)->alive.v));
-            continue;
-          }
-          if ((*epoch)->death->access.time < asked.span.begin) break;
-          absl::StatusOr<Row> row =
-              RowOf(epochs, asked, **epoch, *(*epoch)->death, request.want_values);
-          if (!row.ok()) return row.status();
-          rows.push_back(*std::move(row));
-        }
-        return rows;
-      });
+  const auto make = [asked = *asked](Epochs& epochs, const SourceRequest& request,
+                                     const Epoch& epoch,
+                                     std::vector<Row>* rows) -> absl::StatusOr<bool> {
+    if (!epoch.death) {
+      request.outcome->AddNote(
+          fmt::format("the {} at {:#x}{} is alive at time {}", epoch.type_name, asked.address,
+                      epoch.birth ? fmt::format(", made at {},", epoch.birth->access.time.v) : "",
+                      epoch.alive.v));
+      return true;
+    }
+    if (epoch.death->access.time < asked.span.begin) return false;
+    absl::StatusOr<Row> row = RowOf(epochs, asked, epoch, *epoch.death, request.want_values);
+    if (!row.ok()) return row.status();
+    rows->push_back(*std::move(row));
+    return false;
+  };
+  SetEpochs(&plan, context, *asked, "the deallocation of the object at", ForEachEpoch(make));
   return plan;
 }
 
@@ -298,38 +307,35 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
   Add(&plan, "freed_by", Type::kObject);
   plan.presentation.table_columns = {"type",   "repr",       "created_time",
                                      "python", "freed_time", "freed_by"};
+  const auto make = [asked = *asked](Epochs& epochs, const SourceRequest& request, const Epoch& e,
+                                     std::vector<Row>* rows) -> absl::StatusOr<bool> {
+    if (e.death && e.death->access.time < asked.span.begin) return false;
+    Row row = {Null{}, Null{}, Null{}, Address(asked.address), e.type_name, Null{},
+               Null{}, Null{}, Null{}};
+    if (e.birth) {
+      row[0] = e.birth->access.time;
+      row[1] = OfThread(e.birth->access.thread);
+      row[2] = e.birth->access.pc;
+      row[6] = e.birth->access.time;
+    }
+    if (request.want_values) {
+      absl::StatusOr<Value> repr = epochs.ReprOf(e);
+      if (!repr.ok()) return repr.status();
+      row[5] = *std::move(repr);
+    }
+    if (e.death) {
+      row[7] = e.death->access.time;
+      auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
+      if (!place.ok()) return place.status();
+      row[8] = python::ValueOf(*place);
+    }
+    rows->push_back(std::move(row));
+    return true;
+  };
   SetEpochs(&plan, context, *asked, "the objects at",
-            [asked = *asked](Epochs& epochs,
-                             const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-              std::vector<Row> rows;
-              while (true) {
-                absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
-                if (!epoch.ok()) return epoch.status();
-                if (!*epoch) break;
-                const Epoch& e = **epoch;
-                if (e.death && e.death->access.time < asked.span.begin) break;
-                Row row = {Null{}, Null{}, Null{}, Address(asked.address), e.type_name, Null{},
-                           Null{}, Null{}, Null{}};
-                if (e.birth) {
-                  row[0] = e.birth->access.time;
-                  row[1] = OfThread(e.birth->access.thread);
-                  row[2] = e.birth->access.pc;
-                  row[6] = e.birth->access.time;
-                }
-                if (request.want_values) {
-                  absl::StatusOr<Value> repr = epochs.ReprOf(e);
-                  if (!repr.ok()) return repr.status();
-                  row[5] = *std::move(repr);
-                }
-                if (e.death) {
-                  row[7] = e.death->access.time;
-                  auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
-                  if (!place.ok()) return place.status();
-                  row[8] = python::ValueOf(*place);
-                }
-                rows.push_back(std::move(row));
-              }
-              std::reverse(rows.begin(), rows.end());
+            [newest_first = ForEachEpoch(make)](Epochs& epochs, const SourceRequest& request) {
+              absl::StatusOr<std::vector<Row>> rows = newest_first(epochs, request);
+              if (rows.ok()) std::reverse(rows->begin(), rows->end());
               return rows;
             });
   return plan;
@@ -352,17 +358,6 @@ absl::StatusOr<TimeSpan> SpanOfCounts(Epochs& epochs, const Asked& asked, Outcom
         (*epoch)->death ? fmt::format(" and freed at {}", (*epoch)->death->access.time.v) : ""));
   }
   return span;
-}
-
-absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process, uint64_t address,
-                                                         const python::CountWord& word,
-                                                         TimeSpan span, Direction direction,
-                                                         ScanControl* control) {
-  AccessQuery counts;
-  counts.ranges = {{Address(address + word.offset), Address(address + word.offset + word.size)}};
-  counts.span = span;
-  counts.direction = direction;
-  return process.Accesses(std::move(counts), control);
 }
 
 absl::StatusOr<python::CountWord> WordAt(Epochs& epochs, const Context& context, TimeSpan span) {
@@ -393,8 +388,9 @@ class CountSource : public Operator {
       absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
       if (!word.ok()) return word.status();
       word_ = *word;
-      auto cursor = CountsOf(context_.process(), asked_.address, word_,
-                             Intersect(*span, request_.span), request_.direction, options_.control);
+      auto cursor =
+          python::CountsOf(context_.process(), asked_.address, word_,
+                           Intersect(*span, request_.span), request_.direction, options_.control);
       if (!cursor.ok()) return cursor.status();
       cursor_ = *std::move(cursor);
     }
@@ -484,86 +480,38 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
   Add(&plan, "last", Type::kTime);
   plan.presentation.table_columns = {"balance",    "increments", "decrements",
                                      "after_free", "python",     "function"};
-  SetEpochs(
-      &plan, context, *asked, "who took and gave back references to",
-      [asked = *asked, &context, too_early](
-          Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-        std::optional<Epoch> epoch;
-        absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs, asked, request.outcome.get(), &epoch);
-        if (!span.ok()) return span.status();
-        if (!epoch) return std::vector<Row>();
-        if (!too_early && epoch->death) {
-          request.outcome->AddNote(
-              fmt::format("it is not alive: it was freed at {}", epoch->death->access.time.v));
-        } else if (too_early && !epoch->death) {
-          request.outcome->AddNote("it was not freed");
-        }
-        absl::StatusOr<python::CountWord> word = WordAt(epochs, context, *span);
-        if (!word.ok()) return word.status();
-        auto cursor = CountsOf(context.process(), asked.address, *word, *span, Direction::kForward,
-                               request.options->control);
-        if (!cursor.ok()) return cursor.status();
-        struct Owner {
-          Value python;
-          int64_t increments = 0, decrements = 0, after_free = 0;
-          Time first, last;
-        };
-        std::map<std::tuple<std::string, std::string, std::string, std::string, int>, Owner> owners;
-        while (true) {
-          absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
-          if (!access.ok()) return access.status();
-          if (!*access) break;
-          std::optional<CountChange> change =
-              python::CountChangeOf(**std::move(access), asked.address, *word);
-          if (!change) continue;
-          const Time t = change->access.time;
-          const bool freed = epoch->death && t > epoch->death->access.time;
-          // What its memory holds after it was freed counts for nothing, unless somebody goes on
-          // counting.
-          const int64_t delta = change->after - change->before;
-          const bool counts = python::IsCount(change->before) && python::IsCount(change->after);
-          if (freed ? delta != -1 : !counts && !(epoch->birth && t == epoch->birth->access.time)) {
-            continue;
-          }
-          auto place = epochs.provenance().Of(change->access.thread, t);
-          if (!place.ok()) return place.status();
-          absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
-          if (!symbols.ok()) return symbols.status();
-          const std::shared_ptr<const CodeLocation> location =
-              (*symbols)->Symbolize(change->access.pc);
-          // Counting is inlined everywhere: its owner is the function that really exists.
-          const std::string& function =
-              location->frames.empty() ? location->function : location->frames.back().function;
-          const python::Place where = place->value_or(python::Place());
-          Owner& owner =
-              owners[{function, location->module, where.function, where.file, where.line}];
-          if (owner.increments + owner.decrements + owner.after_free == 0) {
-            owner.python = python::ValueOf(*place);
-            owner.first = t;
-          }
-          owner.last = t;
-          if (freed) {
-            ++owner.after_free;
-          } else if (!counts) {
-            ++owner.increments;  // the birth, over whatever was there before
-          } else if (delta > 0) {
-            owner.increments += delta;
-          } else {
-            owner.decrements -= delta;
-          }
-        }
-        std::vector<Row> rows;
-        for (auto& [key, owner] : owners) {
-          rows.push_back({OfText(std::get<0>(key)), OfText(std::get<1>(key)), owner.python,
-                          owner.increments - owner.decrements, owner.increments, owner.decrements,
-                          owner.after_free, owner.first, owner.last});
-        }
-        std::stable_sort(rows.begin(), rows.end(), [too_early](const Row& a, const Row& b) {
-          const int64_t x = *a[3].get<int64_t>(), y = *b[3].get<int64_t>();
-          return too_early ? x < y : x > y;
-        });
-        return rows;
-      });
+  SetEpochs(&plan, context, *asked, "who took and gave back references to",
+            [asked = *asked, &context, too_early](
+                Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
+              std::optional<Epoch> epoch;
+              absl::StatusOr<TimeSpan> span =
+                  SpanOfCounts(epochs, asked, request.outcome.get(), &epoch);
+              if (!span.ok()) return span.status();
+              if (!epoch) return std::vector<Row>();
+              if (!too_early && epoch->death) {
+                request.outcome->AddNote(fmt::format("it is not alive: it was freed at {}",
+                                                     epoch->death->access.time.v));
+              } else if (too_early && !epoch->death) {
+                request.outcome->AddNote("it was not freed");
+              }
+              absl::StatusOr<python::CountWord> word = WordAt(epochs, context, *span);
+              if (!word.ok()) return word.status();
+              absl::StatusOr<std::vector<python::Owner>> owners =
+                  python::OwnersOf(context, epochs.provenance(), asked.address, *word, *epoch,
+                                   *span, request.options->control);
+              if (!owners.ok()) return owners.status();
+              std::vector<Row> rows;
+              for (const python::Owner& owner : *owners) {
+                rows.push_back({OfText(owner.function), OfText(owner.module),
+                                python::ValueOf(owner.place), owner.balance(), owner.increments,
+                                owner.decrements, owner.after_free, owner.first, owner.last});
+              }
+              std::stable_sort(rows.begin(), rows.end(), [too_early](const Row& a, const Row& b) {
+                const int64_t x = *a[3].get<int64_t>(), y = *b[3].get<int64_t>();
+                return too_early ? x < y : x > y;
+              });
+              return rows;
+            });
   return plan;
 }
 

@@ -2,6 +2,8 @@
 
 #include "query/sources/py_stack.h"
 
+#include "query/python/provenance.h"
+
 namespace ttq {
 
 Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
@@ -9,20 +11,20 @@ Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, T
   const std::optional<python::PythonState::ThreadStack> stack = state.StackOf(thread);
   if (!stack) return Value();
   if (!stack->stack.incomplete.empty()) outcome.MarkIncomplete(stack->stack.incomplete);
-  List list;
-  for (const python::Frame& frame : stack->stack.frames) {
-    const int line = frame.position.line;
-    const std::string text = source.Line(frame.code->filename, line);
-    Object entry;
-    entry.fields = {{"frame", static_cast<int64_t>(list.size())},
-                    {"function", frame.code->qualname},
-                    {"file", frame.code->filename},
-                    {"line", line > 0 ? Value(int64_t{line}) : Value()},
-                    {"source", text.empty() ? Value() : Value(text)},
-                    {"frame_address", Address(frame.address)}};
-    list.push_back(Value(std::move(entry)));
+  return python::ValueOf(stack->stack, source);
+}
+
+Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
+  const python::TypeInfo* type = object == 0 ? nullptr : objects.TypeOf(object);
+  if (!type) return Value();
+  if (type->name == "int") {
+    if (const std::optional<int64_t> n = objects.Int(object)) return Value(*n);
   }
-  return Value(std::move(list));
+  python::ReprLimits limits;
+  limits.characters = 300;
+  limits.items = 20;
+  limits.levels = 4;
+  return Value(objects.Repr(object, limits));
 }
 
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Python stacks as values of a row: what `| py backtrace` appends.
+// Python stacks and objects as values of a row.
 
 #ifndef TTQ_QUERY_SOURCES_PY_STACK_H_
 #define TTQ_QUERY_SOURCES_PY_STACK_H_
@@ -23,6 +23,10 @@ namespace ttq {
 // What keeps the stack from being whole goes to `outcome`.
 Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
                        Outcome& outcome);
+
+// An argument or a result: a whole number as a number, anything else as Python would print it; null
+// where there is no object.
+Value ObjectValue(python::ObjectReader& objects, uint64_t object);
 
 // Appends the Python stack of each row's thread at its time; null for a row without a time.
 // Without a slot of the thread: of the thread that ran.

@@ -188,6 +188,22 @@ std::string TypeNameAt(python::ObjectReader& objects, uint64_t object) {
 
 Value ThreadOf(const PythonState::ThreadStack& stack) { return OfThread(stack.state.thread); }
 
+// The columns that say which frame a row is of.
+SourcePlan PlanFrame() {
+  SourcePlan plan;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "frame", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  return plan;
+}
+
+// In the table of an answer about one frame of each thread.
+void TellThreads(SourcePlan* plan) {
+  auto& shown = plan->presentation.table_columns;
+  shown.insert(shown.begin(), {"thread", "function"});
+}
+
 }  // namespace
 
 // ---- Stacks ----------------------------------------------------------------------------------
@@ -197,11 +213,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
                                 const Context::TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
-  SourcePlan plan;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "frame", Type::kInteger);
-  Add(&plan, "function", Type::kString);
+  SourcePlan plan = PlanFrame();
   Add(&plan, "file", Type::kString);
   Add(&plan, "line", Type::kInteger);
   Add(&plan, "source", Type::kString);
@@ -257,11 +269,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
                                 const Context::TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
-  SourcePlan plan;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "frame", Type::kInteger);
-  Add(&plan, "function", Type::kString);
+  SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
   Add(&plan, "value", Type::kString);
   Add(&plan, "type", Type::kString);
@@ -269,10 +277,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
   Add(&plan, "kind", Type::kString);
   Add(&plan, "slot", Type::kAddress);
   plan.presentation.table_columns = {"name", "value", "type", "address"};
-  if (asked->all) {
-    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
-                                           {"thread", "function"});
-  }
+  if (asked->all) TellThreads(&plan);
   SetPython(
       &plan, context, asked->at, "the variables of a Python frame",
       [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
@@ -303,20 +308,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
                                 const Context::TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
-  SourcePlan plan;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "frame", Type::kInteger);
-  Add(&plan, "function", Type::kString);
+  SourcePlan plan = PlanFrame();
   Add(&plan, "file", Type::kString);
   Add(&plan, "line", Type::kInteger);
   Add(&plan, "current", Type::kString);
   Add(&plan, "source", Type::kString);
   plan.presentation.table_columns = {"current", "line", "source"};
-  if (asked->all) {
-    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
-                                           {"thread", "function"});
-  }
+  if (asked->all) TellThreads(&plan);
   SetPython(&plan, context, asked->at, "the source of a Python frame",
             [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
               python::SourceText source(&state.process());
@@ -362,21 +360,14 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& qu
                                 const Context::TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
-  SourcePlan plan;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "frame", Type::kInteger);
-  Add(&plan, "function", Type::kString);
+  SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
   Add(&plan, "value", Type::kString);
   Add(&plan, "type", Type::kString);
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "scope", Type::kString);
   plan.presentation.table_columns = {"name", "value", "type", "address", "scope"};
-  if (asked->all) {
-    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(),
-                                           {"thread", "function"});
-  }
+  if (asked->all) TellThreads(&plan);
   // The expression outlives this call with the query that holds it: plans run at once.
   const ast::Expr* expr = source.expr.get();
   absl::StatusOr<std::unique_ptr<PythonState>> state =

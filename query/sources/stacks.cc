@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "query/python/source_text.h"
+#include "query/python/state.h"
 #include "query/sources/builder.h"
+#include "query/sources/mixed_stack.h"
 #include "query/sources/plans.h"
 #include "query/stack.h"
 
@@ -15,17 +18,19 @@ namespace {
 class StackSource : public Operator {
  public:
   StackSource(const Context& context, std::vector<ThreadNo> threads, Time t, ast::Range range,
-              const SourceRequest& request)
+              bool mixed, const SourceRequest& request)
       : context_(context),
         threads_(std::move(threads)),
         time_(t),
         range_(range),
+        mixed_(mixed),
         outcome_(request.outcome),
         control_(request.options->control),
-        unwinder_(context) {}
+        unwinder_(context),
+        source_(&context.process()) {}
 
   absl::StatusOr<bool> Next(Row* row) override {
-    while (frame_ == stack_.frames.size()) {
+    while (frame_ == frames_.size()) {
       if (thread_ == threads_.size()) {
         outcome_->source_ended = true;
         return false;
@@ -37,7 +42,15 @@ class StackSource : public Operator {
       }
       if (absl::Status s = LoadThread(threads_[thread_++]); !s.ok()) return s;
     }
-    const Frame& frame = stack_.frames[frame_++];
+    const MixedFrame& frame = frames_[frame_++];
+    absl::Status s = frame.native ? Fill(*frame.native, row) : Fill(frame, *frame.python, row);
+    if (!s.ok()) return s;
+    ++outcome_->source_rows;
+    return true;
+  }
+
+ private:
+  absl::Status Fill(const Frame& frame, Row* row) {
     absl::StatusOr<Value> args = FrameArguments(context_, *moment_, stack_.thread, frame);
     if (!args.ok()) return args.status();
     *row = {time_,
@@ -51,12 +64,34 @@ class StackSource : public Operator {
             *std::move(args),
             FrameKindName(frame.kind),
             frame.cfa ? Value(*frame.cfa) : Value(Null{})};
-    ++outcome_->source_rows;
-    return true;
+    if (mixed_) row->insert(row->end(), {"native", Null{}, Null{}});
+    return absl::OkStatus();
   }
 
- private:
+  absl::Status Fill(const MixedFrame& mixed, const python::Frame& frame, Row* row) {
+    const int line = frame.position.line;
+    *row = {time_,
+            OfThread(stack_.thread),
+            OfCount(mixed.number),
+            Null{},
+            frame.code->qualname,
+            Null{},
+            OfText(frame.code->filename),
+            line > 0 ? Value(int64_t{line}) : Value(Null{}),
+            ArgumentsNow(*mixed.instance, frame),
+            Null{},
+            Null{},
+            "python",
+            OfText(source_.Line(frame.code->filename, line)),
+            Address(frame.address)};
+    for (; remarks_ < source_.remarks().size(); ++remarks_) {
+      outcome_->AddNote(source_.remarks()[remarks_]);
+    }
+    return state_->memory().status();
+  }
+
   absl::Status LoadThread(ThreadNo thread) {
+    frames_.clear();
     stack_ = {};
     frame_ = 0;
     if (!moment_) {
@@ -72,18 +107,48 @@ class StackSource : public Operator {
     if (!stack.ok()) return stack.status();
     stack_ = *std::move(stack);
     Describe(stack_, outcome_.get());
+    if (mixed_) {
+      if (absl::Status s = LoadPython(thread); !s.ok()) return s;
+    }
+    absl::StatusOr<std::vector<MixedFrame>> frames =
+        Interleave(context_.process(), stack_, python_, outcome_.get());
+    if (!frames.ok()) return frames.status();
+    frames_ = *std::move(frames);
     return absl::OkStatus();
+  }
+
+  absl::Status LoadPython(ThreadNo thread) {
+    if (!state_) {
+      if (!context_.HasPython()) {
+        outcome_->AddNote("the process has no Python");
+        return absl::OkStatus();
+      }
+      absl::StatusOr<std::unique_ptr<python::PythonState>> state =
+          python::PythonState::At(&context_.recording(), &context_.process(), time_);
+      if (!state.ok()) return state.status();
+      state_ = *std::move(state);
+      if (!state_->problem().empty()) outcome_->AddNote(state_->problem());
+    }
+    python_ = state_->Stacks(thread);
+    return state_->memory().status();
   }
 
   const Context& context_;
   std::vector<ThreadNo> threads_;
   Time time_;
   ast::Range range_;
+  bool mixed_;
   std::shared_ptr<Outcome> outcome_;
   ScanControl* control_;
   Unwinder unwinder_;
   std::unique_ptr<Moment> moment_;
+  std::unique_ptr<python::PythonState> state_;
+  python::SourceText source_;
+  size_t remarks_ = 0;
+  // Of the thread whose frames are being given.
   Stack stack_;
+  std::vector<python::PythonState::ThreadStack> python_;
+  std::vector<MixedFrame> frames_;
   size_t thread_ = 0, frame_ = 0;
 };
 
@@ -93,10 +158,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
                                 const Context& context, const RunOptions&,
                                 const Context::TimeOfQuery& ask) {
   const Process& process = context.process();
-  if (query.clauses.mixed) {
-    return ErrorAt(query.source_range, "`backtrace mixed` is not yet available in this version",
-                   "use `backtrace` and `py backtrace` instead");
-  }
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
   absl::StatusOr<std::optional<ThreadNo>> asked = context.ResolveThread(query.clauses.thread);
@@ -126,22 +187,31 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
   Add(&plan, "args", Type::kObject);
   Add(&plan, "kind", Type::kString);
   Add(&plan, "cfa", Type::kAddress);
+  const bool mixed = query.clauses.mixed;
+  if (mixed) {
+    Add(&plan, "language", Type::kString);
+    Add(&plan, "source", Type::kString);
+    Add(&plan, "frame_address", Type::kAddress);
+  }
   plan.time_slot = 0;
   plan.pc_slot = 3;
   plan.presentation.table_columns = {"frame", "pc", "function", "args"};
+  if (mixed)
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "language");
   if (all) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
   }
   const ast::Range range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
-  plan.open = [&context, threads, t = *at,
-               range](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    return OperatorPtr(std::make_unique<StackSource>(context, threads, t, range, request));
+  plan.open = [&context, threads, t = *at, range,
+               mixed](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    return OperatorPtr(std::make_unique<StackSource>(context, threads, t, range, mixed, request));
   };
-  plan.explain = [t = *at, n = threads.size()](const SourceRequest&) {
+  plan.explain = [t = *at, n = threads.size(), mixed](const SourceRequest&) {
     return absl::StatusOr<std::string>(
         fmt::format("the stack of {} at time {}: registers and memory then, and the modules' "
-                    "unwind information",
-                    n == 1 ? "one thread" : fmt::format("{} threads", n), t.v));
+                    "unwind information{}",
+                    n == 1 ? "one thread" : fmt::format("{} threads", n), t.v,
+                    mixed ? "; Python's frames from memory alone" : ""));
   };
   return plan;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""run.py TTQ DIRECTORY [PYTHON...]: what ttq says of Python, compared with what Python says itself.
+"""run.py TTQ DIRECTORY [PYTHON...] [CHECK...]: what ttq says of Python, compared with what Python says itself.
 
 Each interpreter found on this machine runs the programs beside this file under the recorder. The
 programs write their own tracebacks and repr of their variables; at the time of each write ttq must
@@ -44,17 +44,17 @@ class Ttq:
     def __init__(self, ttq, home):
         self.ttq, self.home = ttq, home
 
-    def record(self, python, program):
-        trace = os.path.join(self.home, os.path.basename(program) + ".ttq")
+    def record(self, *command, status=(0,)):
+        trace = os.path.join(self.home, os.path.basename(command[-1]) + ".ttq")
         subprocess.run(["rm", "-rf", trace], check=True)
-        run = subprocess.run([self.ttq, "record", "-o", trace, "--", python, program], text=True,
+        run = subprocess.run([self.ttq, "record", "-o", trace, "--", *command], text=True,
                              capture_output=True, timeout=600, env={**os.environ, "PYTHONHASHSEED": "0"})
-        if run.returncode != 0:
+        if run.returncode not in status:
             raise Wrong(f"record: exit {run.returncode}: {run.stderr}")
         return trace
 
-    def ask(self, trace, query):
-        run = subprocess.run([self.ttq, "query", "-t", trace, "-f", "json", query], text=True,
+    def ask(self, trace, query, *options):
+        run = subprocess.run([self.ttq, "query", "-t", trace, "-f", "json", *options, query], text=True,
                              capture_output=True, timeout=600)
         if run.returncode != 0:
             raise Wrong(f"{query}: exit {run.returncode}: {run.stderr}")
@@ -225,17 +225,213 @@ def compare_hung(ttq, python, number, at):
             raise Wrong(f"{number.name}: {function} does not say {waits!r}: {where}")
 
 
+EVALUATION = "_PyEval_EvalFrameDefault"
+
+
+def check_mixed(ttq, python, version):
+    """The Python frames of `backtrace mixed` are those that the program wrote, and the C functions
+    that run them stand between them where the program called through C."""
+    trace = ttq.record(python, f"{HERE}/programs/mixed.py")
+    writes = ttq.outputs(trace, "@")
+    rows = ttq.ask(trace, "events output | backtrace mixed")["rows"]
+    mixed = {r["time"]: r["backtrace"] for r in rows}
+    python_frames = {r["time"]: r["py_backtrace"] for r in ttq.ask(trace, "events output | py backtrace")["rows"]}
+    native = {r["time"]: r["backtrace"] for r in ttq.ask(trace, "events output | backtrace")["rows"]}
+    for at, thread, text in writes:
+        said = json.loads(text[1:])
+        frames = mixed[at]
+        own = [f for f in frames if f["language"] == "python"]
+        # Frame 0 is report() itself.
+        same(f"{said['what']} at {at}, Python's frames", [[f["function"].split(".")[-1], f["line"]] for f in own[1:]],
+             said["stack"])
+        same("their numbers", [f["frame"] for f in own], [f["frame"] for f in python_frames[at]])
+        same("native frames", [f["frame"] for f in frames if f["language"] == "native"],
+             [f["frame"] for f in native[at]])
+        # Where evaluations have a name, one follows each run of Python frames, and there is no other.
+        runs = [f["function"] for before, f in zip(frames, frames[1:])
+                if before["language"] == "python" and f["language"] == "native"]
+        evaluations = [f["function"] for f in frames if f["function"] == EVALUATION]
+        if evaluations and version[:2] != (3, 11) or ".pyenv" in python:
+            same(f"{said['what']}, evaluations", runs, evaluations)
+        if version < (3, 11):
+            same(f"{said['what']}, one evaluation each", len(runs), len(own))
+    nested = [json.loads(t[1:]) for _, _, t in writes if '"nested"' in t]
+    same("nested", [len([n for n, _ in s["stack"] if n == "nested"]) for s in nested], [4])
+    # At a time, in a thread, of all threads.
+    at, thread, _ = writes[-1]
+    for query in (f"backtrace mixed at {at}", f"backtrace --mixed at {at} in thread {thread}"):
+        rows = ttq.ask(trace, query)["rows"]
+        same(query, [(r["language"], r["function"]) for r in rows],
+             [(f["language"], f["function"]) for f in mixed[at]])
+        same("args", [r["args"] for r in rows if r["function"] == "from_map"], [{"n": 1}])
+    rows = ttq.ask(trace, f"backtrace mixed at {at} all threads")["rows"]
+    same("threads", {r["thread"] for r in rows if r["language"] == "python"}, {1, 2})
+    return len(writes)
+
+
+def check_forks(ttq, python, version):
+    """Python in children: of os.fork in the first thread and in another, of multiprocessing."""
+    trace = ttq.record(python, f"{HERE}/programs/forks.py")
+    of_main = ["main", "<module>"]
+    of_thread = ["run", "_bootstrap_inner", "_bootstrap"]
+    inside = {3: ["child", "forks"] + of_main, 4: ["child", "forks"] + of_thread, 5: ["target", "run"]}
+    for number, n in enumerate((3, 4, 5), 2):
+        of = ("-p", str(number))
+        calls = ttq.ask(trace, "py calls to work", *of)["rows"]
+        same(f"calls in child {number}", [(c["args"], c["result"], c["thread"]) for c in calls],
+             [({"n": n}, n * (n - 1) // 2, 1)])
+        same("their callers", calls[0]["caller"]["function"], inside[n][0])
+        same("calls of add", len(ttq.ask(trace, "py calls to add", *of)["rows"]), n)
+        row, = [r for r in ttq.ask(trace, "events output | py backtrace", *of)["rows"]
+                if bytes.fromhex(r["bytes"]).startswith((b"child", b"process"))]
+        stack = [f["function"].split(".")[-1] for f in row["py_backtrace"]]
+        same("stack", stack[:len(inside[n]) + 1], ["say"] + inside[n])
+        if n == 5:
+            same("stack", stack[-len(of_main):], of_main)
+        same("python column", row["python"]["function"], "say")
+        # The child begins where its parent was.
+        start = [r["name"] for r in ttq.ask(trace, "py backtrace at start", *of)["rows"]]
+        same("stack at the start", start[-len(inside[n]) + 1:] if n < 5 else start[-2:],
+             inside[n][1:] if n < 5 else of_main)
+        # Frames that the child never entered are known from the first block on.
+        events = ttq.ask(trace, "events | first 40", *of)["rows"]
+        same("python column in the beginning", [e for e in events if e["thread"] and not e["python"]], [])
+    return 3
+
+
+def check_interpreters(ttq, python, version):
+    """Several interpreters in one thread, one of which runs code on behalf of another."""
+    trace = ttq.record(python, f"{HERE}/programs/subinterpreters.py")
+    writes = ttq.outputs(trace, "@")
+    rows = {r["time"]: r for r in ttq.ask(trace, "events output | py backtrace")["rows"]}
+    mixed = {r["time"]: r["backtrace"] for r in ttq.ask(trace, "events output | backtrace mixed")["rows"]}
+    caller = iter(("by_module", "by_module", "by_test"))
+    for at, thread, text in writes:
+        stack = [f["function"] for f in rows[at]["py_backtrace"]]
+        own = [f["function"] for f in mixed[at] if f["language"] == "python"]
+        interpreter = ttq.ask(trace, f"py backtrace at {at}")["rows"][0]["interpreter"]
+        if text.startswith("@inside"):
+            same(text, stack, ["inside", "<module>"])
+            same("all of it", own, ["inside", "<module>", next(caller), "<module>"])
+            same("another interpreter", interpreter != 0, True)
+            same("python column", rows[at]["python"]["function"], "inside")
+            locals_ = ttq.ask(trace, f"py locals at {at}")["rows"]
+            same("locals", {r["name"]: r["value"] for r in locals_}, {"n": "5", "total": "10", "i": "4"})
+        else:
+            what = text[1:].strip()
+            same(text, stack, ["report", what] + (["<module>"] if what != "<module>" else []))
+            same("all of it", own, stack)
+            same("the first interpreter", interpreter, 0)
+            same("python column", rows[at]["python"]["function"], "report")
+    inside = [t for _, _, t in writes if t.startswith("@inside")]
+    calls = ttq.ask(trace, "py calls to inside")["rows"]
+    same("calls", [(c["args"], c["result"]) for c in calls], [({"n": 5}, 10)] * len(inside))
+    # Told from the history of frames too.
+    again = {r["time"]: r for r in ttq.ask(trace, "events output")["rows"]}
+    same("python column by the history", [again[at]["python"] for at, _, _ in writes],
+         [rows[at]["python"] for at, _, _ in writes])
+    return len(writes)
+
+
+def check_embedded(ttq, python, version):
+    """A C program that has Python in it, twice."""
+    config = json.loads(subprocess.run(
+        [python, "-c", "import json, sysconfig; print(json.dumps(sysconfig.get_config_vars()))"],
+        capture_output=True, text=True, check=True).stdout)
+    if not os.path.exists(config["INCLUDEPY"] + "/Python.h"):
+        return None
+    program = os.path.join(ttq.home, "embed")
+    built = subprocess.run(["cc", "-g", "-o", program, f"{HERE}/programs/embed.c", "-I" + config["INCLUDEPY"],
+                            "-L" + config["LIBDIR"], "-Wl,-rpath," + config["LIBDIR"],
+                            f"-lpython{version[0]}.{version[1]}"], capture_output=True, text=True)
+    if built.returncode != 0:
+        if "cannot find -lpython" in built.stderr:
+            return None
+        raise Wrong(built.stderr)
+    os.environ["PYTHONHOME"] = config["prefix"]
+    try:
+        trace = ttq.record(program)
+    finally:
+        del os.environ["PYTHONHOME"]
+    rows = ttq.ask(trace, "events output | py backtrace")["rows"]
+    mixed = {r["time"]: r["backtrace"] for r in ttq.ask(trace, "events output | backtrace mixed")["rows"]}
+    rows = [r for r in rows if bytes.fromhex(r["bytes"]).startswith(b"@")]
+    same("writes", len(rows), 6)
+    for row in rows:
+        what = bytes.fromhex(row["bytes"]).decode()[1:].strip()
+        want = ["inner", "outer", "<module>"] if what == "inner" else ["second", "<module>"]
+        same(what, [f["function"] for f in row["py_backtrace"]], want)
+        both = [f["function"] for f in mixed[row["time"]]]
+        known = [n for n in both if n in ("inner", "outer", "second", "native", "run", "round_of", "main")]
+        same("between C", known, (["inner", "native", "outer"] if what == "inner" else ["second"]) +
+             ["run", "round_of", "main"])
+        interpreter = ttq.ask(trace, f"py backtrace at {row['time']}")["rows"][0]["interpreter"]
+        same("interpreter", interpreter != 0, what == "second")
+    for name, want in (("outer", [1, 1, 2, 2]), ("second", [2, 2])):
+        same(f"calls to {name}", [c["args"]["n"] for c in ttq.ask(trace, f"py calls to {name}")["rows"]], want)
+    return len(rows)
+
+
+def line_of(program, text):
+    with open(f"{HERE}/programs/{program}", encoding="utf-8") as file:
+        return next(n for n, line in enumerate(file, 1) if text in line)
+
+
+def check_crashes(ttq, python, version):
+    """The object at fault, with its life; Python's stacks of all threads."""
+    def crash(way):
+        trace = ttq.record(python, f"{HERE}/programs/crashes.py", way,
+                           status=(128 + signal.SIGSEGV, 128 + signal.SIGBUS))
+        row, = ttq.ask(trace, "crash")["rows"]
+        address = bytes.fromhex(ttq.ask(trace, "events output | first 1")["rows"][0]["bytes"]).decode().strip()
+        stacks = [[f["function"] for f in b["py_frames"] or []] for b in row["backtraces"]]
+        same(f"{way}: innermost function", stacks[0][0], "string_at" if way == "null" else way)
+        same(f"{way}: its caller", stacks[0][-1], "<module>")
+        if not any("wait" in stack for stack in stacks[1:]):
+            raise Wrong(f"{way}: the waiting thread has no Python stack: {stacks}")
+        run = subprocess.run([ttq.ttq, "crash", trace], capture_output=True, text=True, timeout=600)
+        if run.returncode != 0 or "in Python" not in run.stdout:
+            raise Wrong(f"ttq crash: exit {run.returncode}: {run.stdout}{run.stderr}")
+        return row["python_object"], address, run.stdout
+
+    def brief(object_):
+        return [object_["address"], object_["type"], object_["state"]]
+
+    found, address, text = crash("freed")
+    same("freed", brief(found or dict.fromkeys(["address", "type", "state"])), [address, "function", "freed"])
+    same("created", [found["created_by"]["function"].split(".")[-1], found["created_by"]["line"]],
+         ["make", line_of("crashes.py", "def victim")])
+    same("freed", [found["freed_by"]["function"], found["freed_by"]["line"]],
+         ["release", line_of("crashes.py", "Py_DecRef")])
+    same("given back", [(o["balance"], o["python"]["function"]) for o in found["references"]
+                        if o["python"]["function"] == "release"], [(-1, "release")])
+    for part in ("Python object", f"function at {address}", "by crashes.py:", "-1 Py_DecRef"):
+        if part not in text:
+            raise Wrong(f"ttq crash does not say {part!r}:\n{text}")
+    found, address, text = crash("overwritten")
+    same("overwritten", brief(found or dict.fromkeys(["address", "type", "state"])),
+         [address, "__main__.Victim", "overwritten"])
+    same("created", [found["created_by"]["function"], found["created_by"]["line"]],
+         ["overwritten", line_of("crashes.py", "victim = Victim()")])
+    crash("null")
+    return 3
+
+
 def main():
     ttq, directory = sys.argv[1], sys.argv[2]
     found = interpreters()
-    if sys.argv[3:]:
+    only = [a for a in sys.argv[3:] if not os.path.isabs(a)]
+    if len(only) < len(sys.argv[3:]):
         found = {v: p for v, p in found.items() if p in sys.argv[3:]}
     if not found:
         print("no CPython 3.9 to 3.14 on this machine")
         sys.exit(SKIPPED)
     wrong = 0
     for version, python in sorted(found.items()):
-        for check in (check_situations, check_instances, check_edited, check_arrays, check_hung):
+        for check in (check_situations, check_instances, check_edited, check_arrays, check_hung,
+                      check_mixed, check_forks, check_crashes, check_interpreters, check_embedded):
+            if only and check.__name__[6:] not in only:
+                continue
             name = f"{'.'.join(map(str, version))} ({python}) {check.__name__[6:]}"
             with tempfile.TemporaryDirectory(prefix="python-", dir=directory) as home:
                 try:

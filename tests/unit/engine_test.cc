@@ -292,11 +292,14 @@ TEST_F(EngineTest, Errors) {
             "ttq: there is no thread 7: this process had threads 1 to 2\n"
             "  writes to 0x1000 in thread 7\n"
             "                   ^~~~~~~~~~~\n");
-  EXPECT_EQ(Ask("backtrace mixed at end"),
-            "ttq: `backtrace mixed` is not yet available in this version; use `backtrace` and `py "
-            "backtrace` instead\n"
-            "  backtrace mixed at end\n"
-            "  ^~~~~~~~~~~~~~~~~~~~~~\n");
+  EXPECT_EQ(Ask("registers at 5 by python f"),
+            "ttq: 'by python' does not go with 'registers'\n"
+            "  registers at 5 by python f\n"
+            "                 ^~~~~~~~~~~\n");
+  EXPECT_EQ(Ask("executions of 0x1000 by f"),
+            "ttq: 'by' does not go with 'executions of'\n"
+            "  executions of 0x1000 by f\n"
+            "                       ^~~~\n");
   EXPECT_EQ(Ask("events sycall"),
             "ttq: there are no events of kind sycall\n"
             "  events sycall\n"

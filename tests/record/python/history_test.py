@@ -160,6 +160,28 @@ def check_children(r):
                 expect("depth", calls[0]["depth"], len(frames))
 
 
+def check_by_python(r):
+    """What a source gives `by python` are those of its rows that have that Python function."""
+    call = r.ask("py calls to accumulate")[0]
+    between = f"between {call['time'] - 20000} and {call['return_time'] + 20000}"
+    first = line_of("variables.py", "def accumulate")
+    found = 0
+    for source in ('calls to "Py*"', 'executions of "_Py*"', "events", "writes to 0x0..0x7fffffffffff"):
+        rows = [row for row in r.ask(f"{source} {between}")
+                if row["python"] and row["python"]["function"] == "accumulate"]
+        found += len(rows)
+        r.expect(f"{source} by python accumulate", [row["time"] for row in r.ask(f"{source} by python accumulate {between}")],
+                 [row["time"] for row in rows])
+        line = first + 2
+        r.expect(f"{source} by python variables.py:{line}",
+                 [row["time"] for row in r.ask(f"{source} by python variables.py:{line} {between}")],
+                 [row["time"] for row in rows if row["python"]["line"] == line])
+    if found < 100:
+        r.fail("by python accumulate", f"{found} rows")
+    got = r.ask(f"last write to 0x0..0x7fffffffffff by python accumulate {between}")
+    r.expect("last by python", [row["python"]["function"] for row in got], ["accumulate"])
+
+
 def main():
     ttq = sys.argv[1]
     tried = 0
@@ -170,7 +192,9 @@ def main():
         tried += 1
         with tempfile.TemporaryDirectory() as directory:
             check_lives(Recording(ttq, directory, interpreter, "lives.py"))
-            check_variables(Recording(ttq, directory, interpreter, "variables.py"))
+            variables = Recording(ttq, directory, interpreter, "variables.py")
+            check_variables(variables)
+            check_by_python(variables)
             check_children(Recording(ttq, directory, interpreter, "children.py"))
     if tried == 0:
         print("skipped: no interpreter was found")

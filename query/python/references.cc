@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/python/references.h"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "query/symbols.h"
+
+namespace ttq::python {
+
+absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process, uint64_t object,
+                                                         const CountWord& word, TimeSpan span,
+                                                         Direction direction,
+                                                         ScanControl* control) {
+  AccessQuery counts;
+  counts.ranges = {{Address(object + word.offset), Address(object + word.offset + word.size)}};
+  counts.span = span;
+  counts.direction = direction;
+  return process.Accesses(std::move(counts), control);
+}
+
+absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& provenance,
+                                            uint64_t object, const CountWord& word,
+                                            const Epoch& epoch, TimeSpan span, ScanControl* control,
+                                            uint64_t most) {
+  auto cursor = CountsOf(context.process(), object, word, span, Direction::kForward, control);
+  if (!cursor.ok()) return cursor.status();
+  std::map<std::tuple<std::string, std::string, std::string, std::string, int>, Owner> owners;
+  for (uint64_t n = 0;; ++n) {
+    absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+    if (!access.ok()) return access.status();
+    if (!*access) break;
+    if (n == most) return absl::ResourceExhaustedError("its count changed too often");
+    std::optional<CountChange> change = CountChangeOf(**std::move(access), object, word);
+    if (!change) continue;
+    const Time t = change->access.time;
+    const bool freed = epoch.death && t > epoch.death->access.time;
+    // What its memory holds after it was freed counts for nothing, unless somebody goes on
+    // counting.
+    const int64_t delta = change->after - change->before;
+    const bool born = epoch.birth && t == epoch.birth->access.time;
+    const bool counts = IsCount(change->before) && IsCount(change->after);
+    if (freed ? delta != -1 : !counts && !born) continue;
+    absl::StatusOr<std::optional<Place>> place = provenance.Of(change->access.thread, t);
+    if (!place.ok()) return place.status();
+    absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+    if (!symbols.ok()) return symbols.status();
+    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(change->access.pc);
+    const std::string& function =
+        location->frames.empty() ? location->function : location->frames.back().function;
+    const Place where = place->value_or(Place());
+    Owner& owner = owners[{function, location->module, where.function, where.file, where.line}];
+    if (owner.increments + owner.decrements + owner.after_free == 0) {
+      owner.function = function;
+      owner.module = location->module;
+      owner.place = *place;
+      owner.first = t;
+    }
+    owner.last = t;
+    if (freed) {
+      ++owner.after_free;
+    } else if (born) {
+      ++owner.increments;  // over whatever was there before
+    } else if (delta > 0) {
+      owner.increments += delta;
+    } else {
+      owner.decrements -= delta;
+    }
+  }
+  std::vector<Owner> list;
+  for (auto& [key, owner] : owners) list.push_back(std::move(owner));
+  return list;
+}
+
+}  // namespace ttq::python

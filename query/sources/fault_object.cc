@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/sources/fault_object.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "absl/container/flat_hash_set.h"
+#include "fmt/format.h"
+#include "query/heap.h"
+#include "query/python/lifetime.h"
+#include "query/python/provenance.h"
+#include "query/python/references.h"
+#include "query/sources/builder.h"
+
+namespace ttq {
+namespace {
+
+using python::Epoch;
+using python::PythonState;
+
+constexpr uint64_t kAlignment = 16;  // of objects
+constexpr uint64_t kHeader = 16;     // of the cycle collector, before an object
+// Of the objects that an address is looked for inside.
+constexpr uint64_t kLargest = 512;
+// Of one object's count, to be put on account.
+constexpr uint64_t kMostCounts = 20000;
+
+class Search {
+ public:
+  Search(const Context& context, Time t, ScanControl* control, Outcome* outcome)
+      : context_(context),
+        time_(t),
+        control_(control),
+        outcome_(*outcome),
+        provenance_(&context, control) {}
+
+  absl::StatusOr<Value> Examine(const Suspect& suspect) {
+    if (suspect.address < 4096 || suspect.address >> 47 != 0) return Value();
+    if (!suspect.inside) return Try(suspect.address, suspect);
+    const uint64_t first = suspect.address & ~(kAlignment - 1);
+    for (uint64_t back = 0; back <= kLargest && back < first; back += kAlignment) {
+      absl::StatusOr<Value> found = Try(first - back, suspect);
+      if (!found.ok() || !found->is_null()) return found;
+    }
+    return Try(first + kHeader, suspect);
+  }
+
+ private:
+  struct Life {
+    const char* state = "";
+    Epoch epoch;
+    Time whole;                    // when it could be read
+    std::optional<int64_t> count;  // of references, at the end
+  };
+
+  // Its type, in the state's memory; null when there is no object.
+  static const python::TypeInfo* TypeIn(PythonState& state, uint64_t object,
+                                        PythonState::Instance** instance) {
+    for (const auto& i : state.instances()) {
+      if (const python::TypeInfo* type = i->objects.TypeOf(object)) {
+        *instance = i.get();
+        return type;
+      }
+    }
+    return nullptr;
+  }
+
+  // Whether the object, as it is in the state, reaches to `address`; its collector's header counts.
+  static bool Covers(PythonState::Instance& instance, const python::TypeInfo& type, uint64_t object,
+                     uint64_t address) {
+    const uint64_t before = type.Is(python::kHaveGc) ? kHeader : 0;
+    uint64_t size = static_cast<uint64_t>(std::max<int64_t>(type.basicsize, 16));
+    if (type.itemsize > 0) {
+      constexpr int64_t kMostItems = 1 << 20;
+      const python::Layout& layout = instance.objects.layout();
+      const int64_t items =
+          instance.objects.memory().Get<int64_t>(object + layout.object_size).value_or(0);
+      // Up to 3.11 an int's sign is in its size.
+      size += static_cast<uint64_t>(std::min(std::abs(items), kMostItems) * type.itemsize);
+    }
+    return object - before <= address && address < object + size;
+  }
+
+  absl::StatusOr<Value> Try(uint64_t object, const Suspect& suspect) {
+    const uint64_t address = suspect.address;
+    if (!tried_.insert(object).second) return Value();
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(time_);
+    if (!state.ok()) return state.status();
+    if (*state == nullptr || (*state)->instances().empty()) return Value();
+    const python::Layout layout = *(*state)->instances()[0]->runtime.layout;
+    PythonState::Instance* instance = nullptr;
+    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    const std::optional<python::Refcount> refcount =
+        type ? instance->objects.RefcountOf(object) : std::nullopt;
+    bool alive = type && refcount && (refcount->immortal || refcount->count > 0);
+    if (alive && !Covers(*instance, *type, object, address)) return Value();
+    Life life;
+    life.whole = time_;
+    if (alive && !refcount->immortal) life.count = refcount->count;
+    Epoch& epoch = life.epoch;
+    if (!alive || !refcount->immortal) {
+      auto scanner = python::EpochScanner::Open(context_.process(), &provenance_, object,
+                                                {Time(0), time_ + 1}, control_);
+      if (absl::IsNotFound(scanner.status())) return Value();
+      if (!scanner.ok()) return scanner.status();
+      absl::StatusOr<std::optional<Epoch>> last = (*scanner)->Next();
+      if (!last.ok()) return last.status();
+      if (!alive && (!*last || !(*last)->birth)) return Value();
+      if (*last) epoch = **last;
+    }
+    // What was freed can look alive: nobody has used its memory, and somebody counts on.
+    if (epoch.death) alive = false;
+    if (suspect.at_hand && !epoch.death) return Value();
+    life.state = alive ? "alive" : "freed";
+    if (!alive) {
+      std::vector<Time> whole = {epoch.alive};
+      if (!epoch.death) {
+        // It was not freed, and is none any more: somebody wrote over it.
+        life.state = "overwritten";
+        absl::StatusOr<std::vector<Time>> times = LastWrites(object, layout);
+        if (!times.ok()) return times.status();
+        whole = *std::move(times);
+      }
+      bool was = false;
+      for (const Time t : whole) {
+        if (was || t < epoch.birth->access.time) continue;
+        absl::StatusOr<bool> then = WasThere(object, address, t);
+        if (!then.ok()) return then.status();
+        was = *then;
+        life.whole = t;
+      }
+      if (!was) return Value();
+    }
+    return Describe(object, suspect, life);
+  }
+
+  // When the words that make it an object were written last, the newest first.
+  absl::StatusOr<std::vector<Time>> LastWrites(uint64_t object, const python::Layout& layout) {
+    constexpr size_t kMost = 32;
+    const uint64_t count = object + python::CountWordOf(layout).offset;
+    const uint64_t type = object + static_cast<uint64_t>(layout.object_type);
+    AccessQuery query;
+    query.ranges = {{Address(count), Address(count + 8)}, {Address(type), Address(type + 8)}};
+    query.span = {Time(0), time_ + 1};
+    query.direction = Direction::kBackward;
+    query.want_values = false;
+    auto cursor = context_.process().Accesses(std::move(query), control_);
+    if (!cursor.ok()) return cursor.status();
+    std::vector<Time> times;
+    while (times.size() < kMost) {
+      absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+      if (!access.ok()) return access.status();
+      if (!*access) break;
+      times.push_back((*access)->time);
+    }
+    return times;
+  }
+
+  // Whether the object that was whole at `t` reached to the address, and its memory was not given
+  // to somebody else since.
+  absl::StatusOr<bool> WasThere(uint64_t object, uint64_t address, Time t) {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
+    if (!state.ok()) return state.status();
+    PythonState::Instance* instance = nullptr;
+    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    if (type == nullptr || !Covers(*instance, *type, object, address)) return false;
+    absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);
+    if (!heap.ok()) return heap.status();
+    const HeapLife* block = (*heap)->Find(Address(object), time_).inside;
+    return block == nullptr || block->allocated <= t;
+  }
+
+  absl::StatusOr<std::string> NativeAt(const Access& access) {
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(access.time);
+    if (!symbols.ok()) return symbols.status();
+    const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(access.pc);
+    return place->frames.empty() ? place->function : place->frames.back().function;
+  }
+
+  absl::Status AddEvent(const std::string& what, const std::optional<python::CountChange>& change,
+                        Object* object) {
+    Value time, python, native;
+    if (change) {
+      const Access& access = change->access;
+      time = access.time;
+      absl::StatusOr<std::optional<python::Place>> place =
+          provenance_.Of(access.thread, access.time);
+      if (!place.ok()) return place.status();
+      python = python::ValueOf(*place);
+      absl::StatusOr<std::string> function = NativeAt(access);
+      if (!function.ok()) return function.status();
+      native = OfText(*function);
+    }
+    object->fields.emplace_back(what + "_time", std::move(time));
+    object->fields.emplace_back(what + "_by", std::move(python));
+    object->fields.emplace_back(what + "_in", std::move(native));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Value> Describe(uint64_t object, const Suspect& suspect, const Life& life) {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(life.whole);
+    if (!state.ok()) return state.status();
+    PythonState::Instance* instance = nullptr;
+    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    if (type == nullptr) return Value();
+    const python::CountWord word = python::CountWordOf(instance->objects.layout());
+    python::ReprLimits limits;
+    limits.characters = 300;
+    Object found;
+    found.fields = {{"address", Address(object)},
+                    {"found", suspect.how},
+                    {"type", instance->objects.FullTypeName(*type)},
+                    {"repr", instance->objects.Repr(object, limits)},
+                    {"state", life.state},
+                    {"refcount", life.count ? Value(*life.count) : Value()}};
+    if (absl::Status s = AddEvent("created", life.epoch.birth, &found); !s.ok()) return s;
+    if (absl::Status s = AddEvent("freed", life.epoch.death, &found); !s.ok()) return s;
+    absl::StatusOr<Value> references = References(object, word, life.epoch);
+    if (!references.ok()) return references.status();
+    if (suspect.at_hand && !CountedAfter(*references)) return Value();
+    found.fields.emplace_back("references", *std::move(references));
+    return Value(std::move(found));
+  }
+
+  // Whether somebody gave back a reference when the object was gone.
+  static bool CountedAfter(const Value& references) {
+    if (references.list() == nullptr) return false;
+    for (const Value& owner : *references.list()) {
+      for (const auto& [name, value] : owner.object()->fields) {
+        const int64_t* n = value.get<int64_t>();
+        if (name == "after_free" && n != nullptr && *n != 0) return true;
+      }
+    }
+    return false;
+  }
+
+  // Who does not come out even.
+  absl::StatusOr<Value> References(uint64_t object, const python::CountWord& word,
+                                   const Epoch& epoch) {
+    if (!epoch.birth) return Value();
+    absl::StatusOr<std::vector<python::Owner>> owners =
+        python::OwnersOf(context_, provenance_, object, word, epoch,
+                         {epoch.birth->access.time, time_ + 1}, control_, kMostCounts);
+    if (absl::IsResourceExhausted(owners.status())) {
+      outcome_.AddNote(fmt::format(
+          "the references to {:#x} were not counted, for there are too many; `why was {:#x} freed "
+          "too early` does",
+          object, object));
+      return Value();
+    }
+    if (!owners.ok()) return owners.status();
+    std::erase_if(*owners, [](const python::Owner& owner) {
+      return owner.balance() == 0 && owner.after_free == 0;
+    });
+    std::stable_sort(
+        owners->begin(), owners->end(),
+        [](const python::Owner& a, const python::Owner& b) { return a.first < b.first; });
+    List list;
+    for (const python::Owner& owner : *owners) {
+      Object one;
+      one.fields = {{"balance", owner.balance()},
+                    {"after_free", owner.after_free},
+                    {"function", OfText(owner.function)},
+                    {"module", OfText(owner.module)},
+                    {"python", python::ValueOf(owner.place)}};
+      list.emplace_back(std::move(one));
+    }
+    return Value(std::move(list));
+  }
+
+  const Context& context_;
+  const Time time_;
+  ScanControl* control_;
+  Outcome& outcome_;
+  python::Provenance provenance_;
+  absl::flat_hash_set<uint64_t> tried_;
+};
+
+}  // namespace
+
+absl::StatusOr<Value> ObjectAtFault(const Context& context, const std::vector<Suspect>& suspects,
+                                    Time t, ScanControl* control, Outcome* outcome) {
+  if (!context.HasPython()) return Value();
+  Search search(context, t, control, outcome);
+  for (const Suspect& suspect : suspects) {
+    absl::StatusOr<Value> found = search.Examine(suspect);
+    if (!found.ok() || !found->is_null()) return found;
+  }
+  return Value();
+}
+
+}  // namespace ttq

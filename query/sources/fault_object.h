@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+//
+// The Python object that a crash has to do with: the one that an address which took part in it is,
+// or lies in, or lay in before it was freed.
+
+#ifndef TTQ_QUERY_SOURCES_FAULT_OBJECT_H_
+#define TTQ_QUERY_SOURCES_FAULT_OBJECT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/context.h"
+#include "query/sources.h"
+#include "query/value.h"
+
+namespace ttq {
+
+// An address that took part in a crash.
+struct Suspect {
+  uint64_t address = 0;
+  bool inside = false;  // it may lie within an object; else it is where an object would begin
+  // It was only at hand: of interest if it was freed and somebody went on to count it.
+  bool at_hand = false;
+  std::string how;  // what it was to the crash: "rax", "the word that was read"
+};
+
+// Of the first suspect that is an object at `t`, or was the last one there before: an object of
+// `address, found, type, repr, state` (`alive`, `freed`, `overwritten`), `refcount, created_time,
+// created_by, created_in, freed_time, freed_by, freed_in, references`, where `…_by` is a place in
+// Python, `…_in` a native function, and `references` a list of who took and gave back how many,
+// where those do not come out even. Null when none is. Cancelled when interrupted.
+absl::StatusOr<Value> ObjectAtFault(const Context& context, const std::vector<Suspect>& suspects,
+                                    Time t, ScanControl* control, Outcome* outcome);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_SOURCES_FAULT_OBJECT_H_

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//
+// What questions about Python's past have in common.
+
+#ifndef TTQ_QUERY_SOURCES_PY_HISTORY_H_
+#define TTQ_QUERY_SOURCES_PY_HISTORY_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "query/ast.h"
+#include "query/context.h"
+#include "query/engine.h"
+#include "query/python/frame_history.h"
+
+namespace ttq {
+
+struct HistoryAsked {
+  TimeSpan span;
+  std::optional<ThreadNo> thread;
+  std::shared_ptr<const python::FrameHistory> history;
+};
+
+// The span and the thread of a query and the history of frames it is about. An error at its place
+// where there is no Python.
+absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
+                                            const RunOptions& options,
+                                            const Context::TimeOfQuery& ask);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_SOURCES_PY_HISTORY_H_

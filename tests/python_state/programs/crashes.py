@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+# `crashes.py WAY`: dies by an object that was freed, or written over, while another thread waits.
+import ctypes
+import sys
+import threading
+
+
+class Victim:
+    def __init__(self):
+        self.name = "victim"
+
+
+def make():
+    def victim():
+        return 1
+    return victim
+
+
+def wait(ready):
+    ready.set()
+    threading.Event().wait()
+
+
+def freed():
+    function = make()
+    print(hex(id(function)), flush=True)
+    release(id(function))
+    function()
+
+
+def release(address):
+    # One reference too many is given back.
+    ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(address))
+
+
+def overwritten():
+    victim = Victim()
+    print(hex(id(victim)), flush=True)
+    overrun(id(victim))
+    victim.name
+
+
+def overrun(address):
+    ctypes.memset(address + 8, 0x66, 8)  # its type
+
+
+def null():
+    print(hex(0), flush=True)
+    ctypes.string_at(0)
+
+
+ready = threading.Event()
+threading.Thread(target=wait, args=(ready,), daemon=True).start()
+ready.wait()
+{"freed": freed, "overwritten": overwritten, "null": null}[sys.argv[1]]()

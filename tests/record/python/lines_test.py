@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# The lines of Python that a recording tells as executed equal, event for event, what sys.settrace
+# says in a second run of the same script.
+# Usage: lines_test.py TTQ [INTERPRETER...]
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from transitions_test import interpreters
+
+HERE = pathlib.Path(__file__).parent
+SCRIPT = str(HERE / "lines.py")
+
+
+def ask(ttq, recording, query):
+    run = subprocess.run([ttq, "-t", recording, "-f", "json", query], capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{query}: {run.stderr}")
+    return json.loads(run.stdout)["rows"]
+
+
+def difference(want, got):
+    for n, (w, g) in enumerate(zip(want, got)):
+        if w != g:
+            return f"event {n}: want {want[max(0, n - 3):n + 3]}, got {got[max(0, n - 3):n + 3]}"
+    if len(want) != len(got):
+        return f"{len(want)} events, but {len(got)} were found"
+    return None
+
+
+def check(ttq, interpreter):
+    run = subprocess.run([interpreter, "-S", SCRIPT, "lines"], check=True, capture_output=True, text=True)
+    want = [(name, int(line)) for name, line in map(str.split, run.stdout.splitlines())]
+    with tempfile.TemporaryDirectory() as directory:
+        recording = f"{directory}/lines.ttq"
+        subprocess.run([ttq, "record", "-o", recording, "--", interpreter, "-S", SCRIPT], check=True,
+                       capture_output=True)
+        called, = ask(ttq, recording, "py calls to lines!run")
+        between = f"between {called['time']} and {called['return_time']}"
+        rows = ask(ttq, recording, f"py executions of lines!/./ {between}")
+        wrong = difference(want, [(r["function"].split(".")[-1], r["line"]) for r in rows])
+        if wrong:
+            return wrong
+        if [r["time"] for r in rows] != sorted(r["time"] for r in rows):
+            return "not in order of time"
+        # One line, by either name, is those of all that are on it.
+        lines = sorted({r["line"] for r in rows})
+        for line in lines[::7] + [10**6]:
+            expected = [r["time"] for r in rows if r["line"] == line]
+            for source in ("py executions of", "executions of"):
+                run = subprocess.run([ttq, "-t", recording, "-f", "json", f"{source} lines.py:{line} {between}"],
+                                     capture_output=True, text=True)
+                if line == 10**6:
+                    if run.returncode != 2 or "no function of lines.py that ran has code on line" not in run.stderr:
+                        return f"line {line}: {run.stdout}{run.stderr}"
+                    continue
+                got = [r["time"] for r in json.loads(run.stdout)["rows"]]
+                if got != expected:
+                    return f"{source} line {line}: want {expected}, got {got}"
+        # A span that begins in the middle of a function.
+        middle = rows[len(rows) // 2]["time"] + 1
+        got = ask(ttq, recording, f"py executions of lines!/./ between {middle} and {called['return_time']}")
+        if got != [r for r in rows if r["time"] >= middle]:
+            return "a span that begins within a function has other lines"
+        # Where a line begins, Python's stack says that line.
+        for row in rows[::40]:
+            stack = ask(ttq, recording, f"py backtrace at {row['time'] + 1}")
+            if (stack[0]["function"], stack[0]["line"]) != (row["function"], row["line"]):
+                return f"at {row['time'] + 1}: {stack[0]} is not {row}"
+    print(f"{interpreter}: {len(rows)} line events are equal")
+    return None
+
+
+def main():
+    failed = tried = 0
+    for interpreter in sys.argv[2:] or interpreters():
+        if subprocess.run([interpreter, "-c", ""], capture_output=True).returncode != 0:
+            print(f"skipped {interpreter}: cannot be run")
+            continue
+        tried += 1
+        wrong = check(sys.argv[1], interpreter)
+        if wrong:
+            failed += 1
+            print(f"{interpreter}: WRONG: {wrong}")
+    if tried == 0:
+        print("skipped: no interpreter was found")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
