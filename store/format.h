@@ -22,7 +22,7 @@ namespace ttq {
 // Stored in the recording's own record. A reader refuses versions it does not know.
 enum StoreVersion : uint32_t {
   kStoreVersion1 = 1,  // first
-  kStoreVersion2 = 2,  // logs are packed (store/packed_log.h) before they are compressed
+  kStoreVersion2 = 2,  // logs are packed, see store/packed_log.h; recipes have kTtqSetVector
 };
 inline constexpr uint32_t kStoreVersion = kStoreVersion2;
 
