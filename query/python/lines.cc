@@ -173,7 +173,7 @@ absl::StatusOr<const LineScanner::Function*> LineScanner::FunctionOf(const Activ
 }
 
 void LineScanner::Execute(const Activation& activation, const Function& function, Time time,
-                          int64_t previous, int64_t offset) {
+                          int64_t previous, int64_t offset, bool is_loop) {
   const Layout& layout = history_.layout_of(activation.code);
   const LineRange* range = function.At(offset);
   // What prepares a function is of no line.
@@ -181,7 +181,7 @@ void LineScanner::Execute(const Activation& activation, const Function& function
       layout.minor <= 10 ? kNone : history_.code(activation.code).first_traceable;
   if (!range || range->line <= 0 || offset <= prepared) return;
   const LineRange* before = previous <= prepared ? nullptr : function.At(previous);
-  bool begins = offset < previous;
+  bool begins = is_loop && offset < previous;
   if (layout.minor == 9) {
     begins = begins || offset == range->begin;
     // Unless what raised the exception began a line itself.
@@ -231,16 +231,16 @@ absl::Status LineScanner::Take(const Access& access) {
   const int64_t previous = std::exchange(track.previous, *offset);
   const uint8_t last = previous < 0 ? 0 : (*function)->Opcode(previous);
   if (last != 0 && ((last == opcodes.reraise && (*function)->Argument(previous) != 0) ||
-                    (last == opcodes.yield_from && *offset == previous - 2) ||
-                    (last == opcodes.send_again && *offset < previous))) {
+                    (last == opcodes.yield_from && *offset == previous - 2))) {
     return absl::OkStatus();
   }
-  Execute(activation, **function, access.time, previous, *offset);
+  const bool is_loop = last == 0 || last != opcodes.send_again;
+  Execute(activation, **function, access.time, previous, *offset, is_loop);
   const uint8_t opcode = (*function)->Opcode(*offset);
   if (opcode != 0 && std::find(std::begin(opcodes.pairs), std::end(opcodes.pairs), opcode) !=
                          std::end(opcodes.pairs)) {
     const size_t before = events_.size();
-    Execute(activation, **function, access.time, *offset, *offset + 2);
+    Execute(activation, **function, access.time, *offset, *offset + 2, /*is_loop=*/true);
     if (events_.size() > before) {
       second_ = Second{events_.back(), found->first, *offset + 2};
       events_.pop_back();

@@ -73,9 +73,9 @@ class LineScanner {
   absl::StatusOr<const Function*> FunctionOf(const Activation& activation);
   // What one write says.
   absl::Status Take(const Access& access);
-  // An instruction is executed.
+  // An instruction is executed. `is_loop`: a jump back to it begins its line again.
   void Execute(const Activation& activation, const Function& function, Time time, int64_t previous,
-               int64_t offset);
+               int64_t offset, bool is_loop);
 
   const Process& process_;
   const FrameHistory& history_;

@@ -404,7 +404,7 @@ def check_crashes(ttq, python, version):
     same("freed", [found["freed_by"]["function"], found["freed_by"]["line"]],
          ["release", line_of("crashes.py", "Py_DecRef")])
     same("given back", [(o["balance"], o["python"]["function"]) for o in found["references"]
-                        if o["python"]["function"] == "release"], [(-1, "release")])
+                        if o["balance"] and o["python"]["function"] == "release"], [(-1, "release")])
     for part in ("Python object", f"function at {address}", "by crashes.py:", "-1 Py_DecRef"):
         if part not in text:
             raise Wrong(f"ttq crash does not say {part!r}:\n{text}")
