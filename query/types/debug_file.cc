@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "query/text.h"
 
 namespace ttq {
@@ -83,6 +84,7 @@ struct DebugFile::UnitScopes {
 struct DebugFile::Lazy {
   std::recursive_mutex mutex;
   absl::flat_hash_map<DieRef, std::unique_ptr<const CType>> types;
+  absl::flat_hash_set<DieRef> being_read;
   std::vector<std::unique_ptr<const CType>> parts;  // inner dimensions of arrays
   std::vector<std::unique_ptr<UnitScopes>> units;
   std::once_flag indexed;
@@ -316,7 +318,12 @@ const CType* DebugFile::TypeAt(DieRef ref) const {
   if (known != lazy_->types.end()) return known->second.get();
   const Die die = data_->At(ref);
   if (!die) return UnknownType();
+  // In a damaged file a type may need itself to be read.
+  if (lazy_->being_read.size() >= kMaxDepth || !lazy_->being_read.insert(ref).second) {
+    return UnknownType();
+  }
   std::unique_ptr<CType> type = ReadType(die);
+  lazy_->being_read.erase(ref);
   const CType* result = type.get();
   lazy_->types.emplace(ref, std::move(type));
   return result;
