@@ -333,25 +333,15 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
     }
     tid = *found;
   }
-  ThreadState state = walker_->StateOf(tid);
-  Registers out;
   VectorState vectors;
   if (const auto known = vectors_.find(tid); known != vectors_.end()) vectors = known->second;
-  out.pc = Address(state.pc);
+  std::optional<Inside> inside;
   if (stopped_in_ != 0 && tid == walker_->tid()) {
-    const Recipe* recipe = process_.recipes().Find(SuperblockId(stopped_in_));
-    auto inside = static_cast<uint32_t>(time_.v - walker_->time().v);
-    const auto* record = reinterpret_cast<const uint8_t*>(block_->log.data()) + offset_;
-    recipe->RegistersInside(record, inside, state.reg);
-    recipe->VectorsInside(record, inside, &vectors);
-    out.pc = recipe->instructions()[inside].address;
+    inside = {process_.recipes().Find(SuperblockId(stopped_in_)),
+              reinterpret_cast<const uint8_t*>(block_->log.data()) + offset_,
+              static_cast<uint32_t>(time_.v - walker_->time().v)};
   }
-  memcpy(out.gpr, state.reg, sizeof(out.gpr));
-  out.xmm = vectors.low;
-  out.xmm_known = vectors.known;
-  out.fs_base = state.reg[kTtqRegFs];
-  out.gs_base = state.reg[kTtqRegGs];
-  return out;
+  return RegistersFrom(walker_->StateOf(tid), vectors, inside);
 }
 
 absl::StatusOr<std::unique_ptr<Moment>> ProcessReader::At(Time t) const {

@@ -516,17 +516,24 @@ class StopSink {
       : walker_(walker), threads_(block), until_(until) {}
   void Load(const Op&, uint64_t) {}
   void Store(const Op&, uint64_t, const uint8_t*) {}
-  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
+  bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
     if (walker_.time() + program.instructions > until_) {
       stopped_in_ = id;
       return false;
     }
     last_tid_ = walker_.tid();
+    if (!program.vectors.empty()) SetVectors(program.vectors, record, &vectors_[last_tid_]);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
     threads_.Control(kind, payload);
+    // Set by the kernel: a handler's frame, or what was before it.
+    if (kind == kTtqRegisters) vectors_.erase(LoadPod<TtqRegisters>(payload).tid);
     return true;
+  }
+  VectorState VectorsOf(uint32_t tid) const {
+    const auto it = vectors_.find(tid);
+    return it == vectors_.end() ? VectorState() : it->second;
   }
   std::optional<uint32_t> stopped_in() const { return stopped_in_; }
   uint32_t last_tid() const { return last_tid_; }
@@ -538,6 +545,7 @@ class StopSink {
   Time until_;
   std::optional<uint32_t> stopped_in_;
   uint32_t last_tid_ = 0;
+  absl::flat_hash_map<uint32_t, VectorState> vectors_;  // by tid
 };
 
 }  // namespace
@@ -579,19 +587,12 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
     }
     tid = *found;
   }
-  Registers out;
-  ThreadState state = walker.StateOf(tid);
-  out.pc = Address(state.pc);
+  std::optional<Inside> inside;
   if (sink.stopped_in() && tid == walker.tid()) {
-    const Recipe* recipe = recipes_->Find(SuperblockId(*sink.stopped_in()));
-    auto inside = static_cast<uint32_t>(t.v - walker.time().v);
-    recipe->RegistersInside(walker.record(), inside, state.reg);
-    out.pc = recipe->instructions()[inside].address;
+    inside = {recipes_->Find(SuperblockId(*sink.stopped_in())), walker.record(),
+              static_cast<uint32_t>(t.v - walker.time().v)};
   }
-  memcpy(out.gpr, state.reg, sizeof(out.gpr));
-  out.fs_base = state.reg[kTtqRegFs];
-  out.gs_base = state.reg[kTtqRegGs];
-  return out;
+  return RegistersFrom(walker.StateOf(tid), sink.VectorsOf(tid), inside);
 }
 
 absl::StatusOr<ThreadNo> ProcessReader::ThreadAt(Time t) const {

@@ -13,6 +13,23 @@ void StartWalk(const LoadedBlock& block, Walker* walker) {
   if (block.current_tid != 0) walker->SwitchTo(block.current_tid);
 }
 
+Registers RegistersFrom(ThreadState state, VectorState vectors,
+                        const std::optional<Inside>& inside) {
+  Registers out;
+  out.pc = Address(state.pc);
+  if (inside) {
+    inside->recipe->RegistersInside(inside->record, inside->instruction, state.reg);
+    inside->recipe->VectorsInside(inside->record, inside->instruction, &vectors);
+    out.pc = inside->recipe->instructions()[inside->instruction].address;
+  }
+  memcpy(out.gpr, state.reg, sizeof(out.gpr));
+  out.xmm = vectors.low;
+  out.xmm_known = vectors.known;
+  out.fs_base = state.reg[kTtqRegFs];
+  out.gs_base = state.reg[kTtqRegGs];
+  return out;
+}
+
 ThreadNumbers::ThreadNumbers(const LoadedBlock& block) : next_(block.next_thread) {
   for (const LoadedBlock::Snapshot& t : block.threads) numbers_[t.tid] = t.thread;
 }

@@ -22,6 +22,16 @@ namespace ttq {
 // Puts a walker where a block starts.
 void StartWalk(const LoadedBlock& block, Walker* walker);
 
+// A thread's registers. `inside`: it is in an execution of this recipe, before its instruction of
+// that number, and `state` and `vectors` are those at the record's entry.
+struct Inside {
+  const Recipe* recipe;
+  const uint8_t* record;
+  uint32_t instruction;
+};
+Registers RegistersFrom(ThreadState state, VectorState vectors,
+                        const std::optional<Inside>& inside);
+
 // Valgrind reuses thread numbers, we do not: follows which is which.
 class ThreadNumbers {
  public:
