@@ -26,8 +26,11 @@ std::string_view ViewOf(const rocksdb::Slice& s) { return {s.data(), s.size()}; 
 absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
                       std::string_view family = "") {
   if (s.ok()) return absl::OkStatus();
+  const bool no_space = s.IsNoSpace() ||
+                        s.ToString().find("No space left") != std::string::npos ||
+                        s.ToString().find("Disk quota exceeded") != std::string::npos;
   // Files are opened when they are first needed.
-  if (s.IsIOError() && access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
+  if (!no_space && s.IsIOError() && access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
     return absl::UnavailableError(
         fmt::format("{} was removed while it was open",
                     std::filesystem::path(directory).parent_path().string()));
@@ -35,10 +38,7 @@ absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
   std::string text =
       fmt::format("{}{}{}: {}", directory, family.empty() ? "" : "/", family, s.ToString());
   if (s.IsNotFound()) return absl::NotFoundError(text);
-  if (s.IsNoSpace() || text.find("No space left") != std::string::npos ||
-      text.find("Disk quota exceeded") != std::string::npos) {
-    return absl::ResourceExhaustedError(text);
-  }
+  if (no_space) return absl::ResourceExhaustedError(text);
   return absl::DataLossError(text);
 }
 
@@ -165,7 +165,7 @@ absl::Status Database::Add(Batch batch) {
       std::error_code ignored;
       std::filesystem::remove(path, ignored);
       for (const auto& a : args) std::filesystem::remove(a.external_files[0], ignored);
-      return StatusOf(s, path);
+      return StatusOf(s, impl_->directory);
     }
     rocksdb::IngestExternalFileArg arg;
     arg.column_family = impl_->handle(family);

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   alarm(300);
   while (counter < most) {
     counter = counter + 1;
-    table[counter * 2654435761u % 4096] ^= counter * 0x9e3779b97f4a7c15u;  // nothing to pack
+    table[counter * 2654435761u % 4096] ^= counter;
     if (counter % (1 << 16) == 0 && access(argv[1], F_OK) == 0) break;
   }
   printf("%lu\n", counter);
