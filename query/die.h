@@ -90,7 +90,10 @@ class ByteCursor {
     return bytes_.subspan(at_ - size, size);
   }
   std::string_view Text() {
-    if (!ok_) return {};
+    if (AtEnd()) {  // also of a section that is not there
+      ok_ = false;
+      return {};
+    }
     const void* end = std::memchr(bytes_.data() + at_, 0, bytes_.size() - at_);
     if (end == nullptr) {
       ok_ = false;
