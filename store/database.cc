@@ -26,8 +26,7 @@ std::string_view ViewOf(const rocksdb::Slice& s) { return {s.data(), s.size()}; 
 absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
                       std::string_view family = "") {
   if (s.ok()) return absl::OkStatus();
-  const bool no_space = s.IsNoSpace() ||
-                        s.ToString().find("No space left") != std::string::npos ||
+  const bool no_space = s.IsNoSpace() || s.ToString().find("No space left") != std::string::npos ||
                         s.ToString().find("Disk quota exceeded") != std::string::npos;
   // Files are opened when they are first needed.
   if (!no_space && s.IsIOError() && access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
