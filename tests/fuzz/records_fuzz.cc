@@ -15,6 +15,7 @@
 #include "store/elf.h"
 #include "store/format.h"
 #include "store/message.h"
+#include "store/packed_log.h"
 #include "store/records.h"
 #include "store/trace.capnp.h"
 #include "store/track.h"
