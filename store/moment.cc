@@ -37,9 +37,7 @@ class StoredMoment::Sink {
     }
     begun_ = true;
     last_tid_ = moment_.walker_->tid();
-    if (!inside_ && !program.vectors.empty()) {
-      SetVectors(program.vectors, record, &moment_.vectors_[last_tid_]);
-    }
+    if (!inside_) moment_.vectors_.Executed(last_tid_, program, record);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
@@ -65,7 +63,7 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
   layers_.clear();
   undo_.clear();
   outside_.reset();
-  vectors_.clear();
+  vectors_.Clear();
   for (auto& c : cached_) c = {};
   block_.reset();
   auto block = process_.LoadBlock(number);
@@ -230,8 +228,7 @@ void StoredMoment::Control(uint32_t kind, std::string_view payload) {
       break;
     }
     case kTtqRegisters:
-      // Set by the kernel: a handler's frame, or what was before it.
-      vectors_.erase(LoadPod<TtqRegisters>(payload).tid);
+      vectors_.Control(kind, payload);
       break;
     case kTtqThreadExit: {
       auto t = LoadPod<TtqThread>(payload);
@@ -333,15 +330,13 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
     }
     tid = *found;
   }
-  VectorState vectors;
-  if (const auto known = vectors_.find(tid); known != vectors_.end()) vectors = known->second;
   std::optional<Inside> inside;
   if (stopped_in_ != 0 && tid == walker_->tid()) {
     inside = {process_.recipes().Find(SuperblockId(stopped_in_)),
               reinterpret_cast<const uint8_t*>(block_->log.data()) + offset_,
               static_cast<uint32_t>(time_.v - walker_->time().v)};
   }
-  return RegistersFrom(walker_->StateOf(tid), vectors, inside);
+  return RegistersFrom(walker_->StateOf(tid), vectors_.Of(tid), inside);
 }
 
 absl::StatusOr<std::unique_ptr<Moment>> ProcessReader::At(Time t) const {

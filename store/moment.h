@@ -92,7 +92,7 @@ class StoredMoment : public Moment {
   uint32_t stopped_in_ = 0;             // superblock at offset_; 0: the log's end
   std::optional<ThreadState> outside_;  // registers at offset_, while inside its superblock
   std::vector<Undo> undo_;
-  absl::flat_hash_map<uint32_t, VectorState> vectors_;  // by tid, at offset_
+  VectorTracker vectors_;  // at offset_
   absl::flat_hash_map<uint64_t, std::unique_ptr<Page>> pages_;
   // Direct-mapped, for the walk.
   static constexpr size_t kCachedPages = 256;

@@ -522,19 +522,15 @@ class StopSink {
       return false;
     }
     last_tid_ = walker_.tid();
-    if (!program.vectors.empty()) SetVectors(program.vectors, record, &vectors_[last_tid_]);
+    vectors_.Executed(last_tid_, program, record);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
     threads_.Control(kind, payload);
-    // Set by the kernel: a handler's frame, or what was before it.
-    if (kind == kTtqRegisters) vectors_.erase(LoadPod<TtqRegisters>(payload).tid);
+    vectors_.Control(kind, payload);
     return true;
   }
-  VectorState VectorsOf(uint32_t tid) const {
-    const auto it = vectors_.find(tid);
-    return it == vectors_.end() ? VectorState() : it->second;
-  }
+  VectorState VectorsOf(uint32_t tid) const { return vectors_.Of(tid); }
   std::optional<uint32_t> stopped_in() const { return stopped_in_; }
   uint32_t last_tid() const { return last_tid_; }
   const ThreadNumbers& threads() const { return threads_; }
@@ -545,7 +541,7 @@ class StopSink {
   Time until_;
   std::optional<uint32_t> stopped_in_;
   uint32_t last_tid_ = 0;
-  absl::flat_hash_map<uint32_t, VectorState> vectors_;  // by tid
+  VectorTracker vectors_;
 };
 
 }  // namespace

@@ -13,6 +13,16 @@ void StartWalk(const LoadedBlock& block, Walker* walker) {
   if (block.current_tid != 0) walker->SwitchTo(block.current_tid);
 }
 
+void VectorTracker::Control(uint32_t kind, std::string_view payload) {
+  // Set by the kernel: a handler's frame, or what was before it.
+  if (kind == kTtqRegisters) known_.erase(LoadPod<TtqRegisters>(payload).tid);
+}
+
+VectorState VectorTracker::Of(uint32_t tid) const {
+  const auto it = known_.find(tid);
+  return it == known_.end() ? VectorState() : it->second;
+}
+
 Registers RegistersFrom(ThreadState state, VectorState vectors,
                         const std::optional<Inside>& inside) {
   Registers out;

@@ -22,6 +22,21 @@ namespace ttq {
 // Puts a walker where a block starts.
 void StartWalk(const LoadedBlock& block, Walker* walker);
 
+// What threads have in vector registers, followed through a block.
+class VectorTracker {
+ public:
+  // To be called with every execution, once it is over, and with every control record.
+  void Executed(uint32_t tid, const Program& program, const uint8_t* record) {
+    if (!program.vectors.empty()) SetVectors(program.vectors, record, &known_[tid]);
+  }
+  void Control(uint32_t kind, std::string_view payload);
+  VectorState Of(uint32_t tid) const;
+  void Clear() { known_.clear(); }
+
+ private:
+  absl::flat_hash_map<uint32_t, VectorState> known_;  // by tid
+};
+
 // A thread's registers. `inside`: it is in an execution of this recipe, before its instruction of
 // that number, and `state` and `vectors` are those at the record's entry.
 struct Inside {
