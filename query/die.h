@@ -285,7 +285,6 @@ class DwarfData {
   Die At(const DwarfUnit& unit, const DwarfRoot& root, uint64_t offset) const;
   void ReadUnits(uint8_t section);
   void ReadUnitRanges() const;
-  ByteSpan Section(std::string_view name, bool alt) const;
 
   struct Lazy;
   FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2], addr_, line_,
