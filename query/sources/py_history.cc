@@ -211,6 +211,20 @@ class PyCallSource : public Operator {
   size_t next_ = 0;
 };
 
+// With the columns that say when, in which thread and where in Python; the first is the time, the
+// second the thread.
+SourcePlan PlanOfPlaces() {
+  SourcePlan plan;
+  plan.time_slot = 0;
+  plan.thread_slot = 1;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
@@ -236,14 +250,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   const auto& [span, thread, history] = *asked;
   absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
   if (!codes.ok()) return codes.status();
-  SourcePlan plan;
-  plan.time_slot = 0;
-  plan.thread_slot = 1;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "function", Type::kString);
-  Add(&plan, "file", Type::kString);
-  Add(&plan, "line", Type::kInteger);
+  SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
   Add(&plan, "result", Type::kString);
   Add(&plan, "return_time", Type::kTime);
@@ -365,14 +372,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Quer
   if (!codes.ok()) return codes.status();
   const auto* place = std::get_if<ast::FileLine>(&source.what);
   const int line = place ? static_cast<int>(std::min<uint64_t>(place->line, 1 << 30)) : 0;
-  SourcePlan plan;
-  plan.time_slot = 0;
-  plan.thread_slot = 1;
-  Add(&plan, "time", Type::kTime);
-  Add(&plan, "thread", Type::kInteger);
-  Add(&plan, "function", Type::kString);
-  Add(&plan, "file", Type::kString);
-  Add(&plan, "line", Type::kInteger);
+  SourcePlan plan = PlanOfPlaces();
   Add(&plan, "source", Type::kString);
   Add(&plan, "frame_address", Type::kAddress);
   plan.presentation.table_columns = {"time", "thread", "function", "line", "source"};
