@@ -19,21 +19,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TTQ = os.path.abspath(sys.argv[1])
 EACH = 25
-SCRIPT = """
-class Box:
-    def __init__(self, size):
-        self.size = size
-
-def grow(box, by):
-    total = box.size
-    for i in range(by):
-        total += i
-    box.size = total
-    return box
-
-boxes = [grow(Box(n), 20) for n in range(200)]
-print(sum(box.size for box in boxes))
-"""
+BOXES = os.path.join(HERE, "../support/programs/boxes.py")
 # Asked of all: what both programs can answer.
 QUESTIONS = [
     ("it was recorded", "modules at end | where path matches /libc/", "some"),
@@ -62,15 +48,14 @@ QUESTIONS = [
 def main():
     with tempfile.TemporaryDirectory(prefix="ttq-bench-") as place:
         environment = dict(os.environ, TTQ_HOME=place, PYTHONDONTWRITEBYTECODE="1")
-        script, program = os.path.join(place, "script.py"), os.path.join(place, "tour")
-        with open(script, "w", encoding="utf-8") as f:
-            f.write(SCRIPT)
+        program = os.path.join(place, "tour")
         subprocess.run(["cc", "-g", "-O1", os.path.join(HERE, "../../examples/tour/tour.c"), "-o", program],
                        check=True)
         recordings = []
         begin = time.monotonic()
         for n in range(EACH):
-            for name, command in (("tour", (program,)), ("python", ("/usr/bin/python3", "-S", script))):
+            for name, command in (("tour", (program,)),
+                                  ("python", ("/usr/bin/python3", "-S", BOXES, "200", "20"))):
                 recordings.append(os.path.join(place, "%s-%d.ttq" % (name, n)))
                 subprocess.run([TTQ, "record", "-q", "-o", recordings[-1], "--", *command],
                                env=environment, stdout=subprocess.DEVNULL)

@@ -11,22 +11,7 @@ import sys
 import tempfile
 
 THREADS_TEST, TTQ, TOUR = (os.path.abspath(p) for p in sys.argv[1:4])
-SCRIPT = """
-class Box:
-    def __init__(self, size):
-        self.size = size
-
-def grow(box, by):
-    total = box.size
-    for i in range(by):
-        total += i
-    box.size = total
-    return box
-
-boxes = [grow(Box(n), 5) for n in range(20)]
-import os, signal
-os.kill(os.getpid(), signal.SIGSEGV)
-"""
+BOXES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support/programs/boxes.py")
 # What fills each kind of cache: symbols, types, unwinding, the heap, Python's frames and objects. Of the
 # first recording the first query is the one that is interrupted.
 PYTHON = """writes to 0x0..0x800000000000 | count
@@ -65,11 +50,8 @@ def main():
     try:
         environment = dict(os.environ, TTQ_HOME=place, XDG_CACHE_HOME=os.path.join(place, "cache"),
                            PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
-        script = os.path.join(place, "script.py")
-        with open(script, "w", encoding="utf-8") as f:
-            f.write(SCRIPT)
         arguments = []
-        for name, queries, command in (("python", PYTHON, ("/usr/bin/python3", "-S", script)),
+        for name, queries, command in (("python", PYTHON, ("/usr/bin/python3", "-S", BOXES, "20", "5", "crash")),
                                        ("tour", TOUR_QUERIES, (TOUR,))):
             recording, asked = os.path.join(place, name + ".ttq"), os.path.join(place, name + ".queries")
             p = subprocess.run([TTQ, "record", "-q", "-o", recording, "--", *command], env=environment)
