@@ -150,6 +150,19 @@ class Pipeline : public Columns {
     return FindArgument(name);
   }
 
+  // The rows' time; without one, their only other column that is a time, as after `select
+  // return_time`.
+  std::optional<Found> FindTime() {
+    if (const auto time = Find("time")) return time->type == Type::kTime ? time : std::nullopt;
+    std::string_view only;
+    for (const Visible& column : visible_) {
+      if (column.hidden || column.column.type != Type::kTime) continue;
+      if (!only.empty()) return std::nullopt;
+      only = column.column.name;
+    }
+    return only.empty() ? std::nullopt : Find(only);
+  }
+
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
     for (const Visible& column : visible_) {
@@ -501,10 +514,8 @@ class Planner {
       if (absl::Status s = AddStage(query.stages[i], next, &pipeline, &plan); !s.ok()) return s;
     }
     if (time_only) {
-      const auto time = pipeline.Find("time");
-      if (!time || time->type != Type::kTime) {
-        return ErrorAt(query.range, "the rows of this query have no time");
-      }
+      const auto time = pipeline.FindTime();
+      if (!time) return ErrorAt(query.range, "the rows of this query have no time");
       pipeline.Push([&](OperatorPtr in) {
         return MakeProject(
             std::move(in),

@@ -46,6 +46,9 @@ struct Transition {
   uint64_t caller_frame = 0;
   uint32_t caller_code = kNoCode;
   int64_t caller_offset = 0;
+
+  // The first moment at which the frame is its thread's current one. REQUIRES: Enters(kind)
+  Time current_from() const { return time + 1; }
 };
 
 class FrameHistory {

@@ -228,7 +228,7 @@ uint64_t FrameReader::InstructionBase(uint64_t frame, const Code& code) {
   return copy == 0 ? code.instructions : copy;
 }
 
-FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame) {
+FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame, bool current) {
   Memory& memory = this->memory();
   *frame = {};
   frame->address = address;
@@ -265,7 +265,7 @@ FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame) {
     if (frame->owner == FrameOwner::kGenerator) {
       frame->generator = address - layout_.generator_iframe;
     } else if (frame->offset < frame->code->first_traceable) {
-      return Kind::kIncomplete;
+      if (!current || frame->code->flags & kCodeGeneratorLike) return Kind::kIncomplete;
     }
   }
   frame->position = PositionAt(layout_, *frame->code, frame->offset);
@@ -274,6 +274,36 @@ FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame) {
 
 std::optional<uint64_t> FrameReader::Previous(uint64_t address) {
   return memory().Get<uint64_t>(address + layout_.frame_previous);
+}
+
+namespace {
+
+// Whether the frames below `frame` lead to `target`, another frame or 0, the end.
+bool LeadsTo(const Layout& layout, Memory& memory, uint64_t frame, uint64_t target) {
+  if (frame == target) return false;
+  for (size_t i = 0; i < FrameReader::kMostFrames; ++i) {
+    if (frame == target) return true;
+    if (frame == 0 || frame % 8 != 0) return false;
+    const std::optional<uint64_t> next = memory.Get<uint64_t>(frame + layout.frame_previous);
+    if (!next) return false;
+    frame = *next;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe) {
+  const uint64_t previous = memory.Pointer(cframe + layout.cframe_previous);
+  return previous == 0 || LeadsTo(layout, memory, memory.Pointer(cframe + layout.cframe_current),
+                                  memory.Pointer(previous + layout.cframe_current));
+}
+
+// Whether a function's frame has not executed anything yet.
+bool FrameReader::IsFresh(uint64_t address) {
+  Frame frame;
+  return ReadFrame(address, &frame, /*current=*/true) == Kind::kPython &&
+         frame.owner == FrameOwner::kThread && frame.offset < frame.code->first_traceable;
 }
 
 FrameReader::Current FrameReader::CurrentFrame(uint64_t thread_state) {
@@ -293,10 +323,35 @@ FrameReader::Current FrameReader::CurrentFrame(uint64_t thread_state) {
     return current;
   }
   uint64_t cframe = memory.Pointer(thread_state + layout_.thread_cframe);
-  // Entering C's evaluation loop installs a cframe before its frame is stored: until then the one
-  // before it counts.
-  if (cframe_was_set_ && cframe != 0 && !cframe_was_set_(thread_state, cframe)) {
-    cframe = memory.Pointer(cframe + layout_.cframe_previous);
+  if (layout_.minor > 10 && cframe != 0) {
+    // A frame that is being entered: compilers make it current before they link it to the one
+    // below; C's evaluation loop, entered, installs its cframe before it fills it in.
+    const auto last_write = [this](uint64_t at) {
+      return last_write_ ? last_write_(at) : std::nullopt;
+    };
+    const bool looks_set = CFrameLooksSet(layout_, memory, cframe);
+    const uint64_t frame = memory.Pointer(cframe + layout_.cframe_current);
+    if (looks_set && (!IsFresh(frame) || last_write(frame + layout_.frame_previous))) {
+      current.frame = frame;
+      current.cframe = cframe;
+      return current;
+    }
+    uint64_t outer = memory.Pointer(cframe + layout_.cframe_previous);
+    if (const auto write = last_write(cframe + layout_.cframe_current)) {
+      const uint64_t bottom = memory.Pointer(outer + layout_.cframe_current);
+      current.frame = write->value;
+      current.cframe = cframe;
+      current.is_entry = !LeadsTo(layout_, memory, write->previous, bottom);
+      current.below = current.is_entry ? bottom : write->previous;
+      return current;
+    }
+    if (!looks_set) {
+      if (!last_write(cframe + layout_.cframe_previous)) {
+        const auto install = last_write(thread_state + layout_.thread_cframe);
+        if (install) outer = install->previous;
+      }
+      cframe = outer;
+    }
   }
   current.cframe = cframe;
   if (cframe == 0) {
@@ -315,11 +370,12 @@ Stack FrameReader::Walk(uint64_t thread_state) {
         fmt::format("the thread state at {:#x} does not say which frame it runs", thread_state);
     return stack;
   }
-  return WalkFrom(current.frame, current.cframe);
+  return WalkFrom(current);
 }
 
-Stack FrameReader::WalkFrom(uint64_t address, uint64_t cframe) {
+Stack FrameReader::WalkFrom(const Current& current) {
   Stack stack;
+  uint64_t address = current.frame, cframe = current.cframe;
   absl::flat_hash_set<uint64_t> seen;
   size_t run = 0;  // the innermost frame of those that one C function runs
   const auto end_run = [&stack, &run](uint64_t on_c_stack) {
@@ -336,14 +392,15 @@ Stack FrameReader::WalkFrom(uint64_t address, uint64_t cframe) {
       break;
     }
     Frame frame;
-    const Kind kind = ReadFrame(address, &frame);
+    const Kind kind = ReadFrame(address, &frame, /*current=*/stack.frames.empty());
     if (kind == Kind::kBroken) {
       stack.incomplete =
           fmt::format("there is no frame at {:#x}, where the stack goes on", address);
       break;
     }
     if (kind == Kind::kShim && !stack.frames.empty()) stack.frames.back().is_entry = true;
-    const bool ends_run = layout_.minor == 11 && frame.is_entry;
+    const bool ends_run =
+        layout_.minor == 11 && (steps == 0 && current.below ? current.is_entry : frame.is_entry);
     if (kind == Kind::kPython) stack.frames.push_back(std::move(frame));
     if (ends_run) {
       end_run(cframe);
@@ -352,7 +409,8 @@ Stack FrameReader::WalkFrom(uint64_t address, uint64_t cframe) {
       // C's own frame is a variable of the function that runs those above it.
       end_run(address);
     }
-    const std::optional<uint64_t> previous = Previous(address);
+    const std::optional<uint64_t> previous =
+        steps == 0 && current.below ? current.below : Previous(address);
     if (!previous) {
       stack.incomplete = fmt::format("the frame at {:#x} does not tell its caller", address);
       break;

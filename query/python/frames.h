@@ -95,6 +95,11 @@ struct LocalVariable {
   Kind kind = Kind::kLocal;
 };
 
+// 3.11 and 3.12: whether the innermost `cframe` holds a frame that leads to the one of the cframe
+// below. It does but for the few instructions in which a frame is entered; and then very rarely, by
+// what memory held there before.
+bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe);
+
 class FrameReader {
  public:
   static constexpr size_t kMostFrames = 100000;
@@ -108,30 +113,36 @@ class FrameReader {
   enum class Kind {
     kPython,      // `frame` is filled in
     kShim,        // stands for C between two Python functions
-    kIncomplete,  // being pushed; has no line yet
+    kIncomplete,  // being pushed, or only makes a generator object
     kBroken,      // not a frame
   };
-  Kind ReadFrame(uint64_t address, Frame* frame);
+  // `current`: it is the one that its thread runs. Such a frame is whole from its first instruction
+  // on; one that has called something, only from its first traceable one on, as in CPython.
+  Kind ReadFrame(uint64_t address, Frame* frame, bool current = false);
   // The caller of the frame at `address`; nullopt when it cannot be read, 0 at the end.
   std::optional<uint64_t> Previous(uint64_t address);
 
   // The word that says which frame a thread state runs, and what it says.
   struct Current {
     uint64_t frame = 0;   // 0: none
-    uint64_t cframe = 0;  // 3.11 and 3.12: the one it was read from
+    uint64_t cframe = 0;  // 3.11 and 3.12: the one it was read from; 0: not known
     bool known = true;
+    // Not linked to the frame below it yet, which is this; then also whether C called it.
+    std::optional<uint64_t> below;
+    bool is_entry = false;
   };
   Current CurrentFrame(uint64_t thread_state);
 
-  // 3.11 and 3.12: whether the current frame was stored to `cframe` since the evaluation it belongs
-  // to began. Before it was, the word holds what the C stack held there. Without this every word is
-  // believed.
-  using CFrameWasSet = std::function<bool(uint64_t thread_state, uint64_t cframe)>;
-  void set_cframe_was_set(CFrameWasSet was_set) { cframe_was_set_ = std::move(was_set); }
+  // 3.11 and 3.12: the last write to a word, if it was a few hundred instructions ago at most: what
+  // it stored and what was there before. Without this, frames that are being entered are not seen.
+  struct WordWrite {
+    uint64_t value = 0, previous = 0;
+  };
+  using LastWrite = std::function<std::optional<WordWrite>(uint64_t word)>;
+  void set_last_write(LastWrite last_write) { last_write_ = std::move(last_write); }
 
   Stack Walk(uint64_t thread_state);
-  // `cframe`: 3.11: where it is the current one; 0: not known.
-  Stack WalkFrom(uint64_t frame, uint64_t cframe = 0);
+  Stack WalkFrom(const Current& current);
   // The frame of a generator, coroutine or asynchronous generator that is not running; nullopt when
   // it is, or has ended, or there is none at `generator`.
   std::optional<Frame> SuspendedFrame(uint64_t generator);
@@ -149,12 +160,13 @@ class FrameReader {
 
  private:
   Memory& memory() { return objects_.memory(); }
+  bool IsFresh(uint64_t frame);
   uint64_t InstructionBase(uint64_t frame, const Code& code);
   void AddDict(uint64_t mapping, size_t most, std::vector<LocalVariable>* variables);
 
   ObjectReader& objects_;
   const Layout& layout_;
-  CFrameWasSet cframe_was_set_;
+  LastWrite last_write_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<const Code>> codes_;
 };
 

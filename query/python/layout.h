@@ -51,6 +51,9 @@ inline constexpr uint32_t kCodeVarKeywords = 0x8;
 inline constexpr uint32_t kCodeGenerator = 0x20;
 inline constexpr uint32_t kCodeCoroutine = 0x80;
 inline constexpr uint32_t kCodeAsyncGenerator = 0x200;
+// Of a function that, called, only makes an object that its code runs in later.
+inline constexpr uint32_t kCodeGeneratorLike =
+    kCodeGenerator | kCodeCoroutine | kCodeAsyncGenerator;
 
 // co_localspluskinds (Include/internal/pycore_code.h).
 inline constexpr uint8_t kLocalHidden = 0x10;  // 3.12+: of an inlined comprehension

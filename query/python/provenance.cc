@@ -70,15 +70,6 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
   absl::StatusOr<PythonState*> state = StateAt(t);
   if (!state.ok()) return state.status();
   for (const auto& instance : (*state)->instances()) {
-    const Layout& layout = *instance->runtime.layout;
-    if (layout.minor == 11 || layout.minor == 12) {
-      // Told from the links of the frames: asking the recording when it was written costs more than
-      // everything else.
-      Memory& memory = (*state)->memory();
-      instance->frames.set_cframe_was_set([&memory, &layout](uint64_t, uint64_t cframe) {
-        return CFrameLooksSet(layout, memory, cframe);
-      });
-    }
     for (const Interpreter& interpreter : (*state)->Interpreters(*instance)) {
       for (const ThreadState& thread_state : interpreter.threads) {
         if (thread_state.thread != thread) continue;
@@ -86,7 +77,8 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
         constexpr int kMostShims = 1000;
         for (int i = 0; i < kMostShims && address != 0; ++i) {
           Frame frame;
-          const FrameReader::Kind kind = instance->frames.ReadFrame(address, &frame);
+          const FrameReader::Kind kind = 
+              instance->frames.ReadFrame(address, &frame, /*current=*/true);
           if (kind == FrameReader::Kind::kPython) {
             return std::optional<Place>(
                 {frame.code->qualname, frame.code->filename, frame.position.line, kNoCode});

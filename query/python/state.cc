@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "fmt/format.h"
 
@@ -56,12 +57,7 @@ absl::Status PythonState::Find() {
     }
     all_alive = all_alive && !FindInterpreters(*process_, *memory_, runtime).empty();
     instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
-    Instance* instance = instances_.back().get();
-    if (instance->runtime.layout->thread_cframe != kAbsent) {
-      instance->frames.set_cframe_was_set([this, instance](uint64_t, uint64_t cframe) {
-        return CFrameWasSet(*instance->runtime.layout, cframe);
-      });
-    }
+    instances_.back()->frames.set_last_write([this](uint64_t word) { return LastWrite(word); });
   }
   if (all_alive) {
     // Where everything is does not change while the modules stay.
@@ -76,29 +72,28 @@ absl::Status PythonState::Find() {
   return absl::OkStatus();
 }
 
-bool PythonState::CFrameWasSet(const Layout& layout, uint64_t cframe) {
-  const auto last_write = [&](uint64_t at, TimeSpan span) -> std::optional<Time> {
-    AccessQuery query;
-    query.ranges = {{Address(at), Address(at + 8)}};
-    query.span = span;
-    query.direction = Direction::kBackward;
-    query.want_values = false;
-    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
-        process_->Accesses(std::move(query), nullptr);
-    if (!cursor.ok()) return std::nullopt;
-    absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
-    if (!access.ok() || !*access) return std::nullopt;
-    return (*access)->time;
-  };
-  // Entering fills in `previous`, installs the cframe and then stores the frame. (That the thread
-  // state points at the cframe tells nothing: returning from an inner evaluation makes it do so
-  // again.) The compiler may turn the first stores round.
-  const Time now = moment_->time();
-  const std::optional<Time> entered = last_write(cframe + layout.cframe_previous, {Time(0), now});
-  if (!entered) return true;
-  constexpr uint64_t kReordered = 32;  // instructions
-  const Time since = entered->v > kReordered ? *entered - kReordered : Time(0);
-  return last_write(cframe + layout.cframe_current, {since, now}).has_value();
+std::optional<FrameReader::WordWrite> PythonState::LastWrite(uint64_t word) {
+  // Entering a frame takes a few tens of instructions, in a build without optimisation some more.
+  constexpr uint64_t kEntering = 300;
+  AccessQuery query;
+  query.ranges = {{Address(word), Address(word + 8)}};
+  query.span = {Time(time().v - std::min(time().v, kEntering)), time()};
+  query.direction = Direction::kBackward;
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+      process_->Accesses(std::move(query), nullptr);
+  if (!cursor.ok()) return std::nullopt;
+  absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+  if (!access.ok() || !*access) return std::nullopt;
+  // Stored with its neighbour, as a vector, too.
+  const uint64_t skip = word - (*access)->address.v;
+  const std::string &value = (*access)->value, &previous = (*access)->previous;
+  if ((*access)->address.v > word || skip + 8 > value.size() || skip + 8 > previous.size()) {
+    return std::nullopt;
+  }
+  FrameReader::WordWrite write;
+  memcpy(&write.value, value.data() + skip, 8);
+  memcpy(&write.previous, previous.data() + skip, 8);
+  return write;
 }
 
 // Up to 3.10 a thread state knows its pthread_t alone, and the kernel's writing of the thread's id

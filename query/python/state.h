@@ -70,8 +70,8 @@ class PythonState {
   absl::Status Find();
   void MatchByStackPointer(std::vector<Interpreter>* interpreters);
   void MatchForked(const Runtime& runtime, std::vector<Interpreter>* interpreters);
+  std::optional<FrameReader::WordWrite> LastWrite(uint64_t word);
   bool IsOfGil(const ThreadStack& stack, uint64_t futex);
-  bool CFrameWasSet(const Layout& layout, uint64_t cframe);
 
   const Recording* recording_;
   const Process* process_;

@@ -10,7 +10,6 @@ namespace {
 // Of a stack: deeper ones are cut at their outer end.
 constexpr size_t kMostFrames = 100000;
 constexpr size_t kMostShims = 64;
-constexpr uint32_t kGeneratorLike = kCodeGenerator | kCodeCoroutine | kCodeAsyncGenerator;
 
 bool HasCFrames(const Layout& layout) {
   return layout.thread_cframe != kAbsent && layout.minor > 10;
@@ -156,7 +155,7 @@ StackEntry TransitionVisitor::Describe(const Layout& layout, uint32_t runtime, u
   entry.generator =
       memory_.Get<uint8_t>(frame + layout.frame_owner).value_or(0) == kOwnedByGenerator;
   // A generator's function called: all it does in this frame is to make the generator.
-  if (!entry.generator && codes_.at(entry.code).code.flags & kGeneratorLike) {
+  if (!entry.generator && codes_.at(entry.code).code.flags & kCodeGeneratorLike) {
     entry.state = StackEntry::kHidden;
   }
   return entry;
@@ -257,22 +256,6 @@ void TransitionVisitor::Attach(uint64_t thread_state, uint32_t runtime) {
   stacks_.push_back(std::move(stack));
   by_thread_[thread_state] = index;
   WatchStack(index);
-}
-
-bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe) {
-  const uint64_t previous = memory.Pointer(cframe + layout.cframe_previous);
-  if (previous == 0) return true;
-  uint64_t frame = memory.Pointer(cframe + layout.cframe_current);
-  const uint64_t target = memory.Pointer(previous + layout.cframe_current);
-  if (frame == target) return false;
-  for (size_t i = 0; i < kMostFrames; ++i) {
-    if (frame == target) return true;
-    if (frame == 0 || frame % 8 != 0) return false;
-    const std::optional<uint64_t> next = memory.Get<uint64_t>(frame + layout.frame_previous);
-    if (!next) return false;
-    frame = *next;
-  }
-  return false;
 }
 
 void TransitionVisitor::ReadStack(ThreadStack* stack) {

@@ -225,10 +225,6 @@ class TransitionVisitor : public BlockVisitor {
 // before the first. REQUIRES: `code` is the frame's.
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code);
 
-// 3.11 and 3.12: whether the frame in the innermost `cframe` leads to the one of the next cframe,
-// as it does once it was set. What was left on the C stack there does so very rarely.
-bool CFrameLooksSet(const Layout& layout, Memory& memory, uint64_t cframe);
-
 }  // namespace ttq::python
 
 #endif  // TTQ_QUERY_PYTHON_TRANSITIONS_H_

@@ -92,12 +92,12 @@ class PyCallSource : public Operator {
     };
     std::vector<Visit> visits;
     for (const Transition& t : **chunk) {
-      if (t.kind != TransitionKind::kCall || !span_.Contains(t.time)) continue;
+      if (t.kind != TransitionKind::kCall || !span_.Contains(t.current_from())) continue;
       if (thread_ && t.thread != *thread_) continue;
       if (!std::binary_search(codes_.begin(), codes_.end(), t.code)) continue;
       const python::Code& code = history_->code(t.code);
       Row row(kSlots);
-      row[kTime] = t.time;
+      row[kTime] = t.current_from();
       row[kThread] = OfThread(t.thread);
       row[kFunction] = code.qualname;
       row[kFile] = OfText(code.filename);
@@ -117,7 +117,7 @@ class PyCallSource : public Operator {
           row[kReturnTime] = (*end)->time;
           row[kEnded] = python::TransitionKindName((*end)->kind);
         }
-        visits.push_back({t.time, rows_.size(), &t, std::nullopt});
+        visits.push_back({t.current_from(), rows_.size(), &t, std::nullopt});
         if (*end && (*end)->kind == TransitionKind::kReturn) {
           visits.push_back({(*end)->time, rows_.size(), &t, **end});
         }

@@ -266,6 +266,12 @@ def check_mixed(ttq, python, version):
         same("args", [r["args"] for r in rows if r["function"] == "from_map"], [{"n": 1}])
     rows = ttq.ask(trace, f"backtrace mixed at {at} all threads")["rows"]
     same("threads", {r["thread"] for r in rows if r["language"] == "python"}, {1, 2})
+    # Calls from Python and from C: at its time a function is the innermost, above all its callers.
+    for call in ttq.ask(trace, "py calls to /./ | last 60 | py backtrace")["rows"]:
+        same(f"the stack when {call['function']} begins, at {call['time']}",
+             (call["py_backtrace"][0]["function"], len(call["py_backtrace"])), (call["function"], call["depth"] + 1))
+    stack = ttq.ask(trace, "py backtrace at (py calls to from_map | first 1 | select return_time)")["rows"]
+    same("the stack when from_map ends", stack[0]["name"].split(".")[-1], "from_map")
     return len(writes)
 
 

@@ -131,7 +131,7 @@ TEST_P(EveryLayout, GarbageEndsWithinBounds) {
       objects.GetAttribute(at, "x");
       objects.RefcountOf(at);
       objects.MayBeObject(at);
-      const Stack stack = frames.WalkFrom(at);
+      const Stack stack = frames.WalkFrom({.frame = at});
       EXPECT_LE(stack.frames.size(), FrameReader::kMostFrames);
       for (const Frame& frame : stack.frames) frames.Locals(frame, 100);
       frames.SuspendedFrame(at);
@@ -149,7 +149,7 @@ TEST_P(EveryLayout, FrameThatIsItsOwnCallerEnds) {
   const uint64_t frame = kBase + 0x8000;
   memory.Put(frame + layout.frame_previous, frame);
   if (layout.minor >= 12) memory.Put(frame + layout.frame_owner, 3, 1);  // a shim
-  const Stack stack = frames.WalkFrom(frame);
+  const Stack stack = frames.WalkFrom({.frame = frame});
   EXPECT_TRUE(stack.frames.empty());
   EXPECT_NE(stack.incomplete, "");
 }
