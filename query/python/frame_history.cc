@@ -23,7 +23,8 @@ namespace {
 // The file's version: the transitions it holds are those that this version finds.
 // 2: stacks that were there before their thread entered or left a frame (a forked child's) are
 //    their thread's.
-constexpr uint32_t kFileVersion = 2;
+// 3: a thread of 3.11 that runs at once after it was made is followed from its first frame on.
+constexpr uint32_t kFileVersion = 3;
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
 constexpr size_t kHeadBytes = sizeof(kMagic) + 4 + 8;
 constexpr uint64_t kMostFileBytes = uint64_t{4} << 30;

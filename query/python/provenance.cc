@@ -77,7 +77,7 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
         constexpr int kMostShims = 1000;
         for (int i = 0; i < kMostShims && address != 0; ++i) {
           Frame frame;
-          const FrameReader::Kind kind = 
+          const FrameReader::Kind kind =
               instance->frames.ReadFrame(address, &frame, /*current=*/true);
           if (kind == FrameReader::Kind::kPython) {
             return std::optional<Place>(

@@ -10,6 +10,7 @@ namespace {
 // Of a stack: deeper ones are cut at their outer end.
 constexpr size_t kMostFrames = 100000;
 constexpr size_t kMostShims = 64;
+constexpr uint32_t kNoStack = ~uint32_t{0};  // of a watch: no thread's
 
 bool HasCFrames(const Layout& layout) {
   return layout.thread_cframe != kAbsent && layout.minor > 10;
@@ -204,15 +205,14 @@ void TransitionVisitor::WatchStack(uint32_t index) {
 void TransitionVisitor::UnwatchStack(uint32_t index) {
   std::vector<uint64_t> words;
   for (const auto& [word, watch] : watches_) {
-    const bool of_runtime = watch.what == Watched::kList && watch.stack == ~uint32_t{0};
+    const bool of_runtime = watch.what == Watched::kNewThread ||
+                            (watch.what == Watched::kList && watch.stack == kNoStack);
     if (watch.stack == index && !of_runtime) words.push_back(word);
   }
   for (const uint64_t word : words) DropWatch(word);
 }
 
-void TransitionVisitor::ListThreads(bool at_start) {
-  constexpr uint32_t kNoStack = ~uint32_t{0};
-  list_changed_ = false;
+void TransitionVisitor::ListThreads(bool drop) {
   absl::flat_hash_map<uint64_t, uint32_t> alive;  // thread state: runtime
   std::vector<bool> at_work(runtimes_.size());
   for (uint32_t r = 0; r < runtimes_.size(); ++r) {
@@ -230,7 +230,9 @@ void TransitionVisitor::ListThreads(bool at_start) {
   }
   std::vector<uint64_t> gone;
   for (const auto& [address, index] : by_thread_) {
-    if (!alive.contains(address) && !at_work[stacks_[index].runtime]) gone.push_back(address);
+    if (drop && !alive.contains(address) && !at_work[stacks_[index].runtime]) {
+      gone.push_back(address);
+    }
   }
   for (const uint64_t address : gone) {
     const uint32_t index = by_thread_[address];
@@ -244,7 +246,15 @@ void TransitionVisitor::ListThreads(bool at_start) {
   for (const auto& [address, runtime] : sorted) {
     if (!by_thread_.contains(address)) Attach(address, runtime);
   }
-  (void)at_start;
+}
+
+absl::Status TransitionVisitor::ListIfChanged(Time now) {
+  constexpr uint64_t kChanging = 1000;  // instructions
+  if (list_changed_ && now.v - list_changed_->v >= kChanging) {
+    list_changed_.reset();
+    ListThreads(/*drop=*/true);
+  }
+  return memory_.status;
 }
 
 void TransitionVisitor::Attach(uint64_t thread_state, uint32_t runtime) {
@@ -306,7 +316,8 @@ absl::Status TransitionVisitor::Begin(uint32_t block, Moment* moment, WordSet* w
       WatchStack(i);
     }
   }
-  ListThreads(/*at_start=*/true);
+  ListThreads(/*drop=*/false);
+  if (given_) ListChanged(start_time_);
   for (ThreadStack& stack : stacks_) {
     for (size_t i = 0; i < stack.frames.size(); ++i) {
       stack.frames[i].initial = static_cast<int32_t>(i);
@@ -317,7 +328,7 @@ absl::Status TransitionVisitor::Begin(uint32_t block, Moment* moment, WordSet* w
 }
 
 absl::Status TransitionVisitor::Write(const WatchedWrite& write) {
-  if (list_changed_) ListThreads(/*at_start=*/false);
+  if (absl::Status s = ListIfChanged(write.time); !s.ok()) return s;
   // Handling a word may change which are watched.
   uint64_t found[16];
   size_t n = 0;
@@ -335,7 +346,7 @@ absl::Status TransitionVisitor::Write(const WatchedWrite& write) {
 }
 
 absl::Status TransitionVisitor::End(Time time) {
-  if (list_changed_) ListThreads(/*at_start=*/false);
+  if (absl::Status s = ListIfChanged(time); !s.ok()) return s;
   end_time_ = time;
   memory_.moment = nullptr;
   return memory_.status;
@@ -345,13 +356,30 @@ void TransitionVisitor::Handle(const Watch& watch, uint64_t address, uint64_t va
                                const WatchedWrite& write) {
   switch (watch.what) {
     case Watched::kList: {
-      list_changed_ = true;
-      // A thread state put at the head of its list may run before the next write is seen.
+      ListChanged(write.time);
+      // A thread state put at the head of its list may run before the list is looked at. 3.11 puts
+      // it there before it is filled in.
       for (uint32_t r = 0; r < runtimes_.size(); ++r) {
         const Layout& layout = *runtimes_[r].layout;
         if (value == 0 || by_thread_.contains(value)) continue;
         const uint64_t interpreter = address - static_cast<uint64_t>(layout.interp_threads_head);
-        if (memory_.Pointer(value + layout.thread_interp) == interpreter) Attach(value, r);
+        const uint64_t its = value + static_cast<uint64_t>(layout.thread_interp);
+        if (memory_.Pointer(its) == interpreter) {
+          Attach(value, r);
+        } else if (layout.minor == 11 && watch.stack == kNoStack && its % 8 == 0) {
+          AddWatch(its, Watched::kNewThread, r);
+        }
+      }
+      return;
+    }
+    case Watched::kNewThread: {
+      const Layout& layout = *runtimes_[watch.stack].layout;
+      const uint64_t thread_state = address - static_cast<uint64_t>(layout.thread_interp);
+      const uint64_t head = value + static_cast<uint64_t>(layout.interp_threads_head);
+      DropWatch(address);
+      if (value != 0 && memory_.Pointer(head) == thread_state &&
+          !by_thread_.contains(thread_state)) {
+        Attach(thread_state, watch.stack);
       }
       return;
     }
@@ -398,7 +426,9 @@ void TransitionVisitor::SetCFrame(uint32_t index, uint64_t cframe, const Watched
     return;
   }
   if (cframe == 0 || stack.cframes.size() >= kMostFrames) return;
-  stack.cframes.push_back({cframe, false});
+  // The outermost one is in the thread state and never filled in: it holds none.
+  constexpr uint64_t kMostThreadState = 4096;
+  stack.cframes.push_back({cframe, cframe - stack.thread_state < kMostThreadState});
   AddWatch(cframe + layout.cframe_current, Watched::kCurrent, index);
 }
 

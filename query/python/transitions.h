@@ -168,10 +168,10 @@ class TransitionVisitor : public BlockVisitor {
     Moment* moment = nullptr;
     absl::Status status;
   };
-  enum class Watched : uint8_t { kList, kFrame, kCFrame, kCurrent, kInstruction };
+  enum class Watched : uint8_t { kList, kNewThread, kFrame, kCFrame, kCurrent, kInstruction };
   struct Watch {
     Watched what;
-    uint32_t stack = 0;
+    uint32_t stack = 0;  // kNewThread: the runtime
   };
   struct CodeSeen {
     CodeTable::Key key;
@@ -185,8 +185,11 @@ class TransitionVisitor : public BlockVisitor {
   void DropWatch(uint64_t address);
   void WatchStack(uint32_t stack);
   void UnwatchStack(uint32_t stack);
-  // Follows exactly the thread states that exist.
-  void ListThreads(bool at_start);
+  // Follows the thread states that exist, and with `drop` no others.
+  void ListThreads(bool drop);
+  // Notes that a list changed. While it is being changed it does not show all of its members.
+  void ListChanged(Time time) { list_changed_ = time; }
+  absl::Status ListIfChanged(Time now);
   void Attach(uint64_t thread_state, uint32_t runtime);
   void ReadStack(ThreadStack* stack);
 
@@ -218,7 +221,7 @@ class TransitionVisitor : public BlockVisitor {
   absl::flat_hash_map<uint64_t, Watch> watches_;       // by word
   absl::flat_hash_map<uint64_t, uint32_t> by_thread_;  // live thread states: index of stack
   absl::flat_hash_map<uint64_t, CodeSeen> codes_seen_;
-  bool list_changed_ = false;
+  std::optional<Time> list_changed_;
 };
 
 // The byte offset in its code of a frame's current instruction, as `layout` keeps it. Up to 3.10 -1
