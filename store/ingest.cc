@@ -122,7 +122,7 @@ struct RecordingWriter::Impl {
   int64_t start_wall_ns = 0;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
-  DeltaPool deltas;
+  ScratchPool scratches;
   IngestTotals totals;
 
   mutable std::mutex mutex;
@@ -410,7 +410,7 @@ class ProcessIngest {
           if (s.ok()) s = AddRecipes(view.recipes);
           if (s.ok()) {
             digest = recording_.workers->Submit([this, log = view.log] {
-              return DigestBlock(*recipes_, log, &recording_.deltas,
+              return DigestBlock(*recipes_, log, &recording_.scratches,
                                  ring_->verify() ? Packing::kCompare : Packing::kPack);
             });
           }
@@ -544,43 +544,41 @@ class ProcessIngest {
     return it->second;
   }
 
-  void Apply(const PageDelta& d) {
-    EntryMaps& entry = Entry(d.page);
-    uint64_t read[8];
-    memcpy(read, d.read, sizeof(read));
+  void Apply(const PageChanges::Page& changes) {
+    EntryMaps& entry = Entry(changes.number());
     WordMap map;
-    memcpy(&map, read, sizeof(map));
+    static_assert(sizeof(map) == 64);
+    memcpy(static_cast<void*>(&map), changes.read(), sizeof(map));
     entry.read |= map;
-    if (!d.any_written) return;
-    EnsureMapped(d.page);
-    ImagePage& page = image_.Touch(d.page);
-    for (uint32_t g = 0; g < 64; ++g) {
-      uint64_t bits = d.written[g];
-      if (bits == 0) continue;
+    if (!changes.any_written()) return;
+    EnsureMapped(changes.number());
+    ImagePage& page = image_.Touch(changes.number());
+    changes.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
       for (uint32_t w = 0; w < 8; ++w) {
-        uint8_t mask = static_cast<uint8_t>(bits >> (8 * w));
+        uint8_t mask = static_cast<uint8_t>(written >> (8 * w));
         if (mask == 0) continue;
-        uint32_t word = g * 8 + w;
+        uint32_t word = piece * 8 + w;
         entry.written.set(word);
         entry.content.set(word);
         if (mask == 0xff) {
-          memcpy(page.bytes + word * 8, d.bytes + word * 8, 8);
+          memcpy(page.bytes + word * 8, bytes + w * 8, 8);
         } else {
           for (uint32_t b = 0; b < 8; ++b) {
-            if (mask >> b & 1) page.bytes[word * 8 + b] = d.bytes[word * 8 + b];
+            if (mask >> b & 1) page.bytes[word * 8 + b] = bytes[w * 8 + b];
           }
         }
       }
-    }
-    if (has_aliases_) CopyToAliases(d, page);
+    });
+    if (has_aliases_) CopyToAliases(changes);
   }
 
   // The same memory may be mapped at several places; what is written at one shows at the others.
-  void CopyToAliases(const PageDelta& d, const ImagePage& source) {
+  void CopyToAliases(const PageChanges::Page& changes) {
     uint64_t begin;
-    const LiveImage::Area* area = image_.Find(d.page * kPageBytes, &begin);
+    const uint64_t address = changes.number() * kPageBytes;
+    const LiveImage::Area* area = image_.Find(address, &begin);
     if (area == nullptr || area->identity == 0) return;
-    uint64_t at = area->identity_offset + (d.page * kPageBytes - begin);
+    uint64_t at = area->identity_offset + (address - begin);
     for (const auto& [other_begin, other] : image_.areas()) {
       if (other.identity != area->identity || other_begin == begin) continue;
       if (at < other.identity_offset || at - other.identity_offset >= other.end - other_begin) {
@@ -589,11 +587,14 @@ class ProcessIngest {
       uint64_t page = (other_begin + (at - other.identity_offset)) / kPageBytes;
       EntryMaps& entry = Entry(page);
       uint8_t* target = image_.Touch(page).bytes;
-      for (uint32_t b = 0; b < kPageBytes; ++b) {
-        if (!(d.written[b / 64] >> (b % 64) & 1)) continue;
-        target[b] = source.bytes[b];
-        entry.content.set(b / 8);
-      }
+      changes.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
+        for (uint32_t i = 0; i < PageChanges::kPieceBytes; ++i) {
+          if (!(written >> i & 1)) continue;
+          const uint32_t offset = piece * PageChanges::kPieceBytes + i;
+          target[offset] = bytes[i];
+          entry.content.set(offset / 8);
+        }
+      });
     }
   }
 
@@ -781,12 +782,13 @@ class ProcessIngest {
         AddEvent(EventKind::kThread, thread, pc, Record(thread).os_tid, 0, {}, "", "", 0);
         uint64_t begin;
         if (t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
-          PageDelta d{};
-          d.page = t.clear_address / kPageBytes;
-          d.any_written = true;
-          uint64_t offset = t.clear_address % kPageBytes;
-          d.written[offset / 64] = uint64_t{15} << (offset % 64);
-          Apply(d);
+          auto d = std::make_unique<PageDelta>();
+          d->page = t.clear_address / kPageBytes;
+          const uint64_t offset = t.clear_address % kPageBytes;
+          memset(d->written_bytes + offset, 0xff, std::min<size_t>(4, kPageBytes - offset));
+          PageChanges changes;
+          changes.Add(d.get());
+          changes.ForEach([this](const PageChanges::Page& page) { Apply(page); });
         }
         break;
       }
@@ -931,8 +933,7 @@ class ProcessIngest {
     if (absl::Status s = CheckRegisters(block, digest); !s.ok()) return s;
     std::string header = Header(digest);
     for (BlockDigest::Step& step : digest.steps) {
-      for (const auto& delta : step.pages) Apply(*delta);
-      recording_.deltas.Give(std::move(step.pages));
+      step.pages.ForEach([this](const PageChanges::Page& page) { Apply(page); });
       if (step.has_control) {
         if (absl::Status s = Control(step.control); !s.ok()) return s;
       }
