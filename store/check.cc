@@ -17,31 +17,36 @@ struct Expected {
   std::map<uint32_t, uint64_t> words;  // those whose final value the log alone determines
 };
 
-void AddDelta(const PageDelta& d, Expected* out) {
+void AddChanges(const PageChanges::Page& page, Expected* out) {
   for (uint32_t w = 0; w < kWordsPerPage; ++w) {
-    if (d.read[w >> 6] >> (w & 63) & 1) out->read.set(w);
-    uint8_t mask = static_cast<uint8_t>(d.written[w / 8] >> (8 * (w % 8)));
-    if (mask == 0) continue;
-    out->written.set(w);
-    uint64_t v;
-    memcpy(&v, d.bytes + 8 * w, 8);
-    if (mask == 0xff) {
-      out->words[w] = v;
-    } else if (auto it = out->words.find(w); it != out->words.end()) {
-      uint64_t bits = 0;
-      for (int b = 0; b < 8; ++b) {
-        if (mask >> b & 1) bits |= uint64_t{0xff} << (8 * b);
-      }
-      it->second = (it->second & ~bits) | (v & bits);
-    }
+    if (page.read()[w >> 6] >> (w & 63) & 1) out->read.set(w);
   }
+  page.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t w = piece * 8 + i;
+      uint8_t mask = static_cast<uint8_t>(written >> (8 * i));
+      if (mask == 0) continue;
+      out->written.set(w);
+      uint64_t v;
+      memcpy(&v, bytes + 8 * i, 8);
+      if (mask == 0xff) {
+        out->words[w] = v;
+      } else if (auto it = out->words.find(w); it != out->words.end()) {
+        uint64_t bits = 0;
+        for (int b = 0; b < 8; ++b) {
+          if (mask >> b & 1) bits |= uint64_t{0xff} << (8 * b);
+        }
+        it->second = (it->second & ~bits) | v;
+      }
+    }
+  });
 }
 
 }  // namespace
 
 absl::Status ProcessReader::Check(const std::function<void(const std::string&)>& problem,
                                   ScanControl* control) const {
-  DeltaPool pool;
+  ScratchPool pool;
   if (control != nullptr) control->blocks_total += blocks_.size();
   auto say = [&](uint32_t block, const std::string& what) {
     problem(fmt::format("process {} block {}: {}", info_.number.v, block, what));
@@ -69,9 +74,9 @@ absl::Status ProcessReader::Check(const std::function<void(const std::string&)>&
     }
     std::map<uint64_t, Expected> pages;
     std::map<uint64_t, uint32_t> cleared;  // words the kernel cleared at a thread's exit, by page
-    for (BlockDigest::Step& step : digest->steps) {
-      for (const auto& d : step.pages) AddDelta(*d, &pages[d->page]);
-      pool.Give(std::move(step.pages));
+    for (const BlockDigest::Step& step : digest->steps) {
+      step.pages.ForEach(
+          [&](const PageChanges::Page& page) { AddChanges(page, &pages[page.number()]); });
       if (!step.has_control) continue;
       if (step.control.kind == kTtqThreadExit) {
         auto t = LoadPod<TtqThread>(step.control.payload);

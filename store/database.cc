@@ -237,6 +237,8 @@ std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
                                          impl_->directory, family);
 }
 
+void Database::SetCacheBytes(size_t bytes) { impl_->cache->SetCapacity(bytes); }
+
 absl::Status Database::VerifyChecksums() const {
   return StatusOf(impl_->db->VerifyChecksum(), impl_->directory);
 }

@@ -75,6 +75,9 @@ class Database {
   absl::StatusOr<std::string> Get(Family family, std::string_view key) const;
   std::unique_ptr<Iterator> NewIterator(Family family) const;
 
+  // How much of what was read is kept in memory, from now on.
+  void SetCacheBytes(size_t bytes);
+
   // Reads every byte against its checksums.
   absl::Status VerifyChecksums() const;
 

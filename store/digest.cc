@@ -3,12 +3,12 @@
 #include "store/digest.h"
 
 #include <emmintrin.h>
+#include <sys/mman.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <iterator>
 #include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,51 +19,108 @@ namespace ttq {
 
 namespace {
 
-// Bit i of the result is the top bit of byte i of 64; clears those.
-uint64_t TakeBits(uint8_t* bytes) {
+// Bit i of the result is the top bit of byte i of 64.
+uint64_t TopBits(const uint8_t* bytes) {
   uint64_t bits = 0;
   for (int i = 0; i < 4; ++i) {
-    __m128i* at = reinterpret_cast<__m128i*>(bytes) + i;
+    auto* at = reinterpret_cast<const __m128i*>(bytes) + i;
     bits |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_loadu_si128(at)))} << (16 * i);
   }
-  if (bits != 0) memset(bytes, 0, 64);
   return bits;
 }
 
 }  // namespace
 
-void PageDelta::Seal() {
-  uint64_t any = 0;
-  for (size_t i = 0; i < std::size(written); ++i) {
-    written[i] = TakeBits(written_bytes + 64 * i);
-    any |= written[i];
+void PageChanges::Add(PageDelta* delta) {
+  static_assert(kPageBytes == 64 * kPieceBytes && kWordsPerPage == 8 * kPieceBytes);
+  uint64_t head[kHeadWords] = {delta->page};
+  for (size_t i = 0; i < 8; ++i) {
+    uint8_t* marks = delta->read_words + kPieceBytes * i;
+    head[1 + i] = TopBits(marks);
+    if (head[1 + i] != 0) memset(marks, 0, kPieceBytes);
   }
-  for (size_t i = 0; i < std::size(read); ++i) read[i] = TakeBits(read_words + 64 * i);
-  any_written = any != 0;
-}
-
-std::unique_ptr<PageDelta> DeltaPool::Take(uint64_t page) {
-  std::unique_ptr<PageDelta> delta;
-  {
-    std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      delta = std::move(free_.back());
-      free_.pop_back();
+  uint64_t written[64];
+  for (size_t i = 0; i < 64; ++i) {
+    written[i] = TopBits(delta->written_bytes + kPieceBytes * i);
+    head[9] |= uint64_t{written[i] != 0} << i;
+  }
+  size_t at = words_.size();
+  words_.resize(at + kHeadWords + kPieceWords * static_cast<size_t>(std::popcount(head[9])));
+  memcpy(&words_[at], head, sizeof(head));
+  at += kHeadWords;
+  for (uint64_t left = head[9]; left != 0; left &= left - 1, at += kPieceWords) {
+    const auto piece = static_cast<size_t>(std::countr_zero(left));
+    uint8_t* marks = delta->written_bytes + kPieceBytes * piece;
+    const uint8_t* bytes = delta->bytes + kPieceBytes * piece;
+    words_[at] = written[piece];
+    for (size_t w = 0; w < kPieceBytes / 8; ++w) {
+      uint64_t value, mask;
+      memcpy(&value, bytes + 8 * w, 8);
+      memcpy(&mask, marks + 8 * w, 8);
+      words_[at + 1 + w] = value & mask;
     }
+    memset(marks, 0, kPieceBytes);
   }
-  // Not value-initialised: `bytes` is only read where `written` says so. Given back, it is sealed.
-  if (!delta) delta.reset(new PageDelta);
-  delta->page = page;
-  return delta;
 }
 
-void DeltaPool::Give(std::vector<std::unique_ptr<PageDelta>> deltas) {
-  constexpr size_t kKeep = 4096;
-  std::lock_guard lock(mutex_);
-  for (auto& d : deltas) {
-    if (free_.size() < kKeep) free_.push_back(std::move(d));
+namespace {
+
+// The deltas of one block at a time.
+class Deltas {
+ public:
+  // Each takes more than two pages, but a page that is touched again after it was sealed costs as
+  // much as a new one, and there are programs whose accesses are all over their memory.
+  static constexpr size_t kMost = 8192;
+
+  Deltas() {
+    // Is zero, and takes memory only where it is used.
+    void* at = mmap(nullptr, kMost * sizeof(PageDelta), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) list_ = static_cast<PageDelta*>(at);
   }
-}
+  ~Deltas() {
+    if (ok()) munmap(list_, kMost * sizeof(PageDelta));
+  }
+  Deltas(const Deltas&) = delete;
+  Deltas& operator=(const Deltas&) = delete;
+
+  // Whether there was memory; nothing else may be called otherwise.
+  bool ok() const { return list_ != nullptr; }
+  bool full() const { return used_ == kMost; }
+  // REQUIRES: not full.
+  PageDelta* Take(uint64_t page) {
+    PageDelta* delta = &list_[used_++];
+    delta->page = page;
+    return delta;
+  }
+  PageChanges Seal() {
+    PageChanges out;
+    for (size_t i = 0; i < used_; ++i) out.Add(&list_[i]);
+    most_ = std::max(most_, used_);
+    used_ = 0;
+    return out;
+  }
+  // After a block: gives back what it did not need of the memory that those before it used.
+  void EndBlock() {
+    constexpr size_t kSlack = 256;
+    if (in_memory_ > most_ + kSlack) {
+      auto offset = [](size_t n) { return (n * sizeof(PageDelta) + kPageBytes - 1) & -kPageBytes; };
+      madvise(reinterpret_cast<char*>(list_) + offset(most_), offset(in_memory_) - offset(most_),
+              MADV_DONTNEED);
+      in_memory_ = 0;
+    }
+    in_memory_ = std::max(in_memory_, most_);
+    most_ = 0;
+  }
+
+ private:
+  PageDelta* list_ = nullptr;
+  size_t used_ = 0;
+  size_t most_ = 0;       // used at once in this block
+  size_t in_memory_ = 0;  // used since memory was given back
+};
+
+}  // namespace
 
 class DigestScratch {
  public:
@@ -82,28 +139,29 @@ class DigestScratch {
   std::unique_ptr<uint8_t[]> tokens, units;
   size_t room = 0;
   std::vector<uint8_t> lasts;
+  Deltas deltas;
 };
 
-DeltaPool::DeltaPool() = default;
-DeltaPool::~DeltaPool() = default;
+ScratchPool::ScratchPool() = default;
+ScratchPool::~ScratchPool() = default;
 
-std::unique_ptr<DigestScratch> DeltaPool::TakeScratch(const RecipeTable& recipes) {
+std::unique_ptr<DigestScratch> ScratchPool::Take(const RecipeTable& recipes) {
   std::lock_guard lock(mutex_);
-  for (size_t i = free_scratches_.size(); i-- > 0;) {
-    if (free_scratches_[i]->recipes != recipes.identity()) continue;
-    std::swap(free_scratches_[i], free_scratches_.back());
+  for (size_t i = free_.size(); i-- > 0;) {
+    if (free_[i]->recipes != recipes.identity()) continue;
+    std::swap(free_[i], free_.back());
     break;
   }
-  if (free_scratches_.empty()) return std::make_unique<DigestScratch>();
-  auto scratch = std::move(free_scratches_.back());
-  free_scratches_.pop_back();
+  if (free_.empty()) return std::make_unique<DigestScratch>();
+  auto scratch = std::move(free_.back());
+  free_.pop_back();
   return scratch;
 }
 
-void DeltaPool::Give(std::unique_ptr<DigestScratch> scratch) {
+void ScratchPool::Give(std::unique_ptr<DigestScratch> scratch) {
   constexpr size_t kKeep = 16;
   std::lock_guard lock(mutex_);
-  if (free_scratches_.size() < kKeep) free_scratches_.push_back(std::move(scratch));
+  if (free_.size() < kKeep) free_.push_back(std::move(scratch));
 }
 
 namespace {
@@ -117,12 +175,11 @@ class DigestSink {
   // next with it, or with the slots of a damaged recipe.
   static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + NativeCode::kOverrun;
 
-  DigestSink(const RecipeTable& recipes, std::string_view log, Walker* walker, DeltaPool* pool,
+  DigestSink(const RecipeTable& recipes, std::string_view log, Walker* walker,
              DigestScratch* scratch, bool native, BlockDigest* out)
       : recipes_(recipes),
         log_end_(reinterpret_cast<const uint8_t*>(log.data()) + log.size()),
         walker_(*walker),
-        pool_(*pool),
         scratch_(*scratch),
         context_(scratch->context),
         out_(*out) {
@@ -388,9 +445,13 @@ class DigestSink {
     NativeContext::Page& c = context_.PageSlot(page << 12);
     if (c.address == page << 12) [[likely]]
       return c.delta;
-    auto [it, is_new] = pages_.try_emplace(page);
-    if (is_new) it->second = pool_.Take(page);
-    c = {page << 12, it->second.get()};
+    auto it = pages_.find(page);
+    if (it == pages_.end()) {
+      if (scratch_.deltas.full()) [[unlikely]]
+        out_.steps.emplace_back().pages = TakePages();
+      it = pages_.emplace(page, scratch_.deltas.Take(page)).first;
+    }
+    c = {page << 12, it->second};
     return c.delta;
   }
 
@@ -448,27 +509,20 @@ class DigestSink {
     }
   }
 
-  std::vector<std::unique_ptr<PageDelta>> TakePages() {
-    std::vector<std::unique_ptr<PageDelta>> out;
-    out.reserve(pages_.size());
-    for (auto& [page, delta] : pages_) {
-      delta->Seal();
-      out.push_back(std::move(delta));
-    }
+  PageChanges TakePages() {
     pages_.clear();
     context_.ClearPages();
-    return out;
+    return scratch_.deltas.Seal();
   }
 
   const RecipeTable& recipes_;
   const uint8_t* log_end_;
   Walker& walker_;
-  DeltaPool& pool_;
   DigestScratch& scratch_;
   NativeContext& context_;
   NativeCode* native_;
   BlockDigest& out_;
-  absl::flat_hash_map<uint64_t, std::unique_ptr<PageDelta>> pages_;
+  absl::flat_hash_map<uint64_t, PageDelta*> pages_;
   absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
   // Header of the last record executed, 0: none; of an open one also the instructions it retired.
   uint32_t last_word_ = 0, last_instructions_ = 0;
@@ -523,21 +577,25 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, std::strin
 }  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, Packing packing, bool native) {
+                                        ScratchPool* pool, Packing packing, bool native) {
   BlockDigest out;
   out.log_bytes = static_cast<uint32_t>(log.size());
   Walker walker(recipes);
-  std::unique_ptr<DigestScratch> scratch = pool->TakeScratch(recipes);
+  std::unique_ptr<DigestScratch> scratch = pool->Take(recipes);
+  if (!scratch->deltas.ok()) return absl::ResourceExhaustedError("no memory to digest with");
   {
-    DigestSink sink(recipes, log, &walker, pool, scratch.get(), native, &out);
-    absl::Status s = walker.Walk(log, sink);
-    if (s.ok()) sink.Finish();
-    if (s.ok() && packing != Packing::kNone) {
-      s = PutLog(recipes, log, sink.tokens(), sink.units(), packing == Packing::kCompare, &out);
+    DigestSink sink(recipes, log, &walker, scratch.get(), native, &out);
+    // On an error the scratch goes: what it has noted is of no use.
+    if (absl::Status s = walker.Walk(log, sink); !s.ok()) return s;
+    sink.Finish();
+    if (packing != Packing::kNone) {
+      absl::Status s =
+          PutLog(recipes, log, sink.tokens(), sink.units(), packing == Packing::kCompare, &out);
+      if (!s.ok()) return s;
     }
-    pool->Give(std::move(scratch));
-    if (!s.ok()) return s;
   }
+  scratch->deltas.EndBlock();
+  pool->Give(std::move(scratch));
   out.instructions = walker.time().v;
   return out;
 }

@@ -7,9 +7,12 @@
 #ifndef TTQ_STORE_DIGEST_H_
 #define TTQ_STORE_DIGEST_H_
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,41 +24,81 @@
 
 namespace ttq {
 
-// What happened to one page: which of its bytes were written and what they are now; which words
-// were read. While a block is digested this is noted byte by byte, which is one store per access
-// where bits would take a load, shifts and a store; Seal then makes the bits.
+// What a block has done to one page so far. Noted byte by byte, which is one store per access where
+// bits would take a load, shifts and a store. All zero: nothing.
 struct PageDelta {
-  uint64_t page = 0;
-  uint64_t written[64] = {};  // one bit a byte
-  uint64_t read[8] = {};      // one bit a word
-  bool any_written = false;
-  uint8_t bytes[kPageBytes];  // valid where `written` is set
+  uint8_t bytes[kPageBytes];          // what was written last, valid where `written_bytes` is set
+  uint8_t written_bytes[kPageBytes];  // 0xff for each byte written
+  uint8_t read_words[kWordsPerPage];  // 0xff for each word read
+  uint64_t page;
+};
 
-  uint8_t written_bytes[kPageBytes] = {};  // 0xff for each byte written since the last Seal
-  uint8_t read_words[kWordsPerPage] = {};  // 0xff for each word read since
+// What was done to a number of pages, as small as it is: many are only read, of many a few words
+// are written, and a PageDelta takes more than two pages.
+class PageChanges {
+ public:
+  static constexpr size_t kPieceBytes = 64;
 
-  // Turns the byte maps into bits and clears them.
-  void Seal();
+  class Page {
+   public:
+    explicit Page(const uint64_t* words) : words_(words) {}
+    uint64_t number() const { return words_[0]; }
+    // Eight of them: a bit for each word that was read.
+    const uint64_t* read() const { return words_ + 1; }
+    bool any_written() const { return words_[9] != 0; }
+    // Calls f(index, written, bytes) for each piece of the page that was written in: a bit for each
+    // of its bytes that was, and those, the others being zero.
+    template <class F>
+    void ForEachPiece(F f) const {
+      const uint64_t* at = words_ + kHeadWords;
+      for (uint64_t left = words_[9]; left != 0; left &= left - 1, at += kPieceWords) {
+        f(static_cast<uint32_t>(__builtin_ctzll(left)), at[0],
+          reinterpret_cast<const uint8_t*>(at + 1));
+      }
+    }
+    // Those of two pages are equal when the same was done to the same page.
+    std::span<const uint64_t> words() const {
+      return {words_, kHeadWords + kPieceWords * static_cast<size_t>(std::popcount(words_[9]))};
+    }
+
+   private:
+    const uint64_t* words_;
+  };
+
+  // Adds what `delta` says and leaves it all zero, but for `bytes`.
+  void Add(PageDelta* delta);
+  template <class F>
+  void ForEach(F f) const {
+    for (size_t at = 0; at < words_.size();) {
+      Page page(words_.data() + at);
+      at += page.words().size();
+      f(page);
+    }
+  }
+  bool empty() const { return words_.empty(); }
+
+ private:
+  // Of each page its number, what was read, a bit for each piece that was written in, then for each
+  // of those which bytes were, and the bytes.
+  static constexpr size_t kHeadWords = 10, kPieceWords = 1 + kPieceBytes / 8;
+  std::vector<uint64_t> words_;
 };
 
 // What one thread works with while it digests a block; see digest.cc.
 class DigestScratch;
 
-// Reuses deltas and scratches, which are large. Thread-safe.
-class DeltaPool {
+// Reuses scratches, which are large. Thread-safe.
+class ScratchPool {
  public:
-  DeltaPool();
-  ~DeltaPool();
-  std::unique_ptr<PageDelta> Take(uint64_t page);
-  void Give(std::vector<std::unique_ptr<PageDelta>> deltas);
+  ScratchPool();
+  ~ScratchPool();
   // One that last worked with these recipes, if there is one.
-  std::unique_ptr<DigestScratch> TakeScratch(const RecipeTable& recipes);
+  std::unique_ptr<DigestScratch> Take(const RecipeTable& recipes);
   void Give(std::unique_ptr<DigestScratch> scratch);
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<PageDelta>> free_;
-  std::vector<std::unique_ptr<DigestScratch>> free_scratches_;
+  std::vector<std::unique_ptr<DigestScratch>> free_;
 };
 
 // A control record and where it stands.
@@ -69,10 +112,10 @@ struct ControlItem {
 };
 
 struct BlockDigest {
-  // In order: the pages touched up to here, then perhaps a control record. Page changes are only
-  // split where a control record changes memory itself.
+  // In order: the pages touched up to here, then perhaps a control record. Page changes are split
+  // where a control record changes memory itself, and when they are many.
   struct Step {
-    std::vector<std::unique_ptr<PageDelta>> pages;
+    PageChanges pages;
     bool has_control = false;
     ControlItem control;
   };
@@ -101,7 +144,7 @@ enum class Packing {
 // DataLoss when the log is not what the recipes say. `native`: run the programs as machine code
 // where that pays; the digest is the same.
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
-                                        DeltaPool* pool, Packing packing, bool native = true);
+                                        ScratchPool* pool, Packing packing, bool native = true);
 
 }  // namespace ttq
 

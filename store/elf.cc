@@ -10,23 +10,16 @@
 namespace ttq {
 namespace {
 
-template <class T>
-bool ReadAt(std::string_view file, uint64_t offset, T* out) {
-  if (offset > file.size() || file.size() - offset < sizeof(T)) return false;
-  memcpy(out, file.data() + offset, sizeof(T));
-  return true;
-}
-
-std::vector<Elf64_Phdr> ProgramHeaders(std::string_view file) {
+std::vector<Elf64_Phdr> ProgramHeaders(ReadFileBytes read) {
   std::vector<Elf64_Phdr> out;
   Elf64_Ehdr head;
-  if (!ReadAt(file, 0, &head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!read(0, sizeof(head), &head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
       head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof(Elf64_Phdr)) {
     return out;
   }
   for (unsigned i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr p;
-    if (!ReadAt(file, head.e_phoff + i * sizeof(p), &p)) break;
+    if (!read(head.e_phoff + i * sizeof(p), sizeof(p), &p)) break;
     out.push_back(p);
   }
   return out;
@@ -34,36 +27,44 @@ std::vector<Elf64_Phdr> ProgramHeaders(std::string_view file) {
 
 }  // namespace
 
-std::string ElfBuildId(std::string_view file) {
+std::string ElfBuildId(ReadFileBytes read) {
   int left = 1000;  // a real file has a handful of notes
-  for (const Elf64_Phdr& p : ProgramHeaders(file)) {
+  for (const Elf64_Phdr& p : ProgramHeaders(read)) {
     if (p.p_type != PT_NOTE) continue;
     uint64_t at = p.p_offset, end = p.p_offset + p.p_filesz;
-    Elf64_Nhdr note;
-    while (left-- > 0 && at + sizeof(note) <= end && ReadAt(file, at, &note)) {
-      uint64_t name = at + sizeof(note), data = name + ((note.n_namesz + 3ull) & ~3ull);
-      if (data > file.size() || file.size() - data < note.n_descsz) break;
-      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-          memcmp(file.data() + name, "GNU", 4) == 0 && note.n_descsz <= 64) {
+    struct {
+      Elf64_Nhdr head;
+      char name[4];
+    } note;
+    while (left-- > 0 && at + sizeof(note) <= end && read(at, sizeof(note), &note)) {
+      const uint64_t data = at + sizeof(note.head) + ((note.head.n_namesz + 3ull) & ~3ull);
+      if (note.head.n_type == NT_GNU_BUILD_ID && note.head.n_namesz == sizeof(note.name) &&
+          memcmp(note.name, "GNU", 4) == 0 && note.head.n_descsz <= 64) {
+        uint8_t bytes[64];
+        if (!read(data, note.head.n_descsz, bytes)) return "";
         static const char kHex[] = "0123456789abcdef";
         std::string out;
-        for (unsigned i = 0; i < note.n_descsz; ++i) {
-          uint8_t b = static_cast<uint8_t>(file[data + i]);
-          out += kHex[b >> 4];
-          out += kHex[b & 15];
+        for (unsigned i = 0; i < note.head.n_descsz; ++i) {
+          out += kHex[bytes[i] >> 4];
+          out += kHex[bytes[i] & 15];
         }
         return out;
       }
-      at = data + ((note.n_descsz + 3ull) & ~3ull);
+      at = data + ((note.head.n_descsz + 3ull) & ~3ull);
     }
   }
   return "";
 }
 
-std::optional<uint64_t> ElfLoadBias(std::string_view file, uint64_t offset, uint64_t address,
+std::optional<uint64_t> ElfLoadBias(std::string_view head, uint64_t offset, uint64_t address,
                                     uint8_t protection) {
   std::optional<uint64_t> bias;
-  for (const Elf64_Phdr& p : ProgramHeaders(file)) {
+  auto read = [head](uint64_t at, size_t n, void* out) {
+    if (at > head.size() || head.size() - at < n) return false;
+    memcpy(out, head.data() + at, n);
+    return true;
+  };
+  for (const Elf64_Phdr& p : ProgramHeaders(read)) {
     if (p.p_type != PT_LOAD) continue;
     uint64_t begin = p.p_offset & ~uint64_t{4095};
     if (offset < begin || offset >= p.p_offset + p.p_filesz) continue;

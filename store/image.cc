@@ -19,33 +19,27 @@ const LiveImage::Area* LiveImage::Find(uint64_t address, uint64_t* begin) const 
 void LiveImage::Read(uint64_t page, uint8_t* out) const {
   if (auto it = pages_.find(page); it != pages_.end()) {
     memcpy(out, it->second->bytes, kPageBytes);
-    return;
+  } else {
+    ReadMapped(page, out);
   }
-  memset(out, 0, kPageBytes);
+}
+
+// What was mapped there.
+void LiveImage::ReadMapped(uint64_t page, uint8_t* out) const {
   uint64_t begin;
   const Area* area = Find(page * kPageBytes, &begin);
-  if (area == nullptr || !area->file) return;
-  uint64_t at = area->file_offset + (page * kPageBytes - begin);
-  if (at < area->file->size()) {
-    memcpy(out, area->file->data() + at, std::min<uint64_t>(kPageBytes, area->file->size() - at));
+  if (area == nullptr || !area->file) {
+    memset(out, 0, kPageBytes);
+    return;
   }
+  area->file->Read(area->file_offset + (page * kPageBytes - begin), kPageBytes, out);
 }
 
 ImagePage& LiveImage::Touch(uint64_t page) {
   auto [it, is_new] = pages_.try_emplace(page);
   if (is_new) {
-    auto p = std::make_shared<ImagePage>();
-    memset(p->bytes, 0, kPageBytes);
-    uint64_t begin;
-    const Area* area = Find(page * kPageBytes, &begin);
-    if (area != nullptr && area->file) {
-      uint64_t at = area->file_offset + (page * kPageBytes - begin);
-      if (at < area->file->size()) {
-        memcpy(p->bytes, area->file->data() + at,
-               std::min<uint64_t>(kPageBytes, area->file->size() - at));
-      }
-    }
-    it->second = std::move(p);
+    it->second = std::make_shared<ImagePage>();
+    ReadMapped(page, it->second->bytes);
   } else if (it->second.use_count() > 1) {
     it->second = std::make_shared<ImagePage>(*it->second);
   }

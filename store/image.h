@@ -10,10 +10,10 @@
 #ifndef TTQ_STORE_IMAGE_H_
 #define TTQ_STORE_IMAGE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -22,8 +22,13 @@
 
 namespace ttq {
 
-// The bytes of a mapped file, whole.
-using FileBytes = std::shared_ptr<const std::string>;
+// The bytes of a mapped file. Thread-safe.
+class FileBytes {
+ public:
+  virtual ~FileBytes() = default;
+  // `n` bytes from `offset` on; those beyond the end are zero.
+  virtual void Read(uint64_t offset, size_t n, uint8_t* out) const = 0;
+};
 
 struct ImagePage {
   uint8_t bytes[kPageBytes];
@@ -39,7 +44,7 @@ class LiveImage {
     bool content_unknown = false;
     uint8_t kind = 0;  // kTtqMapAnonymous, …
     uint64_t file_id = 0, file_offset = 0;
-    FileBytes file;  // null: zero
+    std::shared_ptr<const FileBytes> file;  // null: zero
     // Areas of one identity show the same memory, from these offsets on. 0: none does.
     uint64_t identity = 0, identity_offset = 0;
   };
@@ -67,6 +72,7 @@ class LiveImage {
   void NoteEntry(uint64_t page) { noted_[page >> 6] |= uint64_t{1} << (page & 63); }
 
  private:
+  void ReadMapped(uint64_t page, uint8_t* out) const;
   void Cut(uint64_t at);
   void CollectNoted(uint64_t begin, uint64_t end, std::vector<uint64_t>* out) const;
   void DropPages(uint64_t begin, uint64_t end);

@@ -42,7 +42,9 @@ constexpr auto kGroupAge = std::chrono::milliseconds(2000);
 constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
 constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
 constexpr size_t kMaxFileBytes = size_t{2} << 30;
-constexpr size_t kMaxForks = 1000;  // whose child has not come yet
+constexpr size_t kFileBatchBytes = 8 << 20;      // of a file, added to the store at once
+constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped file at every block
+constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 
 // ---- Digest workers -----------------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ struct RecordingWriter::Impl {
   int64_t start_wall_ns = 0;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
-  DeltaPool deltas;
+  ScratchPool scratches;
   IngestTotals totals;
 
   mutable std::mutex mutex;
@@ -136,12 +138,28 @@ struct RecordingWriter::Impl {
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
   absl::flat_hash_set<std::string> ended_rings;
 
-  struct KnownFile {
-    uint64_t id;
-    FileBytes bytes;
+  // A mapped file that is in the store, which it is read from: the file itself may change, and all
+  // the files of a program together may be large.
+  class StoredFile : public FileBytes {
+   public:
+    StoredFile(Impl& recording, uint64_t id, uint64_t bytes)
+        : recording_(recording), id_(id), bytes_(bytes) {}
+    uint64_t id() const { return id_; }
+    // What cannot be read is zero, and the recording fails.
+    void Read(uint64_t offset, size_t n, uint8_t* out) const override;
+
+   private:
+    Impl& recording_;
+    const uint64_t id_, bytes_;
   };
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t>, KnownFile>
+  std::mutex file_mutex;  // held while a file is stored; taken before `mutex`
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t>, std::shared_ptr<const StoredFile>>
       files;  // dev ino size mtime
+  // The chunk read last, as pages are read one after the other.
+  std::mutex chunk_mutex;
+  uint64_t chunk_file = 0;  // 0: none
+  uint32_t chunk_number = 0;
+  std::string chunk;
 
   void Fail(const absl::Status& s) {
     std::lock_guard lock(mutex);
@@ -202,64 +220,114 @@ struct RecordingWriter::Impl {
     return database->Put(RecordingKey(), BytesOf(message));
   }
 
-  // The id and bytes of a mapped file, stored on first sight. nullopt when it is not there any
-  // more as it was mapped.
-  std::optional<KnownFile> File(const std::string& path, const TtqMap& m) {
+  // A mapped file, stored on first sight. Null when it is not there any more as it was mapped.
+  std::shared_ptr<const StoredFile> File(const std::string& path, const TtqMap& m) {
     // Copies: the record is packed.
     const std::tuple key(uint64_t{m.dev}, uint64_t{m.ino}, uint64_t{m.file_bytes},
                          int64_t{m.mtime_ns});
-    {
-      std::lock_guard lock(mutex);
-      auto it = files.find(key);
-      if (it != files.end()) return it->second;
-    }
-    if (m.file_bytes > kMaxFileBytes) return std::nullopt;
+    std::lock_guard lock(file_mutex);
+    auto it = files.find(key);
+    if (it != files.end()) return it->second;
+    if (m.file_bytes > kMaxFileBytes) return nullptr;
     // It may be a pipe by now, for which nobody should wait.
     int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return std::nullopt;
+    if (fd < 0) return nullptr;
+    std::shared_ptr<const StoredFile> file;
     struct stat st;
-    bool same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == m.dev &&
-                st.st_ino == m.ino && static_cast<uint64_t>(st.st_size) == m.file_bytes &&
-                st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns;
-    auto bytes = std::make_shared<std::string>();
-    if (same) {
-      bytes->resize(m.file_bytes);
-      size_t done = 0;
-      while (done < bytes->size()) {
-        ssize_t n = pread(fd, bytes->data() + done, bytes->size() - done, static_cast<off_t>(done));
-        if (n <= 0) break;
-        done += static_cast<size_t>(n);
-      }
-      same = done == bytes->size();
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == m.dev && st.st_ino == m.ino &&
+        static_cast<uint64_t>(st.st_size) == m.file_bytes &&
+        st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns) {
+      file = StoreFile(path, fd, m.file_bytes);
     }
     close(fd);
-    if (!same) return std::nullopt;
-    KnownFile file{XXH3_64bits(bytes->data(), bytes->size()) | 1, bytes};
-    bool stored;
-    {
-      std::lock_guard lock(mutex);
-      stored = false;
-      for (const auto& [k, f] : files) stored = stored || f.id == file.id;
-      files.emplace(key, file);
+    if (file != nullptr) files.emplace(key, file);
+    return file;
+  }
+
+  // Null when it cannot be read, or changes meanwhile.
+  std::shared_ptr<const StoredFile> StoreFile(const std::string& path, int fd, uint64_t size) {
+    // Chunks are found by the hash of all of it, so it is read twice rather than held in memory.
+    const auto hash = HashOf(fd, size, nullptr);
+    if (!hash) return nullptr;
+    const uint64_t id = *hash | 1;
+    auto file = std::make_shared<StoredFile>(*this, id, size);
+    for (const auto& [key, other] : files) {
+      if (other->id() == id) return file;
     }
-    if (!stored) {
-      Database::Batch batch;
-      for (size_t at = 0; at < bytes->size(); at += kFileChunkBytes) {
-        batch.Put(Family::kFile, FileChunkKey(file.id, static_cast<uint32_t>(at / kFileChunkBytes)),
-                  bytes->substr(at, kFileChunkBytes));
-      }
+    Database::Batch batch;
+    absl::Status s;
+    const auto again = HashOf(fd, size, [&](uint32_t number, const std::string& bytes) {
+      batch.Put(Family::kFile, FileChunkKey(id, number), bytes);
+      if (!s.ok() || batch.bytes() < kFileBatchBytes) return;
+      s = database->Add(std::move(batch));
+      batch = Database::Batch();
+    });
+    if (again != hash) return nullptr;
+    if (s.ok()) s = database->Add(std::move(batch));
+    if (s.ok()) {
       capnp::MallocMessageBuilder message;
       auto r = message.initRoot<schema::File>();
       r.setPath(path);
-      r.setSize(bytes->size());
-      r.setBuildId(ElfBuildId(*bytes));
-      absl::Status s = database->Add(std::move(batch));
-      if (s.ok()) s = database->Put(FileKey(file.id), BytesOf(message));
-      if (!s.ok()) StorageFailed(s);
+      r.setSize(size);
+      r.setBuildId(ElfBuildId([fd](uint64_t offset, size_t n, void* out) {
+        return pread(fd, out, n, static_cast<off_t>(offset)) == static_cast<ssize_t>(n);
+      }));
+      s = database->Put(FileKey(id), BytesOf(message));
     }
+    if (!s.ok()) StorageFailed(s);
     return file;
   }
+
+  // The hash of a file, whose chunks go to `chunk` if there is one. nullopt when it cannot be read.
+  static std::optional<uint64_t> HashOf(
+      int fd, uint64_t size, const std::function<void(uint32_t, const std::string&)>& chunk) {
+    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                   XXH3_freeState);
+    if (state == nullptr) return std::nullopt;
+    XXH3_64bits_reset(state.get());
+    std::string bytes;
+    for (uint64_t at = 0; at < size; at += bytes.size()) {
+      bytes.resize(std::min<uint64_t>(kFileChunkBytes, size - at));
+      for (size_t done = 0; done < bytes.size();) {
+        ssize_t n =
+            pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(at + done));
+        if (n <= 0) return std::nullopt;
+        done += static_cast<size_t>(n);
+      }
+      XXH3_64bits_update(state.get(), bytes.data(), bytes.size());
+      if (chunk) chunk(static_cast<uint32_t>(at / kFileChunkBytes), bytes);
+    }
+    return XXH3_64bits_digest(state.get());
+  }
 };
+
+void RecordingWriter::Impl::StoredFile::Read(uint64_t offset, size_t n, uint8_t* out) const {
+  std::lock_guard lock(recording_.chunk_mutex);
+  std::string& chunk = recording_.chunk;
+  const size_t inside = std::min<uint64_t>(n, bytes_ - std::min(offset, bytes_));
+  memset(out + inside, 0, n - inside);
+  for (size_t done = 0; done < inside;) {
+    const auto number = static_cast<uint32_t>((offset + done) / kFileChunkBytes);
+    const size_t from = (offset + done) % kFileChunkBytes;
+    const size_t part = std::min<size_t>(inside - done, kFileChunkBytes - from);
+    if (recording_.chunk_file != id_ || recording_.chunk_number != number) {
+      recording_.chunk_file = 0;
+      auto bytes = recording_.database->Get(Family::kFile, FileChunkKey(id_, number));
+      absl::Status s = bytes.status();
+      if (s.ok() && bytes->size() < from + part) s = absl::DataLossError("a file is cut off");
+      if (!s.ok()) {
+        recording_.Fail(s);
+        memset(out + done, 0, inside - done);
+        return;
+      }
+      chunk = *std::move(bytes);
+      recording_.chunk_file = id_;
+      recording_.chunk_number = number;
+    }
+    memcpy(out + done, chunk.data() + from, part);
+    done += part;
+  }
+}
 
 // ---- One process --------------------------------------------------------------------------------
 
@@ -343,7 +411,7 @@ class ProcessIngest {
           if (s.ok()) s = AddRecipes(view.recipes);
           if (s.ok()) {
             digest = recording_.workers->Submit([this, log = view.log] {
-              return DigestBlock(*recipes_, log, &recording_.deltas,
+              return DigestBlock(*recipes_, log, &recording_.scratches,
                                  ring_->verify() ? Packing::kCompare : Packing::kPack);
             });
           }
@@ -477,43 +545,41 @@ class ProcessIngest {
     return it->second;
   }
 
-  void Apply(const PageDelta& d) {
-    EntryMaps& entry = Entry(d.page);
-    uint64_t read[8];
-    memcpy(read, d.read, sizeof(read));
+  void Apply(const PageChanges::Page& changes) {
+    EntryMaps& entry = Entry(changes.number());
     WordMap map;
-    memcpy(&map, read, sizeof(map));
+    static_assert(sizeof(map) == 64);
+    memcpy(static_cast<void*>(&map), changes.read(), sizeof(map));
     entry.read |= map;
-    if (!d.any_written) return;
-    EnsureMapped(d.page);
-    ImagePage& page = image_.Touch(d.page);
-    for (uint32_t g = 0; g < 64; ++g) {
-      uint64_t bits = d.written[g];
-      if (bits == 0) continue;
+    if (!changes.any_written()) return;
+    EnsureMapped(changes.number());
+    ImagePage& page = image_.Touch(changes.number());
+    changes.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
       for (uint32_t w = 0; w < 8; ++w) {
-        uint8_t mask = static_cast<uint8_t>(bits >> (8 * w));
+        uint8_t mask = static_cast<uint8_t>(written >> (8 * w));
         if (mask == 0) continue;
-        uint32_t word = g * 8 + w;
+        uint32_t word = piece * 8 + w;
         entry.written.set(word);
         entry.content.set(word);
         if (mask == 0xff) {
-          memcpy(page.bytes + word * 8, d.bytes + word * 8, 8);
+          memcpy(page.bytes + word * 8, bytes + w * 8, 8);
         } else {
           for (uint32_t b = 0; b < 8; ++b) {
-            if (mask >> b & 1) page.bytes[word * 8 + b] = d.bytes[word * 8 + b];
+            if (mask >> b & 1) page.bytes[word * 8 + b] = bytes[w * 8 + b];
           }
         }
       }
-    }
-    if (has_aliases_) CopyToAliases(d, page);
+    });
+    if (has_aliases_) CopyToAliases(changes);
   }
 
   // The same memory may be mapped at several places; what is written at one shows at the others.
-  void CopyToAliases(const PageDelta& d, const ImagePage& source) {
+  void CopyToAliases(const PageChanges::Page& changes) {
     uint64_t begin;
-    const LiveImage::Area* area = image_.Find(d.page * kPageBytes, &begin);
+    const uint64_t address = changes.number() * kPageBytes;
+    const LiveImage::Area* area = image_.Find(address, &begin);
     if (area == nullptr || area->identity == 0) return;
-    uint64_t at = area->identity_offset + (d.page * kPageBytes - begin);
+    uint64_t at = area->identity_offset + (address - begin);
     for (const auto& [other_begin, other] : image_.areas()) {
       if (other.identity != area->identity || other_begin == begin) continue;
       if (at < other.identity_offset || at - other.identity_offset >= other.end - other_begin) {
@@ -522,11 +588,14 @@ class ProcessIngest {
       uint64_t page = (other_begin + (at - other.identity_offset)) / kPageBytes;
       EntryMaps& entry = Entry(page);
       uint8_t* target = image_.Touch(page).bytes;
-      for (uint32_t b = 0; b < kPageBytes; ++b) {
-        if (!(d.written[b / 64] >> (b % 64) & 1)) continue;
-        target[b] = source.bytes[b];
-        entry.content.set(b / 8);
-      }
+      changes.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
+        for (uint32_t i = 0; i < PageChanges::kPieceBytes; ++i) {
+          if (!(written >> i & 1)) continue;
+          const uint32_t offset = piece * PageChanges::kPieceBytes + i;
+          target[offset] = bytes[i];
+          entry.content.set(offset / 8);
+        }
+      });
     }
   }
 
@@ -714,12 +783,13 @@ class ProcessIngest {
         AddEvent(EventKind::kThread, thread, pc, Record(thread).os_tid, 0, {}, "", "", 0);
         uint64_t begin;
         if (t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
-          PageDelta d{};
-          d.page = t.clear_address / kPageBytes;
-          d.any_written = true;
-          uint64_t offset = t.clear_address % kPageBytes;
-          d.written[offset / 64] = uint64_t{15} << (offset % 64);
-          Apply(d);
+          auto d = std::make_unique<PageDelta>();
+          d->page = t.clear_address / kPageBytes;
+          const uint64_t offset = t.clear_address % kPageBytes;
+          memset(d->written_bytes + offset, 0xff, std::min<size_t>(4, kPageBytes - offset));
+          PageChanges changes;
+          changes.Add(d.get());
+          changes.ForEach([this](const PageChanges::Page& page) { Apply(page); });
         }
         break;
       }
@@ -831,9 +901,9 @@ class ProcessIngest {
     bool startup = now_.v == 0 && m.content == kTtqContentZero && m.kind == kTtqMapFile;
     if (m.content == kTtqContentFile || startup) {
       if (auto file = recording_.File(path, m)) {
-        c.file_id = area.file_id = file->id;
+        c.file_id = area.file_id = file->id();
         if (!startup) {
-          area.file = file->bytes;
+          area.file = file;
           area.file_offset = m.file_offset;
         }
       } else if (!startup) {
@@ -864,8 +934,7 @@ class ProcessIngest {
     if (absl::Status s = CheckRegisters(block, digest); !s.ok()) return s;
     std::string header = Header(digest);
     for (BlockDigest::Step& step : digest.steps) {
-      for (const auto& delta : step.pages) Apply(*delta);
-      recording_.deltas.Give(std::move(step.pages));
+      step.pages.ForEach([this](const PageChanges::Page& page) { Apply(page); });
       if (step.has_control) {
         if (absl::Status s = Control(step.control); !s.ok()) return s;
       }
@@ -1233,6 +1302,7 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   if (!impl.error.ok()) ring->Detach();
   ++impl.running;
   ++impl.totals.processes;
+  if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
   impl.threads.emplace_back(
       [&impl, ring = std::move(ring), number, exec_of, parent_known]() mutable {
         ProcessIngest(impl, ring, number, exec_of, parent_known).Run();

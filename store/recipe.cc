@@ -95,6 +95,10 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
   take(&r->nodes_, head.node_count);
   take(&r->effects_, head.effect_count);
   const char* end = encoded.data() + encoded.size();
+  // There are hundreds of thousands of recipes: none takes more than it needs.
+  r->instructions_.reserve(head.instruction_count);
+  r->bytes_.reserve(head.instruction_bytes -
+                    std::min<size_t>(head.instruction_bytes, 9 * head.instruction_count));
   while (at < end) {
     if (end - at < 9) return Bad(head.id, "its instructions are cut off");
     uint64_t address;
@@ -264,6 +268,7 @@ class Compiler {
   Program Finish(uint32_t record_bytes, uint32_t instructions) {
     AssignRegisters();
     program_.ops.push_back(Op{.code = OpCode::kEnd});
+    program_.ops.shrink_to_fit();
     program_.record_bytes = record_bytes;
     program_.instructions = instructions;
     program_.reach = record_bytes;

@@ -31,24 +31,13 @@ double CpuSeconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-uint64_t HashOf(const PageDelta& d) {
-  uint8_t bytes[kPageBytes] = {};
-  for (size_t i = 0; i < kPageBytes; ++i) {
-    if (d.written[i / 64] >> (i % 64) & 1) bytes[i] = d.bytes[i];
-  }
-  uint64_t hash = XXH3_64bits_withSeed(bytes, sizeof(bytes), d.page);
-  hash = XXH3_64bits_withSeed(d.written, sizeof(d.written), hash);
-  return XXH3_64bits_withSeed(d.read, sizeof(d.read), hash);
-}
-
-// The order of pages within a step means nothing, hence the sums.
 uint64_t HashOf(const BlockDigest& digest) {
   uint64_t hash = digest.instructions ^ digest.writes << 20 ^ digest.reads << 40;
   auto mix = [&](uint64_t v) { hash = XXH3_64bits_withSeed(&v, sizeof(v), hash); };
   for (const auto& step : digest.steps) {
-    uint64_t pages = 0;
-    for (const auto& d : step.pages) pages += HashOf(*d);
-    mix(pages);
+    step.pages.ForEach([&](const PageChanges::Page& page) {
+      hash = XXH3_64bits_withSeed(page.words().data(), page.words().size_bytes(), hash);
+    });
     mix(step.control.time);
     mix(step.control.last_pc);
   }
@@ -90,7 +79,7 @@ int Main(int argc, char** argv) {
   bool native = std::getenv("TTQ_BENCH_INTERPRET") == nullptr;
   const Packing packing =
       std::getenv("TTQ_BENCH_PACK") == nullptr ? Packing::kNone : Packing::kPack;
-  DeltaPool pool;
+  ScratchPool pool;
   double best = std::numeric_limits<double>::infinity();
   uint64_t hash = 0, executions = 0, accesses = 0, instructions = 0, pages = 0, log_bytes = 0;
   uint64_t token_bytes = 0, unit_bytes = 0, tokens = 0, units = 0;
@@ -117,9 +106,8 @@ int Main(int argc, char** argv) {
       unit_bytes += digest->unit_bytes;
       tokens += digest->tokens.size();
       units += digest->units.size();
-      for (auto& step : digest->steps) {
-        pages += step.pages.size();
-        pool.Give(std::move(step.pages));
+      for (const auto& step : digest->steps) {
+        step.pages.ForEach([&](const PageChanges::Page&) { ++pages; });
       }
     }
     if (round > 0 && round_hash != hash) {

@@ -240,7 +240,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     }
     default:
-      (void)ElfBuildId(value);
+      (void)ElfBuildId([value](uint64_t offset, size_t n, void* out) {
+        if (offset > value.size() || value.size() - offset < n) return false;
+        memcpy(out, value.data() + offset, n);
+        return true;
+      });
       (void)ElfLoadBias(value, 0, 0x400000, 5);
       break;
   }

@@ -2,8 +2,13 @@
 
 #include "store/format.h"
 
+#include <link.h>
+
+#include <cstring>
+#include <fstream>
 #include <random>
 
+#include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
 #include "store/elf.h"
 
@@ -113,12 +118,51 @@ TEST(VarintTest, ReadsBackAndStopsAtTheEnd) {
 }
 
 TEST(ElfTest, RubbishHasNoBuildIdAndNoBias) {
-  EXPECT_EQ(ElfBuildId(""), "");
-  EXPECT_EQ(ElfBuildId(std::string(64, '\x7f')), "");
+  auto of = [](const std::string& file) {
+    return ElfBuildId([&](uint64_t offset, size_t n, void* out) {
+      if (offset > file.size() || file.size() - offset < n) return false;
+      memcpy(out, file.data() + offset, n);
+      return true;
+    });
+  };
+  EXPECT_EQ(of(""), "");
+  EXPECT_EQ(of(std::string(64, '\x7f')), "");
   EXPECT_FALSE(ElfLoadBias("\x7f"
                            "ELF",
                            0, 0x1000, 5)
                    .has_value());
+}
+
+TEST(ElfTest, ReadsTheBuildId) {
+  std::ifstream in("/proc/self/exe", std::ios::binary);
+  ASSERT_TRUE(in);
+  const std::string id = ElfBuildId([&](uint64_t offset, size_t n, void* out) {
+    in.clear();
+    in.seekg(static_cast<std::streamoff>(offset));
+    return static_cast<bool>(in.read(static_cast<char*>(out), static_cast<std::streamsize>(n)));
+  });
+  // What the linker wrote is in this program's memory too.
+  std::string expected;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& p = info->dlpi_phdr[i];
+          if (p.p_type != PT_NOTE) continue;
+          const char* at = reinterpret_cast<const char*>(info->dlpi_addr + p.p_vaddr);
+          for (const char* end = at + p.p_filesz; at < end;) {
+            ElfW(Nhdr) note;
+            memcpy(&note, at, sizeof(note));
+            at += sizeof(note) + ((note.n_namesz + 3) & ~3u);
+            if (note.n_type == NT_GNU_BUILD_ID) {
+              *static_cast<std::string*>(to) = absl::BytesToHexString({at, note.n_descsz});
+            }
+            at += (note.n_descsz + 3) & ~3u;
+          }
+        }
+        return 1;  // the program itself comes first
+      },
+      &expected);
+  EXPECT_EQ(id, expected);
 }
 
 }  // namespace

@@ -218,17 +218,10 @@ std::string Describe(const BlockDigest& digest) {
   number(digest.reads);
   number(digest.writes);
   for (const auto& step : digest.steps) {
-    std::map<uint64_t, const PageDelta*> pages;
-    for (const auto& d : step.pages) pages[d->page] = d.get();
-    for (const auto& [page, d] : pages) {
+    step.pages.ForEach([&](const PageChanges::Page& page) {
       out += "\npage ";
-      number(page);
-      out.append(reinterpret_cast<const char*>(d->written), sizeof(d->written));
-      out.append(reinterpret_cast<const char*>(d->read), sizeof(d->read));
-      for (size_t i = 0; i < kPageBytes; ++i) {
-        if (d->written[i / 64] >> (i % 64) & 1) out += static_cast<char>(d->bytes[i]);
-      }
-    }
+      for (uint64_t word : page.words()) AppendPod(&out, word);
+    });
     if (step.has_control) {
       out += "\ncontrol ";
       number(step.control.time);
@@ -276,6 +269,46 @@ std::string RandomLog(Generator* g, RecipeTable* table, uint32_t recipes, int ex
   return log;
 }
 
+// More pages than are noted at once: every change is told, those of a page in order.
+TEST(DigestTest, ManyPages) {
+  constexpr uint64_t kPages = 20000;
+  std::string log;
+  AppendControl(&log, kTtqRegisters, TtqRegisters{.tid = 1});
+  AppendControl(&log, kTtqThread, uint32_t{1});
+  auto write = [&](uint64_t page, uint64_t value) {
+    TtqKernelWrite w{.tid = 1, .actor = kTtqBySyscall, .syscall = 0};
+    w.address = kBase + page * kPageBytes + page % kWordsPerPage * 8;
+    AppendPod(&log, uint32_t{kTtqKernelWrite});
+    AppendPod(&log, static_cast<uint32_t>(sizeof(w) + 8));
+    AppendPod(&log, w);
+    AppendPod(&log, value);
+  };
+  for (uint64_t page = 0; page < kPages; ++page) write(page, ~page);
+  for (uint64_t page = 0; page < kPages; page += 3) write(page, page + 1);
+  RecipeTable table;
+  ScratchPool pool;
+  // The second time the scratch has been used.
+  for (int i = 0; i < 2; ++i) {
+    auto digest = DigestBlock(table, log, &pool, Packing::kNone);
+    ASSERT_TRUE(digest.ok()) << digest.status();
+    EXPECT_GT(digest->steps.size(), 1u);
+    std::map<uint64_t, uint64_t> values;
+    for (const auto& step : digest->steps) {
+      step.pages.ForEach([&](const PageChanges::Page& page) {
+        const uint64_t number = page.number() - kBase / kPageBytes;
+        page.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
+          const uint64_t word = number % kWordsPerPage;
+          EXPECT_EQ(piece, word / 8);
+          EXPECT_EQ(written, uint64_t{0xff} << (word % 8 * 8));
+          memcpy(&values[number], bytes + word % 8 * 8, 8);
+        });
+      });
+    }
+    ASSERT_EQ(values.size(), kPages);
+    for (const auto& [page, value] : values) EXPECT_EQ(value, page % 3 == 0 ? page + 1 : ~page);
+  }
+}
+
 class NativeTest : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(NativeTest, DigestsLikeTheInterpreter) {
@@ -283,7 +316,7 @@ TEST_P(NativeTest, DigestsLikeTheInterpreter) {
   RecipeTable table;
   if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 60, 30000);
-  DeltaPool pool;
+  ScratchPool pool;
   auto expected = DigestBlock(table, log, &pool, Packing::kCompare, /*native=*/false);
   ASSERT_TRUE(expected.ok()) << expected.status();
   std::string text = Describe(*expected);
@@ -296,7 +329,6 @@ TEST_P(NativeTest, DigestsLikeTheInterpreter) {
     EXPECT_TRUE(Describe(*actual) == text);
     EXPECT_EQ(actual->tokens, expected->tokens);
     EXPECT_EQ(actual->units, expected->units);
-    for (auto& step : actual->steps) pool.Give(std::move(step.pages));
   }
 }
 
@@ -306,7 +338,7 @@ TEST_P(NativeTest, SurvivesDamage) {
   RecipeTable table;
   if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 5, 10000);
-  DeltaPool pool;
+  ScratchPool pool;
   ASSERT_TRUE(DigestBlock(table, log, &pool, Packing::kCompare).ok());
   for (int i = 0; i < 10; ++i) {
     std::string damaged = log.substr(0, log.size() - g.Below(3000));
