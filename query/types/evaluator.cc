@@ -466,7 +466,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
     case ast::UnaryOp::kAddress: {
       absl::StatusOr<CValue> object = Dereferenced(*operand);
       if (!object.ok()) return object;
-      if (!object->has_address()) {
+      if (!object->has_address() && !object->home) {
         const std::string why = object->bit_size > 0 ? "a bit-field has no address"
                                 : object->past       ? "this is not in memory now"
                                 : !object->missing.empty()
@@ -474,7 +474,8 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
                                     : "this is not in memory, so it has no address";
         return Here(ErrorAt(inner.range, why));
       }
-      CValue value = FromNumber(types_.PointerTo(object->type), object->address);
+      CValue value =
+          FromNumber(types_.PointerTo(object->type), object->home.value_or(object->address));
       value.past = object->past;
       return value;
     }
