@@ -44,7 +44,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     absl::StatusOr<uint64_t> got = (*moment)->Read(Address(value.address), 1, &byte);
     if (!got.ok()) return got.status();
     if (*got == 0) {
-      return ErrorAt(source.expr->range, process.DescribeUnmapped(Address(value.address), *at));
+      return ErrorAt(source.expr->range,
+                     fmt::format("its address is {:#x}: {}", value.address,
+                                 process.DescribeUnmapped(Address(value.address), *at)));
     }
   }
   Renderer renderer(*result->types, moment->get());

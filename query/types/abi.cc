@@ -41,6 +41,11 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
     case CType::Kind::kFloat:
       if (size > 8) return put(Class::kX87, 0);
       return put(Class::kSse, offset);
+    case CType::Kind::kComplex:
+      if (size > 16) return put(Class::kMemory, 0);
+      put(Class::kSse, offset);
+      if (size > 8) put(Class::kSse, offset + 8);
+      return;
     case CType::Kind::kStruct:
     case CType::Kind::kUnion:
       for (const CMember& member : type->members) {

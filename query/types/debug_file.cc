@@ -353,6 +353,9 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
         case DW_ATE_float:
           type->kind = Kind::kFloat;
           break;
+        case DW_ATE_complex_float:
+          type->kind = Kind::kComplex;
+          break;
         case DW_ATE_signed_char:
           type->kind = Kind::kChar;
           type->is_signed = true;

@@ -44,6 +44,7 @@ struct CType {
     kBool,
     kChar,
     kFloat,
+    kComplex,  // of floating-point numbers: the real part, then the imaginary one
     kPointer,
     kReference,
     kRvalueReference,
