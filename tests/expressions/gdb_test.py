@@ -143,6 +143,7 @@ def check_forms(ttq, traces):
     check(ttq, c, f"print (struct poin*)0 {at}", "did you mean point")
     check(ttq, c, f"print 1/0 {at}", "division by zero")
     check(ttq, c, f"print countr {at} in frame 1", "nothing is called countr here")
+    check(ttq, c, f"print sum {at}", "frame 1 has one: `in frame 1`")
     check(ttq, c, f"print sum {at} in frame 99", "there is no frame 99")
     check(ttq, c, f"print bits.a {at}", "5")
     check(ttq, c, f"print &bits.a {at}", "a bit-field has no address")
