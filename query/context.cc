@@ -477,6 +477,13 @@ absl::StatusOr<Context::Place> Context::EvaluatePlace(const ast::Expr& expr,
     place.lvalue = true;
     return place;
   }
+  if (value.home) {
+    place.address = Address(*value.home);
+    place.size = types.SizeOf(value.type).value_or(0);
+    place.lvalue = true;
+    place.note = fmt::format("at the function's entry {} is not there yet", place.text);
+    return place;
+  }
   if (value.in_memory && value.bit_size > 0) {
     place.address = Address(value.address + value.bit_offset / 8);
     place.size = (value.bit_offset % 8 + value.bit_size + 7) / 8;

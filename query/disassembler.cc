@@ -489,6 +489,13 @@ std::optional<DecodedInstruction> Disassembler::Decode(absl::Span<const uint8_t>
     out->size = static_cast<uint8_t>(insn->size);
     const cs_x86& x86 = insn->detail->x86;
     for (int i = 0; i < x86.op_count; ++i) out->operands.push_back(OperandOf(x86.operands[i]));
+    // Capstone's tables have some forms of these wrong.
+    if (insn->id == X86_INS_TEST || insn->id == X86_INS_CMP) {
+      for (Operand& operand : out->operands) {
+        operand.read = true;
+        operand.written = false;
+      }
+    }
     out->operation = OperationOf(*insn, out->operands);
     out->id = static_cast<uint16_t>(insn->id);
     out->is_vex = insn->mnemonic[0] == 'v';

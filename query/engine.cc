@@ -46,7 +46,7 @@ class PlanStream : public ResultStream {
         plan_.outcome->AddNote(plan_.explain_nothing());
       }
     } else if (!any_) {
-      plan_.presentation.no_rows = "no row passes the conditions";
+      plan_.presentation.no_rows = kNoRowPasses;
     }
   }
 

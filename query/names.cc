@@ -209,6 +209,14 @@ bool IsColdPart(std::string_view symbol) {
   return suffix.find(".cold") != std::string_view::npos;
 }
 
+bool HasOtherParameters(std::string_view symbol) {
+  const std::string_view suffix = symbol.substr(WithoutCloneSuffix(symbol).size());
+  for (const std::string_view tag : {".constprop.", ".isra.", ".part."}) {
+    if (suffix.find(tag) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 DemangledName Demangle(std::string_view symbol) {
   DemangledName out;
   out.symbol = std::string(symbol);

@@ -31,6 +31,8 @@ DemangledName Demangle(std::string_view symbol);
 // `symbol` without what GCC and Clang append to the parts and clones they make of a function
 // (".cold", ".part.0", ".constprop.0.isra.0", …).
 std::string_view WithoutCloneSuffix(std::string_view symbol);
+// A copy of a function that the compiler made with other parameters: `f.constprop.0`.
+bool HasOtherParameters(std::string_view symbol);
 // It is the part of another function that is rarely executed.
 bool IsColdPart(std::string_view symbol);
 

@@ -177,7 +177,7 @@ unsigned AllowedClauses(const ast::Source& source) {
     unsigned operator()(const ast::Heap&) { return kAt; }
     unsigned operator()(const ast::HeapLeaks&) { return kAt; }
     unsigned operator()(const ast::Why&) { return kAt; }
-    unsigned operator()(const ast::Origin&) { return kAt | kThread | kDepth; }
+    unsigned operator()(const ast::Origin&) { return kAt | kThread | kFrame | kDepth; }
   };
   return std::visit(Visitor{}, source);
 }

@@ -541,7 +541,11 @@ class Planner {
     outer->AddNote(plan->outcome->note);
     if (!*found) {
       std::string why;
-      if (!plan->presentation.no_rows.empty()) why = ": " + plan->presentation.no_rows;
+      if (plan->outcome->source_rows > 0) {
+        why = absl::StrCat(": ", kNoRowPasses);
+      } else if (!plan->presentation.no_rows.empty()) {
+        why = ": " + plan->presentation.no_rows;
+      }
       return absl::NotFoundError("this query has no rows, so it gives no time" + why);
     }
     const Time* time = row[0].get<Time>();

@@ -26,6 +26,9 @@
 
 namespace ttq {
 
+// Why a query has no rows whose source had some.
+inline constexpr char kNoRowPasses[] = "no row passes the conditions";
+
 struct Plan {
   OperatorPtr root;
   std::vector<Column> columns;

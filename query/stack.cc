@@ -364,6 +364,13 @@ absl::Status Unwinder::Walk(Moment& moment, ThreadNo thread, bool past_main, std
   }
 }
 
+bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc) {
+  // The cold part of a function has an offset of its own.
+  if (location.offset_in_function != 0 || location.frames.empty()) return false;
+  const std::optional<FunctionInfo> function = symbols.FunctionAt(pc);
+  return function && function->entry == pc;
+}
+
 absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> thread,
                                         const StackOptions& options) {
   Stack stack;
@@ -375,6 +382,9 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
     if (!running.ok()) return running.status();
     stack.thread = *running;
   }
+  absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(stack.time);
+  if (!symbols.ok()) return symbols.status();
+  const bool crashed = moment.process().info().crash == stack.time;
   const auto use = [&](Frame& frame, const CodeLocation& location) {
     if (stack.frames.size() >= options.max_frames) {
       stack.truncated = true;
@@ -382,8 +392,7 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
       return false;
     }
     frame.module = location.module;
-    frame.at_entry =
-        stack.frames.empty() && location.offset_in_function == 0 && !location.frames.empty();
+    frame.at_entry = stack.frames.empty() && IsEntry(**symbols, location, frame.pc);
     if (frame.kind == Frame::Kind::kSignal) {
       frame.number = static_cast<uint32_t>(stack.frames.size());
       frame.function = "<signal handler called>";
@@ -398,7 +407,9 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
       return true;
     }
     const Frame::Kind kind = frame.kind;
-    for (size_t i = 0; i < location.frames.size(); ++i) {
+    // What a crash at the first instruction belongs to is of interest all the same.
+    const size_t innermost = frame.at_entry && !crashed ? location.frames.size() - 1 : 0;
+    for (size_t i = innermost; i < location.frames.size(); ++i) {
       const InlineFrame& inlined = location.frames[i];
       frame.number = static_cast<uint32_t>(stack.frames.size());
       frame.inlined = static_cast<uint32_t>(i);
@@ -507,8 +518,12 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   view.cfa = frame.cfa;
   view.present_only = true;
   const bool at_entry = frame.at_entry && frame.kind == Frame::Kind::kNormal;
-  absl::StatusOr<std::vector<Argument>> arguments =
-      at_entry ? ArgumentsAtEntry(context, view, &moment) : ArgumentsOf(context, view, &moment);
+  if (at_entry) {
+    absl::StatusOr<Registers> whole = moment.RegistersOf(thread);  // vector registers too
+    if (!whole.ok()) return whole.status();
+    view.registers = *whole;
+  }
+  absl::StatusOr<std::vector<Argument>> arguments = ArgumentsOf(context, view, &moment);
   if (!arguments.ok()) return arguments.status();
   if (!arguments->empty()) return ArgumentsObject(*arguments);
   return at_entry ? ArgumentsByAbi(frame.registers.gpr.data()) : Value(Null{});

@@ -88,6 +88,9 @@ struct Frame {
   std::string file;
   int line = 0;  // 0: unknown
 };
+// `pc` is the first instruction of the function that really exists there, `location` names it:
+// nothing that is inlined into it has begun either.
+bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc);
 const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit"
 const char* FrameMethodName(Frame::Method kind);  // "cfi", "call history", "frame pointer", ""
 

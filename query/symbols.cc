@@ -231,6 +231,12 @@ struct SymbolFile::Impl {
     return Demangle(WithoutCloneSuffix(s->name));
   }
 
+  bool HasOwnConvention(uint64_t entry) {
+    ReadTables();
+    const TableSymbol* s = SymbolAt(functions, entry);
+    return s != nullptr && s->address == entry && HasOtherParameters(s->name);
+  }
+
   CodeLocation Symbolize(uint64_t address) {
     std::lock_guard lock(mutex);
     CodeLocation location;
@@ -260,6 +266,7 @@ struct SymbolFile::Impl {
     if (!location.frames.empty()) {
       location.function = location.frames.front().function;
       location.inlined = location.frames.size() > 1;
+      location.own_convention = HasOwnConvention(address - location.offset_in_function);
     } else {
       location.offset_in_function = address;
     }

@@ -58,6 +58,9 @@ struct CodeLocation {
   std::string function;
   // The pc is in code inlined into the last of `frames`.
   bool inlined = false;
+  // The last of `frames` is a copy that the compiler made with other parameters than were written
+  // (`f.constprop.0`, `f.isra.0`, `f.part.0`): where its arguments are only DWARF can say.
+  bool own_convention = false;
   // Innermost to outermost; the last is the function that really exists. Empty when no name.
   std::vector<InlineFrame> frames;
   // Base name of the module's path; empty when no module holds the pc.

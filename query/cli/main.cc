@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 #include <string_view>
+#include <vector>
 
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
@@ -30,6 +31,18 @@ constexpr Command kCommands[] = {
     {"help", ttq::RunHelp},
 };
 
+// `ttq -t TRACE crash`, `ttq -p N crash`.
+bool IsCrash(int argc, char** argv) {
+  if (std::string_view(argv[argc - 1]) != "crash" || argc % 2 != 0) return false;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view option = argv[i];
+    if (option != "-t" && option != "--trace" && option != "-p" && option != "--process") {
+      return false;
+    }
+  }
+  return true;
+}
+
 int Run(int argc, char** argv) {
   if (argc < 2) {
     fputs(ttq::UsageText(), stderr);
@@ -46,6 +59,12 @@ int Run(int argc, char** argv) {
   }
   for (const Command& command : kCommands) {
     if (first == command.name) return command.run(argc - 1, argv + 1);
+  }
+  if (IsCrash(argc, argv)) {
+    // As `ttq crash -t TRACE`.
+    std::vector<char*> words = {argv[argc - 1]};
+    words.insert(words.end(), argv + 1, argv + argc - 1);
+    return ttq::RunCrash(static_cast<int>(words.size()), words.data());
   }
   return ttq::RunQuery(argc, argv);
 }

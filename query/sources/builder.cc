@@ -92,8 +92,9 @@ TimeSpan Intersect(const TimeSpan& a, const TimeSpan& b) {
 
 void NotePastEnd(const TimeSpan& span, const ProcessInfo& info, SourcePlan* plan) {
   if (span.begin > info.end + 1 && span.begin != kTimeMax) {
-    plan->notes.push_back(
-        fmt::format("time {} is past the end of the recording, {}", span.begin.v, info.end.v));
+    plan->notes.push_back(fmt::format("time {} is past the end of the recording, {}",
+                                      span.end == kTimeMax ? span.begin.v - 1 : span.begin.v,
+                                      info.end.v));
   }
 }
 

@@ -351,12 +351,13 @@ absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment,
   view.pc = registers->pc;
   view.cfa = Address(registers->gpr[kRsp] + 8);
   view.entered = *row[kTime].get<Time>();
+  view.present_only = true;
   // Of what is inlined at a function's first instruction, the function itself is the outermost.
   absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*view.entered);
   if (!symbols.ok()) return symbols.status();
   const size_t depth = (*symbols)->Symbolize(view.pc)->frames.size();
   view.inlined = depth == 0 ? 0 : depth - 1;
-  absl::StatusOr<std::vector<Argument>> arguments = ArgumentsAtEntry(context, view, *then);
+  absl::StatusOr<std::vector<Argument>> arguments = ArgumentsOf(context, view, *then);
   if (!arguments.ok()) return arguments.status();
   if (!arguments->empty()) return ArgumentsObject(*arguments);
   moment.AddNote("arguments are by the ABI: the six registers for integers and pointers");

@@ -3,6 +3,8 @@
 // `crash`: what ended the process, and what led to it, in one row. Everything in it can be asked
 // for by itself; this is the order in which one would ask.
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -99,7 +101,7 @@ class Investigation {
       if (!*event) return absl::OkStatus();
       if ((*event)->number != process_.info().fatal_signal) continue;
       r_.event = **event;
-      r_.by_processor = r_.event.args[1] != 0;
+      r_.by_processor = r_.event.args[1] != 0 && IsFault(r_.event.number);
       if (r_.event.thread.v != 0) r_.thread = r_.event.thread;
       return absl::OkStatus();
     }
@@ -226,7 +228,24 @@ class Investigation {
     if (uses_stack) add({RegisterName::File::kGeneral, kRsp, 0, 8});
   }
 
-  // The program sent the signal to itself: abort, assert, an uncaught exception.
+  static bool IsFault(int64_t number) {
+    return number == SIGILL || number == SIGTRAP || number == SIGBUS || number == SIGFPE ||
+           number == SIGSEGV;
+  }
+
+  // Who sent a signal that no fault of the program is.
+  std::string Sender() const {
+    if (r_.event.number == 0) return fmt::format("killed by {}", r_.signal);
+    // si_code above 0: the kernel on its own account (a timer, a terminal, a limit).
+    if (r_.event.args[1] != 0) return fmt::format("the kernel sent {}", r_.signal);
+    // What kill(2) and its like tell: si_pid, then si_uid.
+    const auto pid = static_cast<uint32_t>(r_.event.args[0]);
+    if (pid == process_.info().pid) return fmt::format("the program raised {}", r_.signal);
+    return pid == 0 ? fmt::format("another process sent {}", r_.signal)
+                    : fmt::format("process {} sent {}", pid, r_.signal);
+  }
+
+  // Not by the processor: abort, assert, an uncaught exception, another process.
   absl::Status Raised() {
     const auto has = [&](std::string_view part) {
       return std::any_of(functions_.begin(), functions_.end(),
@@ -237,7 +256,7 @@ class Investigation {
                : has("stack_chk_fail") || has("__fortify_fail")
                    ? "the C library found a buffer overrun"
                : has("abort") ? "the program called abort"
-                              : fmt::format("the program raised {}", r_.signal);
+                              : Sender();
     const bool in_free = has("free") || has("realloc") || has("operator delete");
     if (!in_free) return absl::OkStatus();
     absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);

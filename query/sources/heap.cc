@@ -347,10 +347,11 @@ absl::StatusOr<std::vector<Row>> LeakRows(const Context& context, Time t, ScanCo
                     first.begin, OfCount(first.size)});
   }
   if (blocks > 0) {
-    outcome->AddNote(fmt::format(
-        "{} blocks of {} bytes had not been given back at {}; whether anything still pointed to "
-        "them is not looked at",
-        blocks, bytes, t.v));
+    outcome->AddNote(
+        fmt::format("{} {} of {} bytes had not been given back at {}; whether anything still "
+                    "points there is not "
+                    "looked at",
+                    blocks, blocks == 1 ? "block" : "blocks", bytes, t.v));
   }
   return rows;
 }

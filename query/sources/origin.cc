@@ -71,13 +71,21 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
   std::string text;
   const auto* reg = std::get_if<ast::Register>(&source.location.start->node);
   if (reg != nullptr) {
+    if (query.clauses.frame) {
+      return ErrorAt(query.clauses.frame->range, "a register is followed from the innermost frame",
+                     "leave out `in frame`");
+    }
     absl::StatusOr<ValuePlace> found = RegisterPlace(*reg, source.location.range);
     if (!found.ok()) return found.status();
     place = *found;
     text = "$" + reg->name;
   } else {
+    EvaluateAt where;
+    if (query.clauses.at || query.clauses.frame || query.clauses.thread) where.time = *at;
+    where.thread = *thread;
+    if (query.clauses.frame) where.frame = query.clauses.frame->value;
     absl::StatusOr<ResolvedLocation> location =
-        context.ResolveLocation(source.location, kDefaultBytes);
+        context.ResolveLocation(source.location, kDefaultBytes, where);
     if (!location.ok()) return location.status();
     if (!location->note.empty()) plan.notes.push_back(location->note);
     const AddressRange range = location->ranges[0];

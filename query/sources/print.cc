@@ -10,6 +10,24 @@
 #include "query/types/render.h"
 
 namespace ttq {
+namespace {
+
+constexpr uint64_t kCallersLookedAt = 32;
+
+// The innermost caller that has a variable of this name.
+std::optional<uint64_t> CallerWith(const Context& context, Moment* moment,
+                                   std::optional<ThreadNo> thread, const std::string& name) {
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
+  if (!types.ok()) return std::nullopt;
+  for (uint64_t number = 1; number <= kCallersLookedAt; ++number) {
+    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, number);
+    if (!view.ok()) return std::nullopt;
+    if (FrameState(context, **types, moment, *std::move(view)).FindLocal(name)) return number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
                                 const Context& context, const RunOptions&,
@@ -36,7 +54,16 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
   }
   absl::StatusOr<EvaluatedValue> result =
       EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number);
-  if (!result.ok()) return result.status();
+  if (!result.ok()) {
+    const auto* name = std::get_if<ast::Name>(&source.expr->node);
+    if (name && !query.clauses.frame) {
+      if (const auto frame = CallerWith(context, moment->get(), *thread, name->name)) {
+        return ErrorAt(source.expr->range, fmt::format("nothing is called {} here", name->name),
+                       fmt::format("frame {} has one: `in frame {}`", *frame, *frame));
+      }
+    }
+    return result.status();
+  }
   const CValue& value = result->value;
   if (value.in_memory && value.type->Strip()->kind != CType::Kind::kFunction) {
     // Nothing of it is there: that is a mistake in the expression, not a value.
@@ -44,7 +71,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     absl::StatusOr<uint64_t> got = (*moment)->Read(Address(value.address), 1, &byte);
     if (!got.ok()) return got.status();
     if (*got == 0) {
-      return ErrorAt(source.expr->range, process.DescribeUnmapped(Address(value.address), *at));
+      return ErrorAt(source.expr->range,
+                     fmt::format("its address is {:#x}: {}", value.address,
+                                 process.DescribeUnmapped(Address(value.address), *at)));
     }
   }
   Renderer renderer(*result->types, moment->get());

@@ -388,6 +388,7 @@ class CountSource : public Operator {
       absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
       if (!word.ok()) return word.status();
       word_ = *word;
+      if (epoch->birth) born_ = epoch->birth->access.time;
       auto cursor =
           python::CountsOf(context_.process(), asked_.address, word_,
                            Intersect(*span, request_.span), request_.direction, options_.control);
@@ -410,6 +411,8 @@ class CountSource : public Operator {
           python::CountChangeOf(**std::move(access), asked_.address, word_);
       if (!change) continue;
       ++request_.outcome->source_rows;
+      // What was there before it was made is no count of it.
+      if (change->access.time == born_) change->before = 0;
       const bool before = python::IsCount(change->before), after = python::IsCount(change->after);
       *row = {change->access.time,
               OfThread(change->access.thread),
@@ -428,6 +431,7 @@ class CountSource : public Operator {
   const RunOptions options_;
   SourceRequest request_;
   python::CountWord word_;
+  std::optional<Time> born_;
   std::unique_ptr<Cursor<Access>> cursor_;
 };
 

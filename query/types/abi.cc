@@ -2,8 +2,7 @@
 
 #include "query/types/abi.h"
 
-#include <libdwarf/dwarf.h>
-
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +41,11 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
     case CType::Kind::kFloat:
       if (size > 8) return put(Class::kX87, 0);
       return put(Class::kSse, offset);
+    case CType::Kind::kComplex:
+      if (size > 16) return put(Class::kMemory, 0);
+      put(Class::kSse, offset);
+      if (size > 8) put(Class::kSse, offset + 8);
+      return;
     case CType::Kind::kStruct:
     case CType::Kind::kUnion:
       for (const CMember& member : type->members) {
@@ -79,11 +83,17 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
 }
 
 // Objects that may not be copied bit by bit are passed by their address.
-bool PassedByReference(const TypeSpace& types, const CType* type) {
+bool PassedByReference(const TypeSpace& types, const CType* type, int depth = 0) {
   type = types.Complete(type);
-  if (!type->IsRecord() || type->file == nullptr) return false;
-  const Die die = type->file->data().At(type->die);
-  return die && die.Unsigned(DW_AT_calling_convention).value_or(0) == DW_CC_pass_by_reference;
+  if (type->kind == CType::Kind::kArray) {
+    return depth < kMaxDepth && PassedByReference(types, type->target(), depth + 1);
+  }
+  if (!type->IsRecord()) return false;
+  if (type->copied_by_code) return true;
+  return type->is_cpp && depth < kMaxDepth &&
+         std::any_of(type->members.begin(), type->members.end(), [&](const CMember& member) {
+           return !member.is_static && PassedByReference(types, type->At(member.type), depth + 1);
+         });
 }
 
 std::vector<Class> ClassesOf(const TypeSpace& types, const CType* type) {

@@ -39,6 +39,8 @@ struct CValue {
   std::shared_ptr<const PastValue> past;
   // A pointer to something that is not in memory: what it points to.
   std::shared_ptr<const CValue> pointee;
+  // An argument at its function's entry: the place in memory that the prologue will copy it to.
+  std::optional<uint64_t> home;
   // It names memory, and `&` may be applied.
   bool has_address() const { return in_memory && bit_size == 0 && missing.empty(); }
 };

@@ -19,6 +19,8 @@ using MaybeView = absl::StatusOr<std::optional<ContainerView>>;
 // No honest container is larger than what can be addressed.
 constexpr uint64_t kMaxItems = uint64_t{1} << 40;
 constexpr uint64_t kMaxString = 1 << 20;
+constexpr std::string_view kStdString =
+    "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
 
 bool Consume(std::string_view* text, std::string_view prefix) {
   if (!text->starts_with(prefix)) return false;
@@ -52,6 +54,9 @@ class Taker {
     if (is("unique_ptr")) return Unique();
     if (is("shared_ptr") || is("weak_ptr")) return Shared(name.substr(0, name.find('<')));
     if (is("optional")) return Optional();
+    if (is("variant")) return Variant();
+    if (is("tuple")) return Tuple();
+    if (is("bitset")) return Bitset();
     if (is("list")) return ListOf();
     if (is("deque")) return Deque();
     return std::nullopt;
@@ -114,7 +119,9 @@ class Taker {
   }
   std::string TemplateName(size_t index) {
     const CType* type = TemplateType(type_, index);
-    return type ? ToText(type) : "";
+    if (!type) return "";
+    const std::string text = ToText(type);
+    return text == kStdString ? "std::string" : text;
   }
 
   MaybeView String() {
@@ -332,6 +339,89 @@ class Taker {
         reader_.Path(value_, "_M_payload._M_payload._M_value");
     if (!Keep(held.status()) || !*held) return Nothing();
     view.items.push_back({std::nullopt, **std::move(held)});
+    return view;
+  }
+
+  MaybeView Variant() {
+    const CType* type = reader_.types().Complete(value_.type);
+    uint64_t index = 0;
+    if (!Number(value_, "_M_index", &index)) return Nothing();
+    View view;
+    view.kind = View::Kind::kVariant;
+    view.summary = "std::variant<";
+    for (size_t i = 0; i < type->template_types.size(); ++i) {
+      Append(&view.summary, i > 0 ? ", " : "", TemplateName(i));
+    }
+    Append(&view.summary, ">");
+    if (index >= type->template_types.size()) {  // all ones: valueless by an exception
+      Append(&view.summary, " [no contained value]");
+      return view;
+    }
+    Append(&view.summary, " [index ", index, "]");
+    // A union of all of them, each at its beginning.
+    absl::StatusOr<std::optional<CValue>> held = reader_.Path(value_, "_M_u");
+    if (!Keep(held.status()) || !*held) return Nothing();
+    view.items.push_back({std::nullopt, reader_.Part(**held, TemplateType(type_, index), 0)});
+    return view;
+  }
+
+  // A _Tuple_impl holds its first item in a base, and the others in another _Tuple_impl.
+  MaybeView Tuple() {
+    View view;
+    view.summary = "std::tuple containing";
+    view.numbered = true;
+    view.first = 1;  // as gdb counts
+    std::optional<CValue> rest = BaseNamed(value_, "std::_Tuple_impl<");
+    while (rest && view.items.size() < most_) {
+      const std::optional<CValue> head = BaseNamed(*rest, "std::_Head_base<");
+      if (!head) return Nothing();
+      absl::StatusOr<std::optional<CValue>> item = reader_.Path(*head, "_M_head_impl");
+      if (!Keep(item.status())) return Nothing();
+      // An empty class is a base instead.
+      if (!*item) *item = BaseNamed(*head, "");
+      if (!*item) return Nothing();
+      view.items.push_back({std::nullopt, **std::move(item)});
+      rest = BaseNamed(*rest, "std::_Tuple_impl<");
+    }
+    view.cut = rest.has_value();
+    if (view.items.empty()) return Nothing();
+    return view;
+  }
+
+  // The first base class whose name begins so.
+  std::optional<CValue> BaseNamed(const CValue& object, std::string_view prefix) {
+    const CType* type = reader_.types().Complete(object.type);
+    for (const CMember& member : type->members) {
+      if (!member.is_base) continue;
+      absl::StatusOr<CValue> base = reader_.MemberOf(object, member);
+      if (!Keep(base.status())) return std::nullopt;
+      if (reader_.types().Complete(base->type)->name.starts_with(prefix)) return *std::move(base);
+    }
+    return std::nullopt;
+  }
+
+  MaybeView Bitset() {
+    absl::StatusOr<std::optional<CValue>> words = reader_.Path(value_, "_M_w");
+    if (!Keep(words.status()) || !*words) return Nothing();
+    absl::StatusOr<LoadedValue> loaded = reader_.Load(**words);
+    if (!Keep(loaded.status()) || !loaded->complete()) return Nothing();
+    View view;
+    view.kind = View::Kind::kMap;
+    view.summary = "std::bitset";
+    for (uint64_t i = 0; i < loaded->bytes.size() * 8; ++i) {
+      if ((loaded->bytes[i / 8] >> (i % 8) & 1) == 0) continue;
+      if (view.items.size() == most_) {
+        view.cut = true;
+        break;
+      }
+      CValue key, one;
+      key.type = one.type = BuiltinType("int");
+      for (int at = 0; at < 4; ++at) {
+        key.bytes += static_cast<char>(i >> (8 * at));
+        one.bytes += static_cast<char>(at == 0);
+      }
+      view.items.push_back({std::move(key), std::move(one)});
+    }
     return view;
   }
 

@@ -353,6 +353,9 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
         case DW_ATE_float:
           type->kind = Kind::kFloat;
           break;
+        case DW_ATE_complex_float:
+          type->kind = Kind::kComplex;
+          break;
         case DW_ATE_signed_char:
           type->kind = Kind::kChar;
           type->is_signed = true;
@@ -504,7 +507,58 @@ std::unique_ptr<CType> DebugFile::ReadType(const Die& die) const {
   return type;
 }
 
+// What the Itanium C++ ABI calls "non-trivial for the purposes of calls", as far as the class's own
+// functions decide it. GCC says it in no attribute.
+bool DebugFile::IsCopiedByCode(const Die& die) const {
+  if (const auto convention = die.Unsigned(DW_AT_calling_convention)) {
+    return *convention == DW_CC_pass_by_reference;
+  }
+  std::string_view name = NameOf(die);
+  name = name.substr(0, name.find('<'));
+  bool copies = false, all_deleted = true;
+  for (Die f = die.Child(); f; f = f.Sibling()) {
+    if (f.tag() != DW_TAG_subprogram) continue;
+    if (f.Unsigned(DW_AT_virtuality).value_or(DW_VIRTUALITY_none) != DW_VIRTUALITY_none) {
+      return true;
+    }
+    // What the compiler made itself, or was told to, is as its members want it.
+    const bool own = !f.Flag(DW_AT_artificial) &&
+                     f.Unsigned(DW_AT_defaulted).value_or(DW_DEFAULTED_no) != DW_DEFAULTED_in_class;
+    const std::string_view function = NameOf(f);
+    if (function.starts_with('~')) {
+      if (own) return true;
+      continue;
+    }
+    if (function != name || !TakesItsOwnType(die, f)) continue;
+    const bool deleted = f.Flag(DW_AT_deleted);
+    copies = true;
+    all_deleted = all_deleted && deleted;
+    if (own && !deleted) return true;
+  }
+  return copies && all_deleted;
+}
+
+// A constructor `X(const X&)` or `X(X&&)` of the class `die`.
+bool DebugFile::TakesItsOwnType(const Die& die, const Die& constructor) const {
+  Die parameter;
+  for (Die p = constructor.Child(); p; p = p.Sibling()) {
+    if (p.tag() != DW_TAG_formal_parameter || p.Flag(DW_AT_artificial)) continue;
+    if (parameter) return false;
+    parameter = p;
+  }
+  if (!parameter) return false;
+  Die type = parameter.Follow(DW_AT_type);
+  if (!type ||
+      (type.tag() != DW_TAG_reference_type && type.tag() != DW_TAG_rvalue_reference_type)) {
+    return false;
+  }
+  type = type.Follow(DW_AT_type);
+  if (type && type.tag() == DW_TAG_const_type) type = type.Follow(DW_AT_type);
+  return type && type.ref() == die.ref();
+}
+
 void DebugFile::ReadMembers(const Die& die, CType* type) const {
+  type->copied_by_code = type->is_cpp && IsCopiedByCode(die);
   const bool is_union = type->kind == CType::Kind::kUnion;
   for (Die child = die.Child(); child && type->members.size() < kMaxMembers;
        child = child.Sibling()) {
@@ -513,7 +567,16 @@ void DebugFile::ReadMembers(const Die& die, CType* type) const {
       type->template_types.emplace_back(std::string(child.Text(DW_AT_name)), child.Ref(DW_AT_type));
       continue;
     }
+    if (tag == DW_TAG_GNU_template_parameter_pack) {
+      for (Die p = child.Child(); p && type->template_types.size() < kMaxMembers; p = p.Sibling()) {
+        if (p.tag() == DW_TAG_template_type_param) {
+          type->template_types.emplace_back("", p.Ref(DW_AT_type));
+        }
+      }
+      continue;
+    }
     if (tag != DW_TAG_member && tag != DW_TAG_inheritance && tag != DW_TAG_variable) continue;
+    if (tag == DW_TAG_inheritance && child.Find(DW_AT_virtuality)) type->copied_by_code = true;
     CMember member;
     member.die = child.ref();
     member.name = std::string(child.Text(DW_AT_name));

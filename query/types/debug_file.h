@@ -66,6 +66,8 @@ class DebugFile {
   const UnitScopes& ScopesOf(const DwarfUnit& unit) const;
   std::unique_ptr<CType> ReadType(const Die& die) const;
   void ReadMembers(const Die& die, CType* type) const;
+  bool IsCopiedByCode(const Die& die) const;
+  bool TakesItsOwnType(const Die& die, const Die& constructor) const;
   const CType* Remember(std::unique_ptr<CType> type) const;
   const NameIndex& Index() const;
 

@@ -163,7 +163,8 @@ absl::StatusOr<Evaluator::Number> Evaluator::NumberOf(const ast::Expr& expr, con
   if (!loaded->complete()) {
     std::string why = loaded->missing.empty() ? "a part of it is not known" : loaded->missing;
     if (why.starts_with("Cannot access memory")) {
-      why = context_.process().DescribeUnmapped(Address(value.address), moment_->time());
+      why = Cat(Hex(value.address), " was ",
+                context_.process().DescribeUnmapped(Address(value.address), moment_->time()));
     }
     return Here(ErrorAt(expr.range, Cat("this has no value here: ", why)));
   }
@@ -215,7 +216,13 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const Node& node) {
     return SizeOf(expr, *type);
   } else if constexpr (std::is_same_v<Node, ast::SizeofExpr>) {
     absl::StatusOr<CValue> value = Value(*node.operand);
-    if (!value.ok()) return value;
+    if (!value.ok()) {
+      // `sizeof(Point)` looks like a variable's.
+      const auto* name = std::get_if<ast::Name>(&node.operand->node);
+      const CType* type =
+          name ? types_.Find(name->name, frame_ ? frame_->view().pc : Address(0)) : nullptr;
+      return type ? SizeOf(expr, type) : value;
+    }
     const CType* type = value->type->Strip();
     return SizeOf(expr, type->IsReference() ? type->target() : value->type);
   } else {
@@ -327,9 +334,12 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Name& nam
   }
   absl::StatusOr<std::optional<CValue>> found = Global(expr, name.name);
   if (!found.ok()) return found.status();
-  if (!*found) found = Enumerator(name.name);
+  // An enumerator of another scope comes after a function of that very name.
+  if (!*found) found = Enumerator(name.name, /*anywhere=*/false);
   if (!found.ok()) return found.status();
   if (!*found) found = Function(expr, name.name);
+  if (!found.ok()) return found.status();
+  if (!*found) found = Enumerator(name.name, /*anywhere=*/true);
   if (!found.ok()) return found.status();
   if (*found) return **std::move(found);
   return UnknownName(expr, name.name);
@@ -397,7 +407,8 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Global(const ast::Expr& expr,
   return std::optional<CValue>(*std::move(value));
 }
 
-absl::StatusOr<std::optional<CValue>> Evaluator::Enumerator(const std::string& name) {
+absl::StatusOr<std::optional<CValue>> Evaluator::Enumerator(const std::string& name,
+                                                            bool anywhere) {
   const Module* first = frame_ ? types_.symbols().ModuleAt(frame_->view().pc) : nullptr;
   for (const Module* module : types_.Modules(first)) {
     const auto placed = types_.FileOf(*module);
@@ -413,7 +424,9 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Enumerator(const std::string& n
         const std::string_view wanted = asked == std::string::npos
                                             ? std::string_view(name)
                                             : std::string_view(name).substr(asked + 2);
-        if (last == wanted) return std::optional<CValue>(FromNumber(type, e.value));
+        if (anywhere ? last == wanted : e.name == name) {
+          return std::optional<CValue>(FromNumber(type, e.value));
+        }
       }
     }
   }
@@ -466,7 +479,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
     case ast::UnaryOp::kAddress: {
       absl::StatusOr<CValue> object = Dereferenced(*operand);
       if (!object.ok()) return object;
-      if (!object->has_address()) {
+      if (!object->has_address() && !object->home) {
         const std::string why = object->bit_size > 0 ? "a bit-field has no address"
                                 : object->past       ? "this is not in memory now"
                                 : !object->missing.empty()
@@ -474,7 +487,8 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
                                     : "this is not in memory, so it has no address";
         return Here(ErrorAt(inner.range, why));
       }
-      CValue value = FromNumber(types_.PointerTo(object->type), object->address);
+      CValue value =
+          FromNumber(types_.PointerTo(object->type), object->home.value_or(object->address));
       value.past = object->past;
       return value;
     }
@@ -883,7 +897,13 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Index& in
       }
       return Here(ErrorAt(index.index->range, "it has no such key"));
     }
-    return ErrorAt(index.object->range, Cat("a ", ToText(object->type), " has no elements"));
+    absl::StatusOr<std::optional<CValue>> array = reader_.Path(*object, "_M_elems");
+    if (!array.ok()) return array.status();
+    if (!type->name.starts_with("std::array<") || !*array) {
+      return ErrorAt(index.object->range, Cat("a ", ToText(object->type), " has no elements"));
+    }
+    object = **std::move(array);
+    type = types_.Complete(object->type);
   }
   absl::StatusOr<Number> n = NumberOf(*index.index, *at);
   if (!n.ok()) return n.status();

@@ -70,7 +70,7 @@ class Evaluator {
   absl::StatusOr<CValue> Dereferenced(CValue value);
   absl::StatusOr<Number> NumberOf(const ast::Expr& expr, const CValue& value);
   absl::StatusOr<std::optional<CValue>> Global(const ast::Expr& expr, const std::string& name);
-  absl::StatusOr<std::optional<CValue>> Enumerator(const std::string& name);
+  absl::StatusOr<std::optional<CValue>> Enumerator(const std::string& name, bool anywhere);
   absl::StatusOr<std::optional<CValue>> Function(const ast::Expr& expr, const std::string& name);
   absl::Status UnknownName(const ast::Expr& expr, const std::string& name);
   absl::StatusOr<CValue> Arithmetic(const ast::Expr& expr, ast::BinaryOp op, Number a, Number b);

@@ -23,6 +23,13 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
     if (!registers.ok()) return registers.status();
     view.registers = *registers;
     view.pc = registers->pc;
+    absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(moment->time());
+    if (!symbols.ok()) return symbols.status();
+    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(view.pc);
+    const bool crashed = moment->process().info().crash == moment->time();
+    if (location->frames.size() > 1 && !crashed && IsEntry(**symbols, *location, view.pc)) {
+      view.inlined = location->frames.size() - 1;
+    }
     return view;
   }
   Unwinder unwinder(context);
@@ -38,9 +45,7 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
   }
   const Frame& frame = stack->frames[number];
   view.pc = frame.lookup_pc;
-  for (uint64_t i = number; i > 0 && stack->frames[i - 1].kind == Frame::Kind::kInlined; --i) {
-    ++view.inlined;
-  }
+  view.inlined = frame.inlined;
   for (int i = 0; i < kGprCount; ++i) view.registers.gpr[i] = frame.registers.gpr[i];
   view.registers.pc = frame.pc;
   view.known = frame.registers.known;

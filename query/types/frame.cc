@@ -27,65 +27,23 @@ absl::StatusOr<Argument> Shown(const TypeSpace& types, Moment* moment, std::stri
   return argument;
 }
 
-absl::StatusOr<std::vector<Argument>> Arguments(const Context& context, const FrameView& frame,
-                                                Moment* moment, bool at_entry) {
-  std::vector<Argument> out;
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
-  if (!types.ok()) return types.status();
-  FrameState state(context, **types, moment, frame);
-  if (!state.function()) return out;
-  const std::vector<Die> parameters = state.Parameters();
-  std::vector<AbiPlace> places;
-  if (at_entry && state.function().tag() == DW_TAG_subprogram) {
-    std::vector<const CType*> parameter_types;
-    for (const Die& die : parameters) {
-      parameter_types.push_back(state.placed()->file->TypeAt(DebugFile::TypeOf(die)));
-    }
-    places = PlacesOfArguments(**types,
-                               state.placed()->file->TypeAt(DebugFile::TypeOf(state.function())),
-                               parameter_types);
-  }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Die& die = parameters[i];
-    CValue value;
-    // A location that holds for the whole function is only filled by the prologue.
-    bool whole = true;
-    if (const auto a = die.Find(DW_AT_location)) {
-      whole = !a->block.empty() || a->form == DW_FORM_exprloc;
-    } else {
-      whole = false;
-    }
-    const bool by_abi = !places.empty() && whole;
-    if (!by_abi) {
-      absl::StatusOr<CValue> found = state.ValueOf(die, /*look_back=*/!at_entry);
-      if (!found.ok()) return found.status();
-      value = *std::move(found);
-    }
-    if (by_abi || (!places.empty() && !value.missing.empty())) {
-      const CType* type = state.placed()->file->TypeAt(DebugFile::TypeOf(die));
-      absl::StatusOr<CValue> found = ValueAtPlace(**types, places[i], type, frame.registers,
-                                                  frame.registers.gpr[kRsp] + 8, /*result=*/false);
-      if (!found.ok()) return found.status();
-      if (by_abi || found->missing.empty()) value = *std::move(found);
-    }
-    absl::StatusOr<Argument> argument =
-        Shown(**types, moment, std::string(DebugFile::NameOf(die)), value);
-    if (!argument.ok()) return argument.status();
-    out.push_back(*std::move(argument));
-  }
-  return out;
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const FrameView& frame,
                                                   Moment* moment) {
-  return Arguments(context, frame, moment, false);
-}
-
-absl::StatusOr<std::vector<Argument>> ArgumentsAtEntry(const Context& context,
-                                                       const FrameView& frame, Moment* moment) {
-  return Arguments(context, frame, moment, true);
+  std::vector<Argument> out;
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
+  if (!types.ok()) return types.status();
+  FrameState state(context, **types, moment, frame);
+  for (const Die& die : state.Parameters()) {
+    absl::StatusOr<CValue> value = state.ValueOf(die, /*look_back=*/true);
+    if (!value.ok()) return value.status();
+    absl::StatusOr<Argument> argument =
+        Shown(**types, moment, std::string(DebugFile::NameOf(die)), *value);
+    if (!argument.ok()) return argument.status();
+    out.push_back(*std::move(argument));
+  }
+  return out;
 }
 
 absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,

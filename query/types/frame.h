@@ -58,16 +58,11 @@ struct Argument {
   std::string text;  // as `print` shows it; for no value, why
 };
 
-// The arguments as they are in the frame now. Empty when there is no DWARF for the function. Errors
+// The arguments as they are in the frame now; at the function's first instruction, as they were
+// passed. Empty when there is no DWARF for the function. Errors
 // are the store's only.
 absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const FrameView& frame,
                                                   Moment* moment);
-
-// The arguments of a call: `frame.pc` is the function's first instruction (or that of an inlined
-// copy), not executed yet. Where DWARF describes a place that only the prologue fills, the calling
-// convention says where the argument still is.
-absl::StatusOr<std::vector<Argument>> ArgumentsAtEntry(const Context& context,
-                                                       const FrameView& frame, Moment* moment);
 
 // How a function returns its result: its declared type, and where the calling convention puts it.
 struct ResultPlace {

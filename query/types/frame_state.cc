@@ -95,6 +95,25 @@ std::vector<Die> FrameState::Parameters() const {
   return all.size() >= out.size() ? all : out;
 }
 
+bool FrameState::AtEntry() const { return FollowsAbi() && Entry() == view_.pc; }
+
+std::optional<Address> FrameState::Entry() const {
+  if (!outer_ || !placed_) return std::nullopt;
+  std::optional<uint64_t> low = outer_.AddressOf(DW_AT_entry_pc);
+  if (!low) low = outer_.AddressOf(DW_AT_low_pc);
+  if (!low) {
+    const std::vector<CodeSpan> ranges = outer_.Ranges();
+    if (ranges.empty()) return std::nullopt;
+    low = ranges[0].begin;
+  }
+  return Address(*low + placed_->bias);
+}
+
+bool FrameState::FollowsAbi() const {
+  return function_ && function_.tag() == DW_TAG_subprogram &&
+         !types_.symbols().Symbolize(view_.pc)->own_convention;
+}
+
 std::vector<std::string> FrameState::LocalNames() const {
   std::vector<std::string> names;
   for (const CodeScope& scope : scopes_) {
@@ -109,6 +128,11 @@ std::vector<std::string> FrameState::LocalNames() const {
 
 std::optional<uint64_t> FrameState::RegisterValue(int dwarf_register) const {
   if (dwarf_register == 16) return view_.registers.pc.v;
+  if (dwarf_register >= 17 && dwarf_register < 25) {
+    const int xmm = dwarf_register - 17;
+    if (!(view_.registers.xmm_known >> xmm & 1)) return std::nullopt;
+    return view_.registers.xmm[xmm];
+  }
   if (dwarf_register < 0 || dwarf_register > 15) return std::nullopt;
   const Gpr gpr = GprOfDwarf(dwarf_register);
   if (!(view_.known >> gpr & 1)) return std::nullopt;
@@ -140,17 +164,10 @@ absl::StatusOr<std::optional<Time>> FrameState::EntryTime() {
   if (view_.entered || entry_searched_ || view_.present_only) return view_.entered;
   entry_searched_ = true;
   const std::optional<uint64_t> cfa = FrameAddress();
-  if (!cfa || !outer_ || !placed_) return view_.entered;
-  std::optional<uint64_t> low = outer_.AddressOf(DW_AT_entry_pc);
-  if (!low) low = outer_.AddressOf(DW_AT_low_pc);
-  if (!low) {
-    const std::vector<CodeSpan> ranges = outer_.Ranges();
-    if (ranges.empty()) return view_.entered;
-    low = ranges[0].begin;
-  }
-  const Address entry(*low + placed_->bias);
+  const std::optional<Address> entry = Entry();
+  if (!cfa || !entry) return view_.entered;
   const Process& process = moment_->process();
-  auto cursor = process.Executions({{entry, entry + 1}}, {Time(0), moment_->time() + 1},
+  auto cursor = process.Executions({{*entry, *entry + 1}}, {Time(0), moment_->time() + 1},
                                    Direction::kBackward, view_.thread, nullptr);
   if (!cursor.ok()) return cursor.status();
   for (int tries = 0; tries < kMaxEntries; ++tries) {
@@ -442,6 +459,18 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
   const auto a = variable.Find(DW_AT_location);
   std::vector<DwarfData::LocationEntry> entries;
   if (a) entries = data.Locations(variable.unit(), *a);
+  const bool passed = variable.tag() == DW_TAG_formal_parameter && AtEntry();
+  if (passed && a && (!a->block.empty() || a->form == DW_FORM_exprloc)) {
+    absl::StatusOr<CValue> argument = PassedValue(variable, type, view_.registers);
+    if (argument.ok() && !argument->in_memory && !entries.empty()) {
+      const CValue place =
+          FromPieces(EvaluateLocation(entries[0].expression, Input(*placed_, variable.unit())),
+                     type, *placed_);
+      if (absl::Status s = TakeStatus(); !s.ok()) return s;
+      if (place.has_address()) argument->home = place.address;
+    }
+    return argument;
+  }
   const uint64_t pc = view_.pc.v - placed_->bias;
   bool here = false;
   for (const auto& entry : entries) {
@@ -457,11 +486,29 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
     if (value.missing.empty()) return value;
     if (!entries.empty()) value.missing = "the compiler kept it nowhere at this instruction";
   }
+  if (passed) {
+    absl::StatusOr<CValue> argument = PassedValue(variable, type, view_.registers);
+    if (!argument.ok() || argument->missing.empty()) return argument;
+  }
   if (!look_back || view_.present_only) return value;
   absl::StatusOr<std::optional<CValue>> past = LookBack(variable, type, entries);
   if (!past.ok()) return past.status();
   if (*past) return **std::move(past);
   return value;
+}
+
+absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType* type,
+                                               const Registers& registers) const {
+  std::vector<const CType*> parameter_types;
+  size_t index = 0;
+  const std::vector<Die> parameters = Parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(parameters[i])));
+    if (parameters[i].ref() == parameter.ref()) index = i;
+  }
+  const CType* returns = placed_->file->TypeAt(DebugFile::TypeOf(function_));
+  const AbiPlace place = PlacesOfArguments(types_, returns, parameter_types)[index];
+  return ValueAtPlace(types_, place, type, registers, registers.gpr[kRsp] + 8, /*result=*/false);
 }
 
 // The last execution, in this activation, of an instruction at which the variable had a place; then
@@ -516,25 +563,14 @@ absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
       return std::optional<CValue>(*std::move(value));
     }
   }
-  if (variable.tag() != DW_TAG_formal_parameter || !*entered ||
-      function_.tag() != DW_TAG_subprogram) {
+  if (variable.tag() != DW_TAG_formal_parameter || !*entered || !FollowsAbi()) {
     return std::optional<CValue>();
   }
   absl::StatusOr<std::unique_ptr<Moment>> then = process.At(**entered);
   if (!then.ok()) return then.status();
   absl::StatusOr<Registers> registers = (*then)->RegistersOf(view_.thread);
   if (!registers.ok()) return registers.status();
-  std::vector<const CType*> parameter_types;
-  size_t index = 0;
-  const std::vector<Die> parameters = Parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(parameters[i])));
-    if (parameters[i].ref() == variable.ref()) index = i;
-  }
-  const CType* returns = placed_->file->TypeAt(DebugFile::TypeOf(function_));
-  const AbiPlace place = PlacesOfArguments(types_, returns, parameter_types)[index];
-  absl::StatusOr<CValue> value =
-      ValueAtPlace(types_, place, type, *registers, registers->gpr[kRsp] + 8, false);
+  absl::StatusOr<CValue> value = PassedValue(variable, type, *registers);
   if (!value.ok()) return value.status();
   if (!value->missing.empty()) return std::optional<CValue>();
   FrameState state(context_, types_, then->get(), view_);

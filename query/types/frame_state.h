@@ -37,6 +37,10 @@ class FrameState {
   Die FindLocal(std::string_view name) const;
   // In order; those of the declaration, so that one the compiler removed is there too.
   std::vector<Die> Parameters() const;
+  // The function that really exists begins at this instruction, and its arguments are still where
+  // the ABI puts them: places in the frame that DWARF says hold for the whole function are only
+  // filled by the prologue.
+  bool AtEntry() const;
   // Every name in scope.
   std::vector<std::string> LocalNames() const;
 
@@ -54,6 +58,13 @@ class FrameState {
   absl::Status TakeStatus();
 
  private:
+  // The function's first instruction.
+  std::optional<Address> Entry() const;
+  // Its arguments are passed where the ABI puts them.
+  bool FollowsAbi() const;
+  // What was passed for a parameter, by the registers and the stack at the function's entry.
+  absl::StatusOr<CValue> PassedValue(const Die& parameter, const CType* type,
+                                     const Registers& registers) const;
   LocationInput Input(const TypeSpace::Placed& placed, const DwarfUnit& unit);
   CValue FromPieces(const std::vector<LocationPiece>& pieces, const CType* type,
                     const TypeSpace::Placed& placed);

@@ -66,6 +66,11 @@ std::string FloatText(const std::string& bytes) {
   return kUnknown;
 }
 
+std::string ComplexText(const std::string& bytes) {
+  const size_t half = bytes.size() / 2;
+  return Cat(FloatText(bytes.substr(0, half)), " + ", FloatText(bytes.substr(half)), "i");
+}
+
 std::string WideText(const std::string& bytes, bool is_signed) {
   __int128 v = 0;
   std::memcpy(&v, bytes.data(), std::min<size_t>(16, bytes.size()));
@@ -519,6 +524,7 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
     return top && !loaded->missing.empty() ? Cat("<", loaded->missing, ">") : std::string(kUnknown);
   }
   if (type->kind == Kind::kFloat) return FloatText(loaded->bytes);
+  if (type->kind == Kind::kComplex) return ComplexText(loaded->bytes);
   if (loaded->bytes.size() > 8) return WideText(loaded->bytes, type->is_signed);
   if (loaded->bytes.empty()) return std::string("<incomplete type>");
   uint64_t n = 0;
@@ -604,7 +610,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
       } else if (v.kind == ContainerView::Kind::kOptional) {
         Append(&text, "[contained value] = ");
       } else if (v.numbered) {
-        Append(&text, "[", i, "] = ");
+        Append(&text, "[", v.first + i, "] = ");
       }
       absl::StatusOr<std::string> item = Inner(v.items[i].value, false, depth + 1);
       if (!item.ok()) return item;
@@ -784,7 +790,8 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
       if (*view) {
         const ContainerView& v = **view;
         if (v.kind == ContainerView::Kind::kString) return Value(v.text);
-        if (v.kind == ContainerView::Kind::kPointer || v.kind == ContainerView::Kind::kOptional) {
+        if (v.kind == ContainerView::Kind::kPointer || v.kind == ContainerView::Kind::kOptional ||
+            v.kind == ContainerView::Kind::kVariant) {
           if (v.items.empty()) return Value(Null{});
           return Structure(v.items[0].value, depth + 1);
         }
@@ -855,10 +862,13 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
     case Kind::kVoid:
     case Kind::kUnknown:
       return Value(Null{});
-    case Kind::kFloat: {
+    case Kind::kFloat:
+    case Kind::kComplex: {
       absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
       if (!loaded.ok()) return loaded.status();
-      return loaded->complete() ? Value(FloatText(loaded->bytes)) : Value(Null{});
+      if (!loaded->complete()) return Value(Null{});
+      return Value(type->kind == Kind::kFloat ? FloatText(loaded->bytes)
+                                              : ComplexText(loaded->bytes));
     }
     default:
       break;

@@ -86,11 +86,13 @@ class Renderer {
 
 // A standard container, taken apart.
 struct ContainerView {
-  enum class Kind { kString, kSequence, kMap, kPointer, kOptional } kind = Kind::kSequence;
+  enum class Kind { kString, kSequence, kMap, kPointer, kOptional, kVariant };
+  Kind kind = Kind::kSequence;
   std::string summary;    // "std::vector of length 3, capacity 4"
   std::string text;       // kString
   bool cut = false;       // there is more than `items` or `text`
   bool numbered = false;  // a sequence whose items gdb shows with [0], [1]
+  size_t first = 0;       // the number of its first item
   struct Item {
     std::optional<CValue> key;
     CValue value;

@@ -44,6 +44,7 @@ struct CType {
     kBool,
     kChar,
     kFloat,
+    kComplex,  // of floating-point numbers: the real part, then the imaginary one
     kPointer,
     kReference,
     kRvalueReference,
@@ -61,12 +62,15 @@ struct CType {
   };
   Kind kind = Kind::kUnknown;
   bool is_signed = false;
-  bool is_class = false;                 // written `class`
-  bool is_cpp = false;                   // from a unit in C++: `struct` is not part of its name
-  bool is_declaration = false;           // struct, union, enum: the definition is elsewhere
-  bool is_variadic = false;              // functions
-  bool is_prototyped = true;             // functions: no parameters means none
-  bool is_vector = false;                // arrays: a SIMD vector
+  bool is_class = false;        // written `class`
+  bool is_cpp = false;          // from a unit in C++: `struct` is not part of its name
+  bool is_declaration = false;  // struct, union, enum: the definition is elsewhere
+  bool is_variadic = false;     // functions
+  bool is_prototyped = true;    // functions: no parameters means none
+  bool is_vector = false;       // arrays: a SIMD vector
+  // struct, union: its own copy or move constructor, destructor or virtual table forbids that it
+  // is copied bit by bit. Its members and bases may as well.
+  bool copied_by_code = false;
   std::string name;                      // qualified: "ns::Point", "unsigned long"; "" without one
   std::optional<uint64_t> size;          // bytes
   std::optional<uint64_t> count;         // arrays: elements

@@ -35,7 +35,9 @@ list->next->callback; limit; total; length; scratch; calls; list->next->next"""
 CC_CONTAINERS = """text; empty; long_text; vector; words; flags; map; empty_map; set; table; unique
 shared; none; maybe; never; pair; list; alias; shape; *shape; name; number; circle; stack; both
 shapes::level; shapes::Shape::count; shapes::Kind::kSquare; circle.kind; circle.radius_
-stack.items[1]; &alias; sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
+wave; ripple; choice; other_choice; triple; flag_bits; no_bits; trio; trio._M_elems[1]; verb
+Verb::kRun; sizeof(Both); sizeof(Left); stack.items[1]; &alias
+sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
 shape->id_; both.left; &circle; &name; *(Spot*)&spot; *(library::Spot*)&far_spot"""
 CC_MEMBER = "radius_; id_; *this; this; kind; this->radius_ * 2"
 CC_OPTIMIZED = "text; empty; vector; map; set; maybe; number; alias; shape; name; list"
@@ -139,12 +141,29 @@ def check_forms(ttq, traces):
     check(ttq, c, f"print {'origin.z'} {at}", "struct point has no member named z\n")
     check(ttq, c, f"print (struct poin*)0 {at}", "no module has a type named struct poin")
     check(ttq, c, f"print (struct poin*)0 {at}", "did you mean point")
-    check(ttq, c, f"print *(int*)16 {at}", "0x10")
     check(ttq, c, f"print 1/0 {at}", "division by zero")
     check(ttq, c, f"print countr {at} in frame 1", "nothing is called countr here")
+    check(ttq, c, f"print sum {at}", "frame 1 has one: `in frame 1`")
     check(ttq, c, f"print sum {at} in frame 99", "there is no frame 99")
     check(ttq, c, f"print bits.a {at}", "5")
     check(ttq, c, f"print &bits.a {at}", "a bit-field has no address")
+    check(ttq, c, f"print *(int*)16 {at}", "its address is 0x10: never mapped")
+    check(ttq, c, "print limit at (calls to sum_to where limit == 77)", "no row passes the cond")
+    # At a function's first instruction its arguments are where they were passed, not in the frame
+    # that the prologue will make, nor has what is inlined at its beginning been entered.
+    check(ttq, c, "print limit at (calls to sum_to)", " 10 ")
+    check(ttq, c, "print list->next->name at (calls to sum_to)", '"second"')
+    check(ttq, c, 'calls to by_value where full_args.in == 10 and label == "label"'
+          " | select caller", "main")
+    check(ttq, c, "executions of by_value | select extra, full_args.out", "20\n")
+    check(ttq, c, "first write to limit after (calls to sum_to)", "sum_to at values_c.c")
+    check(ttq, c, "origin of total at (executions of stop_here | first 2 | last 1) in frame 1",
+          "sum_to")
+    # gdb calls a function for these, or takes the enumerator first.
+    cc = traces["values_cc_O0"]
+    check(ttq, cc, "print trio[2]", "9")
+    check(ttq, cc, "print trio[3]", "trio")
+    check(ttq, cc, "print stop_there", "int (int)")
 
 
 def check_cache(ttq, traces):

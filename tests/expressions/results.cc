@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 
 #define NOINLINE extern "C" __attribute__((noinline, noclone))
@@ -75,6 +77,30 @@ NOINLINE Mixed ReturnsMixed() { return {minus * 2.5, 8}; }
 NOINLINE double Blend(double weight, float bias, int count, Mixed mixed, const double* more) {
   return weight * bias + count + mixed.real + static_cast<double>(mixed.whole) + *more;
 }
+// What may not be copied bit by bit is passed by its address, however small it is.
+struct Counted {
+  int n;
+  explicit Counted(int number) : n(number) {}
+  Counted(const Counted& other) : n(other.n + 0) {}
+};
+struct Holder {
+  Counted inner;
+};
+struct Plain {
+  int n;
+  Plain(const Plain&) = default;
+  explicit Plain(int number) : n(number) {}
+};
+NOINLINE int Takes(std::string text, std::optional<int> maybe, Colour colour, Counted counted,
+                   std::unique_ptr<int> owned, Holder holder, Plain plain) {
+  return static_cast<int>(text.size()) + *maybe + colour + counted.n + *owned + holder.inner.n +
+         plain.n;
+}
+// The compiler makes a copy of it without the first parameter, which is always the same.
+static __attribute__((noinline)) double Cloned(const char* name, long scale, double weight) {
+  asm volatile("" ::"r"(name) : "memory");
+  return static_cast<double>(scale) * weight + name[0];
+}
 std::string __attribute__((noinline)) ReturnsString() { return std::string(3, 'x') + "yz"; }
 
 // Recursion: results come in another order than calls, and from memory.
@@ -115,6 +141,9 @@ int main(int argc, char** argv) {
   Keep(ReturnsMixed());
   double more = minus * 0.5;
   for (int i = 1; i <= 3; ++i) Keep(Blend(minus * 1.25 * i, 0.5f, i, {more * i, i}, &more));
+  Keep(Takes("text", minus * 4, kBlue, Counted(11), std::make_unique<int>(12), Holder{Counted(13)},
+             Plain(14)));
+  for (int i = 1; i <= 2; ++i) Keep(Cloned("clone", minus * i, i * 0.5));
   Keep(ReturnsString());
   Keep(Down(3));
   char from[512] = {}, to[512];

@@ -123,6 +123,19 @@ with tempfile.TemporaryDirectory() as scratch:
            ("-2.5", "0.5", 2, {"real": "-1", "whole": 2}, "1.25"),
            ("-3.75", "0.5", 3, {"real": "-1.5", "whole": 3}, "2.125")], f"Blend: {blends}")
 
+    takes = ask(recording, "calls to Takes | select args, result")["rows"]
+    check(takes == [{"args": {"text": "text", "maybe": -4, "colour": "kBlue", "counted": {"n": 11},
+                              "owned": takes[0]["args"]["owned"], "holder": {"inner": {"n": 13}},
+                              "plain": {"n": 14}}, "result": 4 - 4 + 6 + 11 + 12 + 13 + 14}],
+          f"objects by their addresses: {takes}")
+
+    # A copy with other parameters.
+    symbols = subprocess.run(["nm", PROGRAM], capture_output=True, text=True, check=True).stdout
+    check("Cloned" in symbols and ".constprop." in symbols, "the compiler made no copy of Cloned")
+    clones = ask(recording, 'calls to Cloned where string(args.name) == "clone" | select args')
+    check([(r["args"]["scale"], r["args"]["weight"]) for r in clones["rows"]] ==
+          [(-1, "0.5"), (-2, "1")], f"Cloned: {clones}")
+
     # Chosen by processor: the calls are those of what was chosen.
     answer = ask(recording, "calls to memcpy by main | select time, function, arg2, caller")
     sizes = [int(r["arg2"], 16) for r in answer["rows"]]

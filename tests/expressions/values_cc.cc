@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
 // Values of C++: classes with bases, references, namespaces, templates, the standard containers.
+#include <array>
+#include <bitset>
+#include <complex>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 namespace shapes {
@@ -81,6 +86,20 @@ library::Spot far_spot;
 Spot spot;
 int Left::*member_pointer = &Left::left;
 
+std::complex<double> wave = {1.5, -2};
+std::complex<float> ripple = {0, 4};
+std::variant<int, std::string, double> choice = std::string("chosen");
+std::variant<int, double> other_choice = 2.5;
+std::tuple<int, std::string, Left> triple = {1, "two", Left()};
+std::bitset<70> flag_bits = 5;
+std::bitset<9> no_bits;
+std::array<short, 3> trio = {7, 8, 9};
+
+// An enumerator of another scope has the name of a function.
+enum class Verb { kRun, stop_there };
+Verb verb = Verb::stop_there;
+__attribute__((noinline)) int stop_there(int n) { return n + 1; }
+
 __attribute__((noinline)) int containers(const std::string& name, int& number) {
   std::string text = "short";
   std::string empty;
@@ -112,7 +131,7 @@ __attribute__((noinline)) int containers(const std::string& name, int& number) {
 int main() {
   stack.push(10);
   stack.push(20);
-  int number = 9;
+  int number = stop_there(8);
   const int result = containers("the name", number);
   return result == 0;
 }

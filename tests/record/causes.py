@@ -193,6 +193,10 @@ CRASHES = {
     "return": ("SIGSEGV", "return address on the stack was overwritten",
                {"last_writes": "smash"}),
     "divide": ("SIGFPE", "division by zero", {"function": "main", "origin": "zero"}),
+    "test": ("SIGSEGV", "a null pointer", {"address": "0xa9", "access": "read"}),
+    "alarm": ("SIGALRM", "the kernel sent SIGALRM", {"function": "pause"}),
+    "raise": ("SIGUSR1", "the program raised SIGUSR1", {}),
+    "sent": ("SIGTERM", "process [0-9]+ sent SIGTERM", {"function": "pause"}),
     "illegal": ("SIGILL", "does not have", {"instruction": "ud2"}),
     "abort": ("SIGABRT", "called abort", {"message": "this cannot be"}),
     "read-only": ("SIGSEGV", "may not be written", {"access": "write"}),
@@ -210,7 +214,7 @@ def crashes(scratch):
         rows = r.rows("crash")
         check(len(rows) == 1, name, rows)
         row = rows[0]
-        check(row["signal"] == signal and cause in row["cause"], name, row["signal"], row["cause"])
+        check(row["signal"] == signal and re.search(cause, row["cause"]), name, row["signal"], row["cause"])
         for column, pattern in columns.items():
             check(re.search(pattern, json.dumps(row[column])), name, column, row[column])
         check(row["backtraces"][0]["thread"] == 1 and row["backtraces"][0]["frames"], name, row)
@@ -218,6 +222,9 @@ def crashes(scratch):
         check(text.returncode == 0 and text.stdout.startswith(f"{signal}: "), name, text.stdout,
               text.stderr)
         check(len(text.stdout.splitlines()) <= 60, name, "more than a screen")
+        first = subprocess.run([TTQ, "-t", r.path, "crash"], capture_output=True, text=True,
+                               timeout=300)
+        check(first.stdout == text.stdout, name, "ttq -t TRACE crash", first.stdout, first.stderr)
         as_json = subprocess.run([TTQ, "crash", "-f", "json", r.path], capture_output=True,
                                  text=True, timeout=300)
         check(json.loads(as_json.stdout)["rows"] == rows, name, "ttq crash -f json")

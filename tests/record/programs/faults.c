@@ -108,6 +108,19 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "jump-0")) printf("%ld\n", weigh(list));
   if (!strcmp(how, "return")) return_to_nowhere(8);
   if (!strcmp(how, "divide")) printf("%d\n", argc / zero);
+  if (!strcmp(how, "test")) __asm__ volatile("testb $8, 0xa9(%0)" ::"r"(NULL) : "cc");
+  if (!strcmp(how, "alarm")) {  // the kernel's timer
+    ualarm(1000, 0);
+    for (;;) pause();
+  }
+  if (!strcmp(how, "raise")) raise(SIGUSR1);
+  if (!strcmp(how, "sent")) {  // by another process
+    if (fork() == 0) {
+      kill(getppid(), SIGTERM);
+      _exit(0);
+    }
+    for (;;) pause();
+  }
   if (!strcmp(how, "illegal")) __asm__ volatile("ud2");
   if (!strcmp(how, "abort")) {
     fprintf(stderr, "this cannot be\n");
