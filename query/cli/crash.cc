@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "fmt/format.h"
 #include "query/cli/commands.h"
@@ -143,8 +146,8 @@ void AddPythonObject(const Object& object, std::string* out) {
   }
   const Value* references = Field(object, "references");
   if (references == nullptr || references->list() == nullptr) return;
-  std::string even, after;
-  size_t shown = 0;
+  std::string after;
+  std::vector<std::pair<int64_t, const Object*>> owners;
   for (const Value& value : *references->list()) {
     const Object* owner = value.object();
     if (owner == nullptr) continue;
@@ -157,13 +160,19 @@ void AddPythonObject(const Object& object, std::string* out) {
       after +=
           fmt::format("{}{}", after.empty() ? "" : ", ", OwnerText(*owner, fmt::format("{}×", n)));
     }
-    if (const int64_t n = number("balance"); n != 0 && shown++ < kOwners) {
-      even +=
-          fmt::format("{}{}", even.empty() ? "" : ", ", OwnerText(*owner, fmt::format("{:+}", n)));
-    }
+    if (const int64_t n = number("balance"); n != 0) owners.emplace_back(n, owner);
   }
-  if (shown > kOwners) even += fmt::format(", … {} more", shown - kOwners);
-  if (!even.empty()) *out += fmt::format("  {:<12} {}\n", "references", even);
+  // Who is furthest from even, and of equals who gave up more than it took, comes first.
+  std::stable_sort(owners.begin(), owners.end(), [](const auto& a, const auto& b) {
+    return std::pair(-std::abs(a.first), a.first) < std::pair(-std::abs(b.first), b.first);
+  });
+  std::string balances;
+  for (size_t i = 0; i < owners.size() && i < kOwners; ++i) {
+    balances += fmt::format("{}{}", i == 0 ? "" : ", ",
+                            OwnerText(*owners[i].second, fmt::format("{:+}", owners[i].first)));
+  }
+  if (owners.size() > kOwners) balances += fmt::format(", … {} more", owners.size() - kOwners);
+  if (!balances.empty()) *out += fmt::format("  {:<12} {}\n", "references", balances);
   if (!after.empty()) *out += fmt::format("  {:<12} {}\n", "after freeing", after);
 }
 
