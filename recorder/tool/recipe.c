@@ -39,6 +39,7 @@ typedef struct {
   Int reg_node[kTtqRegCount];
   UInt vectors_written;    // a bit for each of xmm0 … xmm7: written since it was last logged
   UInt vectors_not_known;  // the recipe has said so
+  Bool number_written;     // what xmm0 was last written with is a single number
   UInt node_count, effect_count, instruction_count, instruction_bytes;
   IRConst* headers[kTtqMaxSideExits + 2];  // to be patched with the id
   Int header_count;
@@ -424,12 +425,49 @@ static void reload_registers(Pass* p, Int offset, Int size) {
 //
 // What is in xmm0 … xmm7 is logged only where a call may pass it, or a return: at each of those
 // their low 8 bytes, if they were written since the superblock began. Elsewhere a write makes them
-// unknown, which costs nothing while the program runs.
+// unknown, which costs nothing while the program runs; but a single number written to xmm0 may be
+// a result that a loop or a branch made, which is returned from another superblock: it is logged.
 
 static Int vector_offset(Int reg) {
   return offsetof(VexGuestAMD64State, guest_YMM0) +
          reg *
              (offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0));
+}
+
+// Whether a value is made by an operation on one number, rather than on several in parallel.
+static Bool is_single_number(const Pass* p, const IRExpr* e) {
+  if (e->tag == Iex_RdTmp) e = p->definition[e->Iex.RdTmp.tmp];
+  if (!e) return False;
+  if (e->tag == Iex_Const) {  // 0 is how a sum begins
+    const IRConst* c = e->Iex.Const.con;
+    return c->tag == Ico_V128 && c->Ico.V128 == 0;
+  }
+  IROp op = e->tag == Iex_Binop  ? e->Iex.Binop.op
+            : e->tag == Iex_Unop ? e->Iex.Unop.op
+                                 : Iop_INVALID;
+  switch (op) {
+    case Iop_Add32F0x4:
+    case Iop_Sub32F0x4:
+    case Iop_Mul32F0x4:
+    case Iop_Div32F0x4:
+    case Iop_Max32F0x4:
+    case Iop_Min32F0x4:
+    case Iop_Sqrt32F0x4:
+    case Iop_Add64F0x2:
+    case Iop_Sub64F0x2:
+    case Iop_Mul64F0x2:
+    case Iop_Div64F0x2:
+    case Iop_Max64F0x2:
+    case Iop_Min64F0x2:
+    case Iop_Sqrt64F0x2:
+    case Iop_SetV128lo32:
+    case Iop_SetV128lo64:
+    case Iop_32UtoV128:
+    case Iop_64UtoV128:
+      return True;
+    default:
+      return False;
+  }
 }
 
 static void note_vector_write(Pass* p, Int offset, Int size) {
@@ -443,6 +481,11 @@ static void note_vector_write(Pass* p, Int offset, Int size) {
   }
 }
 
+static void note_number_write(Pass* p, Int offset, IRExpr* data) {
+  if (offset != vector_offset(0)) return;
+  p->number_written = bytes_of(type_of(p, data)) <= 8 || is_single_number(p, data);
+}
+
 static void log_vectors(Pass* p, Int count) {
   for (Int reg = 0; reg < count; reg++) {
     if (!(p->vectors_written >> reg & 1)) continue;
@@ -451,6 +494,11 @@ static void log_vectors(Pass* p, Int count) {
     p->vectors_written &= ~(1u << reg);
     p->vectors_not_known &= ~(1u << reg);
   }
+}
+
+// Before the superblock may be left, but for a call or a return.
+static void log_number(Pass* p) {
+  if (p->number_written) log_vectors(p, 1);
 }
 
 // ---- Statements ---------------------------------------------------------------------------------
@@ -572,6 +620,7 @@ static void handle_statement(Pass* p, IRStmt* st) {
     case Ist_Put:
       handle_put(p, st->Ist.Put.offset, st->Ist.Put.data);
       note_vector_write(p, st->Ist.Put.offset, bytes_of(type_of(p, st->Ist.Put.data)));
+      note_number_write(p, st->Ist.Put.offset, st->Ist.Put.data);
       break;
     case Ist_WrTmp: {
       IRTemp t = st->Ist.WrTmp.tmp;
@@ -610,6 +659,7 @@ static void handle_statement(Pass* p, IRStmt* st) {
       handle_dirty(p, st);
       return;
     case Ist_Exit:
+      log_number(p);
       p->exits++;
       tl_assert(p->exits <= kTtqMaxSideExits);
       emit_exit(p, p->exits);
@@ -791,6 +841,7 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
       put_instruction_pointer(p, in->stmts[i], i + 1 < in->stmts_used ? in->stmts[i + 1] : NULL);
   }
 
+  log_number(p);
   emit_exit(p, 0);
   add_effect(p, kTtqExit, 0, p->record_bytes, kTtqNoNode, kTtqNoNode);
   remove_dead_puts(p, first);

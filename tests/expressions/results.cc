@@ -77,6 +77,16 @@ NOINLINE Mixed ReturnsMixed() { return {minus * 2.5, 8}; }
 NOINLINE double Blend(double weight, float bias, int count, Mixed mixed, const double* more) {
   return weight * bias + count + mixed.real + static_cast<double>(mixed.whole) + *more;
 }
+// Results that a loop or a branch makes, which return from another superblock.
+NOINLINE double Sum(const double* numbers, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += numbers[i];
+  return sum;
+}
+NOINLINE float Either(int first, float a, float b) {
+  if (first) return a;
+  return b * 2;
+}
 // What may not be copied bit by bit is passed by its address, however small it is.
 struct Counted {
   int n;
@@ -141,6 +151,9 @@ int main(int argc, char** argv) {
   Keep(ReturnsMixed());
   double more = minus * 0.5;
   for (int i = 1; i <= 3; ++i) Keep(Blend(minus * 1.25 * i, 0.5f, i, {more * i, i}, &more));
+  const double numbers[] = {minus * 1.5, 2, 4.25};
+  for (int i = 0; i <= 3; ++i) Keep(Sum(numbers, i));
+  for (int i = 0; i < 2; ++i) Keep(Either(i, 2.5f, minus * 3.5f));
   Keep(Takes("text", minus * 4, kBlue, Counted(11), std::make_unique<int>(12), Holder{Counted(13)},
              Plain(14)));
   for (int i = 1; i <= 2; ++i) Keep(Cloned("clone", minus * i, i * 0.5));

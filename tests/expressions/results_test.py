@@ -123,6 +123,11 @@ with tempfile.TemporaryDirectory() as scratch:
            ("-2.5", "0.5", 2, {"real": "-1", "whole": 2}, "1.25"),
            ("-3.75", "0.5", 3, {"real": "-1.5", "whole": 3}, "2.125")], f"Blend: {blends}")
 
+    sums = ask(recording, "calls to Sum | select result")["rows"]
+    check([r["result"] for r in sums] == ["0", "-1.5", "0.5", "4.75"], f"Sum: {sums}")
+    either = ask(recording, "calls to Either | select result")["rows"]
+    check([r["result"] for r in either] == ["-7", "2.5"], f"Either: {either}")
+
     takes = ask(recording, "calls to Takes | select args, result")["rows"]
     check(takes == [{"args": {"text": "text", "maybe": -4, "colour": "kBlue", "counted": {"n": 11},
                               "owned": takes[0]["args"]["owned"], "holder": {"inner": {"n": 13}},
