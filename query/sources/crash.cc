@@ -24,6 +24,7 @@ namespace ttq {
 namespace {
 
 constexpr uint32_t kOriginDepth = 12;
+constexpr uint32_t kTracedDepth = 60;  // before the hops are left out that tell nothing
 constexpr size_t kLastWrites = 4;
 constexpr size_t kMostThreads = 100;
 constexpr size_t kFramesOfOthers = 64, kFramesOfFaulting = 1000;
@@ -444,11 +445,27 @@ class Investigation {
     return Trace(place);
   }
 
+  // Without the pairs of hops in which a register was restored and, before, saved.
+  static std::vector<Hop> WithoutSaves(std::vector<Hop> hops) {
+    std::vector<Hop> kept;
+    for (size_t i = 0; i < hops.size(); ++i) {
+      const bool saved = i + 1 < hops.size() && hops[i].kind == "memory" && !hops[i].address &&
+                         hops[i + 1].kind == "register" && hops[i + 1].from == hops[i].place;
+      if (saved) {
+        ++i;
+      } else {
+        kept.push_back(std::move(hops[i]));
+      }
+    }
+    return kept;
+  }
+
   absl::Status Trace(const ValuePlace& place) {
     std::string note;
-    absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kOriginDepth, &note);
+    absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kTracedDepth, &note);
     if (!hops.ok()) return hops.status();
-    r_.origin = *std::move(hops);
+    r_.origin = WithoutSaves(*std::move(hops));
+    if (r_.origin.size() > kOriginDepth) r_.origin.resize(kOriginDepth);
     // The word of a data structure tells more than where a compiler kept it for a while.
     Time used = place.before;
     for (const Hop& hop : r_.origin) {

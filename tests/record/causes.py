@@ -184,6 +184,7 @@ CRASHES = {
                                                       "word_memory": "freed at .* by release"}),
     "double-free": ("SIGABRT", "double free", {"memory": "freed at .* by release",
                                                "message": "double free"}),
+    "double-free-kept": ("SIGABRT", "double free", {"origin": "malloc\\([0-9]+\\) for new_item"}),
     "bad-free": ("SIGABRT", "free of a pointer", {"memory": "16 bytes into a block of 64"}),
     "out-of-bounds": ("SIGSEGV", "wild pointer", {"operands": "0x4141414141414141"}),
     "overflow": ("SIGSEGV", "stack overflow", {"function": "deep"}),

@@ -58,6 +58,17 @@ NOINLINE void return_to_nowhere(int n) {
   __asm__ volatile("" : : "r"(words) : "memory");
 }
 
+// Keeps the pointer in a register that ten functions save and restore.
+NOINLINE void saves_rbx(void) { __asm__ volatile("xorl %%ebx, %%ebx" ::: "rbx"); }
+NOINLINE struct item* kept_in_rbx(struct item* item) {
+  __asm__ volatile(
+      "movq %0, %%rbx\n\tsubq $128, %%rsp\n\t"
+      ".rept 10\n\tcall saves_rbx\n\t.endr\n\t"
+      "addq $128, %%rsp\n\tmovq %%rbx, %0"
+      : "+r"(item)::"rbx", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory");
+  return item;
+}
+
 static void* wait_for_ever(void* unused) {
   for (;;) pause();
   return unused;
@@ -88,6 +99,10 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "double-free")) {
     release(list);
     release(list);
+  }
+  if (!strcmp(how, "double-free-kept")) {
+    release(list);
+    release(kept_in_rbx(list));
   }
   if (!strcmp(how, "bad-free")) release((struct item*)((char*)list + 16));
   if (!strcmp(how, "out-of-bounds")) {
