@@ -71,7 +71,8 @@ class Ttq:
         status, out, error = self.run("info", "-f", "json", directory)
         assert status == 0, (directory, status, error)
         info = json.loads(out)
-        status, out, error = self.run("check", directory)
+        # Checking reads the whole log, and a slow machine makes a long one.
+        status, out, error = self.run("check", directory, timeout=300)
         assert status == 0 and error == "", (directory, status, error)
         assert len(info["processes"]) <= 1, info
         if not info["processes"]:
