@@ -39,16 +39,26 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The first three of a list, and how many more there are.
+std::string FirstOf(std::vector<std::string> list, const char* separator) {
+  if (list.size() > 3) {
+    const size_t more = list.size() - 3;
+    list.resize(3);
+    list.push_back(absl::StrCat("and ", more, " more"));
+  }
+  return absl::StrJoin(list, separator);
+}
+
 // " (libx.so: its bytes were not recorded)": why a name may be missing.
 std::string ProblemsText(const Symbolizer& symbols) {
-  std::vector<std::string> problems = symbols.Problems();
-  if (problems.empty()) return "";
-  if (problems.size() > 3) {
-    const size_t more = problems.size() - 3;
-    problems.resize(3);
-    problems.push_back(absl::StrCat("and ", more, " more"));
+  const std::vector<std::string> problems = symbols.Problems(), stripped = symbols.Stripped();
+  std::string text;
+  if (!problems.empty()) absl::StrAppend(&text, " (", FirstOf(problems, "; "), ")");
+  if (!stripped.empty()) {
+    absl::StrAppend(
+        &text, " (stripped, with names only for what they export: ", FirstOf(stripped, ", "), ")");
   }
-  return absl::StrCat(" (", absl::StrJoin(problems, "; "), ")");
+  return text;
 }
 
 // True when two modules ever had an address in common.

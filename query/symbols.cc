@@ -376,6 +376,13 @@ struct SymbolFile::Impl {
     return v;
   }
 
+  bool IsStripped() {
+    std::lock_guard lock(mutex);
+    FindDebug();
+    const bool has_table = HasSymtab(elf) || (debug_file && HasSymtab(debug_file->elf));
+    return !has_table && DwarfElf() == nullptr;
+  }
+
   std::vector<VariableInfo> FindVariables(const NameMatcher& matcher) {
     std::lock_guard lock(mutex);
     ReadTables();
@@ -705,6 +712,15 @@ std::vector<std::string> Symbolizer::Problems() const {
     if (!status.ok()) problems.emplace_back(status.message());
   }
   return problems;
+}
+
+std::vector<std::string> Symbolizer::Stripped() const {
+  std::vector<std::string> names;
+  for (const auto& module : impl_->modules) {
+    const SymbolFile* file = module->file();
+    if (file != nullptr && file->impl_->IsStripped()) names.push_back(module->name());
+  }
+  return names;
 }
 
 std::shared_ptr<const CodeLocation> Symbolizer::Symbolize(Address pc) const {

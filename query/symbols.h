@@ -259,6 +259,8 @@ class Symbolizer {
   const Module* ModuleAt(Address address) const;
   // Why names could be missing, one line per module that could not be read; for a note.
   std::vector<std::string> Problems() const;
+  // The modules of which only what they export has a name: stripped, and without a debug file.
+  std::vector<std::string> Stripped() const;
 
   // Never null. `pc` is the exact address of an instruction: for a return address pass the call's.
   // Cached: asking again costs a hash look-up.
