@@ -41,6 +41,8 @@ class StoredRecipes : public RecipeTable {
   ProcessNo process_;
 };
 
+class ScratchPool;
+
 class ProcessReader : public Process {
  public:
   // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
@@ -136,6 +138,9 @@ class ProcessReader : public Process {
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
+  // Check, of one block.
+  void CheckBlock(uint32_t block, ScratchPool* pool, std::vector<std::string>* problems) const;
+
   const Recording& recording_;
   const Database& database_;
   ProcessInfo info_;
