@@ -159,7 +159,9 @@ def check_children(r):
             if outermost:
                 expect(f"outermost at {time}", frames[-1:], [outermost])
             if calls and time > 1:
-                expect("depth", calls[0]["depth"], len(frames))
+                # The function called is the innermost; `depth` counts those below it.
+                expect("frames", frames[:2], ["double", "work"])
+                expect("depth", calls[0]["depth"], len(frames) - 1)
 
 
 def check_by_python(r):
