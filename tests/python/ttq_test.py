@@ -264,7 +264,7 @@ class QueryTest(Base):
         self.assertEqual([c.type for c in answer.columns], ["time", "real", "real"])
         self.assertEqual([tuple(row) for row in answer.rows(1)], [(0, 0.25, 1.0)])
         self.assertIsInstance(answer[0][1], float)
-        self.assertEqual(len(self.trace.query("writes to 0x10000 where size > ?", 3.5)), len(answer))
+        self.assertEqual(len(self.trace.query("writes to 0x10000 where size > ?", 0.5)), len(answer))
         self.assertEqual(len(self.trace.query("writes to 0x10000 where size > ?", 4.5)), 0)
 
     def test_completion(self):
