@@ -3,6 +3,7 @@
 // Rows as arrays of the Arrow C data interface (see ttq.h for the mapping). An array owns its
 // buffers and nothing else, so that it may outlive everything it came from.
 
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -59,7 +60,7 @@ void FillSchema(std::unique_ptr<SchemaParts> parts, ArrowSchema* out) {
 
 struct ArrayParts {
   std::vector<uint8_t> validity;
-  std::vector<uint64_t> words;   // uint64, int64
+  std::vector<uint64_t> words;   // uint64, int64, the bits of float64
   std::vector<int64_t> offsets;  // of large_utf8 and large_binary
   std::vector<int32_t> indices;  // into a dictionary
   std::string data;
@@ -111,7 +112,7 @@ std::string Metadata(std::string_view key, std::string_view value) {
 // ---- Columns ----------------------------------------------------------------------------------
 
 // Which of the arrays below a column of the result becomes.
-enum class Layout { kUnsigned, kSigned, kText, kDictionary, kBinary, kWideBytes };
+enum class Layout { kUnsigned, kSigned, kReal, kText, kDictionary, kBinary, kWideBytes };
 
 struct Field {
   size_t column = 0;  // of the result
@@ -134,6 +135,9 @@ std::vector<Field> FieldsOf(const std::vector<Column>& columns, bool plain) {
         break;
       case Type::kInteger:
         add(Layout::kSigned);
+        break;
+      case Type::kReal:
+        add(Layout::kReal);
         break;
       case Type::kBytes:
         add(Layout::kBinary);
@@ -158,6 +162,8 @@ const char* FormatOf(Layout layout) {
       return "L";
     case Layout::kSigned:
       return "l";
+    case Layout::kReal:
+      return "g";
     case Layout::kText:
       return "U";
     case Layout::kDictionary:
@@ -205,6 +211,8 @@ class Builder {
       case Layout::kUnsigned:
       case Layout::kSigned:
         return AddNumber(value);
+      case Layout::kReal:
+        return AddReal(value);
       case Layout::kText:
         if (value.is_null()) return AddData(false, ""), Ending();
         return AddData(true, TextOf(value)), Ending();
@@ -225,6 +233,7 @@ class Builder {
     switch (field_->layout) {
       case Layout::kUnsigned:
       case Layout::kSigned:
+      case Layout::kReal:
         p->buffers = {validity, p->words.data()};
         break;
       case Layout::kDictionary:
@@ -272,6 +281,11 @@ class Builder {
     uint64_t magnitude;
     bool negative;
     const bool number = value.AsNumber(&magnitude, &negative);
+    if (value.AsReal() && field_->type != Type::kValue) {
+      return Ending(TTQ_ERROR_WRONG_TYPE,
+                    fmt::format("{} holds {}, which does not fit its column of type {}",
+                                field_->name, TextOf(value), TypeName(field_->type)));
+    }
     if (!number && !value.is_null() && field_->type != Type::kValue) {
       return Ending(TTQ_ERROR_INTERNAL,
                     fmt::format("{} holds something that is not a number", field_->name));
@@ -287,6 +301,17 @@ class Builder {
     }
     AddValidity(number);
     parts_->words.push_back(number ? magnitude : 0);
+    return {};
+  }
+
+  Ending AddReal(const Value& value) {
+    const std::optional<double> real = value.ToReal();
+    if (!real && !value.is_null()) {
+      return Ending(TTQ_ERROR_INTERNAL,
+                    fmt::format("{} holds something that is not a number", field_->name));
+    }
+    AddValidity(real.has_value());
+    parts_->words.push_back(std::bit_cast<uint64_t>(real.value_or(0)));
     return {};
   }
 

@@ -102,7 +102,7 @@ void ttq_result_interrupt(ttq_result* result) {
 }
 
 const char* ttq_type_name(ttq_type type) {
-  if (type < TTQ_TYPE_TIME || type > TTQ_TYPE_VALUE) return "unknown";
+  if (type < TTQ_TYPE_TIME || type > TTQ_TYPE_REAL) return "unknown";
   // Static text, so it ends in NUL.
   return ttq::TypeName(static_cast<ttq::Type>(type)).data();
 }
@@ -169,6 +169,16 @@ ttq_status ttq_result_int64(ttq_result* result, size_t column, int64_t* number) 
                      return WrongType(of, "int64");
                    }
                    *number = static_cast<int64_t>(magnitude);
+                   return {};
+                 });
+}
+
+ttq_status ttq_result_double(ttq_result* result, size_t column, double* number) {
+  return OnValue(result, column, false, number,
+                 [&](const Value& value, const Column& of, ResultState&) -> Ending {
+                   const std::optional<double> real = value.ToReal();
+                   if (!real) return WrongType(of, "double");
+                   *number = *real;
                    return {};
                  });
 }

@@ -263,7 +263,8 @@ enum {
   TTQ_TYPE_BYTES = 5,  /* a piece of memory */
   TTQ_TYPE_OBJECT = 6, /* names with values: JSON as text */
   TTQ_TYPE_LIST = 7,   /* JSON as text */
-  TTQ_TYPE_VALUE = 8   /* what an access moved, a register: unsigned up to 8 bytes, else bytes */
+  TTQ_TYPE_VALUE = 8,  /* what an access moved, a register: unsigned up to 8 bytes, else bytes */
+  TTQ_TYPE_REAL = 9    /* a floating-point number */
 };
 /* "time", "address", …; "unknown". Static. */
 TTQ_API const char* ttq_type_name(ttq_type type);
@@ -293,7 +294,8 @@ TTQ_API ttq_status ttq_result_next(ttq_result* result);
 /* The values of the row, by column from 0. Before the first row and after the last:
  * TTQ_ERROR_INVALID_ARGUMENT. TTQ_ERROR_NULL: missing. TTQ_ERROR_WRONG_TYPE: none such.
  * uint64: times, addresses, values up to 8 bytes, integers that are not negative.
- * int64:  every number below 2^63.
+ * int64:  every whole number below 2^63.
+ * double: reals, a float exactly; and every other number, as the nearest double.
  * text:   any value, as ttq's JSON shows it, strings without quotes. `length`, which may be NULL,
  *         does not count the final NUL.
  * bytes:  bytes, values and strings; a number's bytes are in memory's order, 8 of them.
@@ -301,6 +303,7 @@ TTQ_API ttq_status ttq_result_next(ttq_result* result);
 TTQ_API ttq_status ttq_result_is_null(ttq_result* result, size_t column, int* is_null);
 TTQ_API ttq_status ttq_result_uint64(ttq_result* result, size_t column, uint64_t* value);
 TTQ_API ttq_status ttq_result_int64(ttq_result* result, size_t column, int64_t* value);
+TTQ_API ttq_status ttq_result_double(ttq_result* result, size_t column, double* value);
 TTQ_API ttq_status ttq_result_text(ttq_result* result, size_t column, const char** text,
                                    size_t* length);
 TTQ_API ttq_status ttq_result_bytes(ttq_result* result, size_t column, const void** bytes,
@@ -382,6 +385,7 @@ typedef struct ttq_arrow_options {
  *
  *     time, address    uint64
  *     integer          int64
+ *     real             float64
  *     text             dictionary<int32, large_utf8>; bytes that are not UTF-8 become U+FFFD
  *     object, list     the same, as JSON
  *     bytes            large_binary

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <compare>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,7 @@ Kind KindOf(Type type) {
     case Type::kTime:
     case Type::kAddress:
     case Type::kInteger:
+    case Type::kReal:
       return Kind::kNumber;
     case Type::kString:
       return Kind::kText;
@@ -88,6 +91,34 @@ Value FromNumber(Wide n) {
 }
 
 Value Truth(bool b) { return int64_t{b}; }
+
+// Of what a computation with numbers of the two types gives.
+Type Common(Type a, Type b) {
+  return a == Type::kReal || b == Type::kReal ? Type::kReal : Type::kInteger;
+}
+
+// What has no meaning for reals.
+bool IsOfWhole(ast::BinaryOp op) {
+  using Op = ast::BinaryOp;
+  return op == Op::kMod || op == Op::kShiftLeft || op == Op::kShiftRight || op == Op::kBitAnd ||
+         op == Op::kBitXor || op == Op::kBitOr;
+}
+
+Value Compute(ast::BinaryOp op, double x, double y) {
+  using Op = ast::BinaryOp;
+  switch (op) {
+    case Op::kMul:
+      return x * y;
+    case Op::kDiv:
+      return y == 0 ? Value(Null{}) : x / y;
+    case Op::kAdd:
+      return x + y;
+    case Op::kSub:
+      return x - y;
+    default:
+      return Null{};
+  }
+}
 
 std::string GlobToRegex(std::string_view glob) {
   std::string regex;
@@ -211,7 +242,9 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Null&) {
     return Constant(Null{}, Type::kInteger, Kind::kNull);
   }
-  absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Float&) { return OfProgram(e, false); }
+  absl::StatusOr<Bound> On(const ast::Expr&, const ast::Float& f) {
+    return Constant(f.value, Type::kReal, Kind::kNumber);
+  }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
     if (const auto found = columns_.Find(name.name)) {
@@ -255,9 +288,8 @@ class Binder {
     if (const auto* name = std::get_if<ast::Name>(&expr.node)) {
       return !columns_.Find(name->name) && MayBeOfProgram(name->name);
     }
-    if (std::get_if<ast::Float>(&expr.node) || std::get_if<ast::Cast>(&expr.node) ||
-        std::get_if<ast::SizeofType>(&expr.node) || std::get_if<ast::SizeofExpr>(&expr.node) ||
-        std::get_if<ast::Index>(&expr.node)) {
+    if (std::get_if<ast::Cast>(&expr.node) || std::get_if<ast::SizeofType>(&expr.node) ||
+        std::get_if<ast::SizeofExpr>(&expr.node) || std::get_if<ast::Index>(&expr.node)) {
       return true;
     }
     if (const auto* member = std::get_if<ast::Member>(&expr.node)) return !FieldOf(*member);
@@ -363,6 +395,11 @@ class Binder {
       out.type = types.ArrayOf(BuiltinType("char"), out.bytes.size());
       return out;
     }
+    if (const std::optional<double> real = value.AsReal()) {
+      out.type = BuiltinType("double");
+      out.bytes.assign(reinterpret_cast<const char*>(&*real), sizeof *real);
+      return out;
+    }
     uint64_t n;
     bool negative;
     if (!value.AsNumber(&n, &negative)) {
@@ -431,13 +468,23 @@ class Binder {
     absl::StatusOr<Bound> operand =
         unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand) : Bind(*unary.operand);
     if (!operand.ok()) return operand;
-    if (absl::Status s = WantNumber(*unary.operand, *operand); !s.ok()) return s;
+    if (absl::Status s = WantNumber(*unary.operand, *operand, unary.op == ast::UnaryOp::kBitNot);
+        !s.ok()) {
+      return s;
+    }
+    const Type type =
+        unary.op == ast::UnaryOp::kNot ? Type::kInteger : Common(operand->type, Type::kInteger);
     return Bound{
         [op = unary.op, f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
           absl::StatusOr<Value> v = f(row);
           if (!v.ok()) return v;
+          if (op == ast::UnaryOp::kNot && v->AsReal()) return Truth(*v->AsReal() == 0);
+          if (op == ast::UnaryOp::kMinus) {
+            if (const float* f = v->get<float>()) return -*f;
+            if (const double* d = v->get<double>()) return -*d;
+          }
           const std::optional<Wide> n = Number(*v);
-          if (!n) return Null{};
+          if (!n) return op == ast::UnaryOp::kPlus && v->AsReal() ? v : Null{};
           switch (op) {
             case ast::UnaryOp::kMinus:
               return FromNumber(-*n);
@@ -449,7 +496,7 @@ class Binder {
               return v;
           }
         },
-        Type::kInteger, Kind::kNumber};
+        type, Kind::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Binary& binary) {
@@ -473,7 +520,7 @@ class Binder {
                      if (!x.ok()) return x;
                      absl::StatusOr<Value> y = b(row);
                      if (!y.ok()) return y;
-                     const std::optional<int> c = CompareOrNull(*x, *y);
+                     const auto c = CompareOrNull(*x, *y);
                      if (!c) return Null{};
                      switch (op) {
                        case Op::kLess:
@@ -492,8 +539,10 @@ class Binder {
                    },
                    Type::kInteger, Kind::kNumber};
     }
-    if (absl::Status s = WantNumber(*binary.left, *left); !s.ok()) return s;
-    if (absl::Status s = WantNumber(*binary.right, *right); !s.ok()) return s;
+    const bool whole = IsOfWhole(binary.op);
+    if (absl::Status s = WantNumber(*binary.left, *left, whole); !s.ok()) return s;
+    if (absl::Status s = WantNumber(*binary.right, *right, whole); !s.ok()) return s;
+    const Type type = Common(left->type, right->type);
     return Bound{[op = binary.op, a = std::move(left->value),
                   b = std::move(right->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> x = a(row);
@@ -501,7 +550,10 @@ class Binder {
                    absl::StatusOr<Value> y = b(row);
                    if (!y.ok()) return y;
                    const std::optional<Wide> m = Number(*x), n = Number(*y);
-                   if (!m || !n) return Null{};
+                   if (!m || !n) {
+                     const std::optional<double> a = x->ToReal(), b = y->ToReal();
+                     return a && b ? Compute(op, *a, *b) : Value(Null{});
+                   }
                    const uint64_t u = static_cast<uint64_t>(*m), v = static_cast<uint64_t>(*n);
                    switch (op) {
                      // Unsigned, so that no product overflows.
@@ -530,7 +582,7 @@ class Binder {
                        return Null{};
                    }
                  },
-                 Type::kInteger, Kind::kNumber};
+                 type, Kind::kNumber};
   }
 
   absl::StatusOr<Bound> Logic(const ast::Binary& binary) {
@@ -563,8 +615,10 @@ class Binder {
     if (!otherwise.ok()) return otherwise;
     if (absl::Status s = Comparable(*t.then, *then, *t.otherwise, *otherwise); !s.ok()) return s;
     const Bound& typed = then->kind == Kind::kNull ? *otherwise : *then;
-    const Type type = typed.type;
     const Kind kind = typed.kind;
+    const Type type = kind == Kind::kNumber && then->type != otherwise->type
+                          ? Common(then->type, otherwise->type)
+                          : typed.type;
     return Bound{[c = std::move(condition->value), a = std::move(then->value),
                   b = std::move(otherwise->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> which = c(row);
@@ -611,7 +665,9 @@ class Binder {
     if (call.arguments.size() != 1) return ErrorAt(e.range, "string takes one address");
     absl::StatusOr<Bound> argument = Bind(*call.arguments[0]);
     if (!argument.ok()) return argument;
-    if (absl::Status s = WantNumber(*call.arguments[0], *argument); !s.ok()) return s;
+    if (absl::Status s = WantNumber(*call.arguments[0], *argument, /*whole=*/true); !s.ok()) {
+      return s;
+    }
     const auto time = columns_.Find("time");
     if (!time)
       return ErrorAt(e.range, "string reads memory at the time of a row, and these rows have none");
@@ -668,7 +724,7 @@ class Binder {
                    for (const Evaluate& value : values) {
                      absl::StatusOr<Value> y = value(row);
                      if (!y.ok()) return y;
-                     const std::optional<int> c = CompareOrNull(*x, *y);
+                     const auto c = CompareOrNull(*x, *y);
                      if (c && *c == 0) return Truth(!negated);
                      unknown = unknown || !c;
                    }
@@ -697,7 +753,7 @@ class Binder {
           if (!y.ok()) return y;
           absl::StatusOr<Value> z = b(row);
           if (!z.ok()) return z;
-          const std::optional<int> c = CompareOrNull(*x, *y), d = CompareOrNull(*x, *z);
+          const auto c = CompareOrNull(*x, *y), d = CompareOrNull(*x, *z);
           if (!c || !d) return Null{};
           return Truth((*c >= 0 && *d <= 0) != negated);
         },
@@ -742,23 +798,33 @@ class Binder {
                   f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
                    absl::StatusOr<Value> x = f(row);
                    if (!x.ok()) return x;
-                   const bool null = x->is_null() || (or_zero && Number(*x) == Wide(0));
+                   const bool null = x->is_null() || (or_zero && *x == Value(int64_t{0}));
                    return Truth(null != negated);
                  },
                  Type::kInteger, Kind::kNumber};
   }
 
-  // Null when either is, or when a number meets bytes.
-  static std::optional<int> CompareOrNull(const Value& x, const Value& y) {
+  // Null when either is, or when a number meets bytes. NaN is as in C: unequal to all, and neither
+  // less nor greater.
+  static std::optional<std::partial_ordering> CompareOrNull(const Value& x, const Value& y) {
     if (x.is_null() || y.is_null()) return std::nullopt;
     const bool x_bytes = x.get<Bytes>(), y_bytes = y.get<Bytes>();
     if (x_bytes != y_bytes) return std::nullopt;
     const bool x_text = x.get<std::string>(), y_text = y.get<std::string>();
     if (x_text != y_text) return std::nullopt;
-    return Compare(x, y);
+    if (IsNan(x) || IsNan(y)) return std::partial_ordering::unordered;
+    return Compare(x, y) <=> 0;
   }
 
-  static absl::Status WantNumber(const ast::Expr& expr, const Bound& bound) {
+  static bool IsNan(const Value& v) {
+    const std::optional<double> real = v.AsReal();
+    return real && std::isnan(*real);
+  }
+
+  static absl::Status WantNumber(const ast::Expr& expr, const Bound& bound, bool whole) {
+    if (whole && bound.type == Type::kReal) {
+      return ErrorAt(expr.range, "this must be a whole number, and it is real");
+    }
     if (bound.kind == Kind::kText || bound.kind == Kind::kOther) {
       return ErrorAt(expr.range,
                      absl::StrCat("this must be a number, and it is ", KindName(bound.kind)));
@@ -786,6 +852,7 @@ class Binder {
 }  // namespace
 
 bool IsTrue(const Value& value) {
+  if (const std::optional<double> real = value.AsReal()) return *real != 0;
   const std::optional<Wide> n = Number(value);
   return n && *n != 0;
 }

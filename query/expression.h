@@ -3,8 +3,9 @@
 // Conditions and computed columns: an expression of the syntax tree, bound to the columns of a row.
 //
 // Logic has three values, as in SQL: a comparison with null is null, and a condition passes only
-// when it is true. Numbers are 64-bit, signed or unsigned as their value needs; what does not fit
-// wraps, a division by zero gives null. Patterns run in linear time whatever their text (RE2).
+// when it is true. Whole numbers are 64-bit, signed or unsigned as their value needs; what does not
+// fit wraps. A computation with a real is one of doubles. A division by zero gives null. Patterns
+// run in linear time whatever their text (RE2).
 
 #ifndef TTQ_QUERY_EXPRESSION_H_
 #define TTQ_QUERY_EXPRESSION_H_

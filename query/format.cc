@@ -5,7 +5,9 @@
 #include "query/format.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -227,7 +229,7 @@ class TableWriter {
 
   bool RightAligned(size_t column) const {
     const Type type = columns_[column].type;
-    return type == Type::kTime || type == Type::kInteger;
+    return type == Type::kTime || type == Type::kInteger || type == Type::kReal;
   }
 
   const std::vector<Column>& columns_;
@@ -270,6 +272,44 @@ bool HexDump(Address at, std::string_view data, std::optional<uint64_t> limit, u
     spill(out);
   }
   return true;
+}
+
+// The shortest digits that read back as `value` (finite, not zero), and the decimal exponent of the
+// first.
+template <class Float>
+std::string ShortestDigits(Float value, int* exponent) {
+  char buffer[64];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, std::abs(value), std::chars_format::scientific);
+  const std::string_view text(buffer, end.ptr - buffer);
+  const size_t e = text.find('e');
+  std::string digits;
+  for (const char c : text.substr(0, e)) {
+    if (c != '.') digits += c;
+  }
+  *exponent = atoi(std::string(text.substr(e + 1)).c_str());
+  return digits;
+}
+
+template <class Float>
+std::string TextOfReal(Float value, bool point) {
+  if (std::isnan(value)) return "nan";
+  std::string out = std::signbit(value) ? "-" : "";
+  if (std::isinf(value)) return out + "inf";
+  if (value == 0) return out + (point ? "0.0" : "0");
+  int exponent;
+  std::string digits = ShortestDigits(value, &exponent);
+  if (exponent < -4 || exponent >= 16) {
+    out += digits[0];
+    if (digits.size() > 1) out += "." + digits.substr(1);
+    return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+  }
+  if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
+  const size_t whole = exponent + 1;
+  if (digits.size() <= whole) {
+    return out + digits + std::string(whole - digits.size(), '0') + (point ? ".0" : "");
+  }
+  return out + digits.substr(0, whole) + "." + digits.substr(whole);
 }
 
 // ---- Machine formats -------------------------------------------------------------------------
@@ -327,6 +367,9 @@ std::optional<Format> FormatFromName(std::string_view name) {
   return std::nullopt;
 }
 
+std::string RealText(double value, bool point) { return TextOfReal(value, point); }
+std::string RealText(float value, bool point) { return TextOfReal(value, point); }
+
 std::string Utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -372,6 +415,11 @@ void AppendJson(const Value& value, Type type, std::string* out) {
     absl::StrAppend(out, t->v);
   } else if (const auto* n = value.get<int64_t>()) {
     absl::StrAppend(out, *n);
+  } else if (const auto real = value.AsReal()) {
+    const auto* f = value.get<float>();
+    const std::string text = f ? RealText(*f) : RealText(*real);
+    // JSON has no numbers for the others.
+    absl::StrAppend(out, std::isfinite(*real) ? text : "\"" + text + "\"");
   } else if (const auto* s = value.get<std::string>()) {
     AppendJsonString(*s, out);
   } else if (const auto* b = value.get<Bytes>()) {

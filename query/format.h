@@ -7,6 +7,8 @@
 //
 //                 JSON, CSV                               table
 //   time, integer 123                                     123
+//   real          2.5, 2.0, 1e+16: see RealText           the same
+//                 (JSON: "nan", "inf", "-inf")
 //   address       "0x401136"                              0x401136
 //   value         "0x2a" up to 8 bytes (the little-       the same; long ones are cut
 //                 endian number, without leading zeros),
@@ -75,6 +77,10 @@ absl::Status WriteAnswer(ResultStream& stream, const AnswerContext& context,
 
 // `text` with U+FFFD for each byte that is not UTF-8.
 std::string Utf8(std::string_view text);
+// The fewest digits that read back as `value` in its own precision, as Python writes them: "0.1",
+// "2.0", "1e+16", "nan", "-inf". Without `point` whole numbers have no ".0".
+std::string RealText(double value, bool point = true);
+std::string RealText(float value, bool point = true);
 // A value of a column of type `type` as JSON.
 void AppendJson(const Value& value, Type type, std::string* out);
 // `text` as a JSON string with its quotes.

@@ -135,7 +135,7 @@ class Pipeline : public Columns {
         moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
-          {column.column, column.slot, column.derived, column.compute, column.hidden});
+          {column.column, column.slot, column.derived, column.compute, column.hidden, column.any});
     }
   }
 
@@ -145,7 +145,7 @@ class Pipeline : public Columns {
     for (Visible& column : visible_) {
       if (column.column.name != name) continue;
       Materialize(&column);
-      return Found{column.slot, column.column.type};
+      return Found{column.slot, column.column.type, column.any};
     }
     return FindArgument(name);
   }
@@ -195,7 +195,7 @@ class Pipeline : public Columns {
 
   // A column that the operator just pushed appends to each row.
   void Append(Column column) {
-    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false});
+    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false, false});
   }
 
   absl::StatusOr<std::vector<BoundExpression>> BindAll(const std::vector<ast::ExprPtr>& exprs) {
@@ -235,6 +235,7 @@ class Pipeline : public Columns {
     Derived derived;
     ComputeColumn compute;
     bool hidden;
+    bool any;
   };
 
   // A field of `args`, as a slot of its own.

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,7 @@ enum class Type : uint8_t {
   kObject = 6,  // names with values, in order
   kList = 7,
   kValue = 8,  // what an access moved or a register holds: a Word up to 8 bytes, else Bytes
+  kReal = 9,   // a floating-point number
 };
 std::string_view TypeName(Type type);  // "time", "address", …
 
@@ -59,7 +61,7 @@ using Null = std::monostate;
 
 class Value {
  public:
-  using Rep = std::variant<Null, Time, Address, int64_t, Word, std::string, Bytes,
+  using Rep = std::variant<Null, Time, Address, int64_t, Word, double, float, std::string, Bytes,
                            std::shared_ptr<const Object>, std::shared_ptr<const List>>;
 
   Value() = default;
@@ -68,6 +70,8 @@ class Value {
   Value(Address a) : rep_(a) {}                   // NOLINT
   Value(int64_t n) : rep_(n) {}                   // NOLINT
   Value(Word w) : rep_(w) {}                      // NOLINT
+  Value(double d) : rep_(d) {}                    // NOLINT
+  Value(float f) : rep_(f) {}                     // NOLINT
   Value(std::string s) : rep_(std::move(s)) {}    // NOLINT
   Value(const char* s) : rep_(std::string(s)) {}  // NOLINT
   Value(Bytes b) : rep_(std::move(b)) {}          // NOLINT
@@ -84,9 +88,17 @@ class Value {
   const List* list() const;
   const Rep& rep() const { return rep_; }
 
-  // Whether the value is a number of any kind (time, address, integer, word), and which. A negative
-  // integer sets `negative` and gives its two's complement.
+  // Whether the value is a whole number of any kind (time, address, integer, word), and which. A
+  // negative integer sets `negative` and gives its two's complement.
   bool AsNumber(uint64_t* magnitude, bool* negative) const;
+  // The number in a floating-point value, which a float has exactly; nullopt for all else.
+  std::optional<double> AsReal() const {
+    if (const auto* d = get<double>()) return *d;
+    if (const auto* f = get<float>()) return *f;
+    return std::nullopt;
+  }
+  // The double nearest to a number of any kind; nullopt for what is none.
+  std::optional<double> ToReal() const;
 
  private:
   Rep rep_;
@@ -96,8 +108,8 @@ struct Object {
   std::vector<std::pair<std::string, Value>> fields;
 };
 
-// A total order, for sorting: null first, numbers of all kinds by their size, then strings, bytes,
-// objects, lists. Negative, zero or positive.
+// A total order, for sorting: null first, numbers of all kinds by their exact size (-0.0 is 0, NaN
+// is above all), then strings, bytes, objects, lists. Negative, zero or positive.
 int Compare(const Value& a, const Value& b);
 inline bool operator==(const Value& a, const Value& b) { return Compare(a, b) == 0; }
 // Equal values have equal hashes.

@@ -4,7 +4,8 @@
 //
 //     node to_columns.cjs parquet|arrow ROWS.jsonl '{"column":"TYPE",…}' FILE
 //
-// TYPE is ttq's. Times and integers become 64-bit integers; everything else is text, as in JSON.
+// TYPE is ttq's. Times and integers become 64-bit integers, reals doubles; everything else is text, as
+// in JSON.
 //
 // Debian 12 has no library that writes either format. Parquet is written by DuckDB's own package
 // for node (statistics, dictionaries, compression; it streams, and is what many load the file
@@ -33,7 +34,7 @@ function load(name) {
 
 // ---- Parquet ------------------------------------------------------------------------------------
 
-const DUCKDB_TYPES = {time: 'UBIGINT', integer: 'BIGINT', object: 'JSON', list: 'JSON'};
+const DUCKDB_TYPES = {time: 'UBIGINT', integer: 'BIGINT', real: 'DOUBLE', object: 'JSON', list: 'JSON'};
 
 const text = s => `'${s.replaceAll("'", "''")}'`;
 
@@ -63,10 +64,17 @@ async function* lines() {
   if (rest) yield rest;
 }
 
+function realOf(text) {
+  return {nan: NaN, inf: Infinity, '-inf': -Infinity}[text] ?? Number(text);
+}
+
 // Rows have a text in each cell, so that no number is rounded, or null.
 async function toArrow() {
   const arrow = load('apache-arrow');
-  const types = {time: () => new arrow.Uint64, integer: () => new arrow.Int64};
+  const types = {
+    time: () => new arrow.Uint64, integer: () => new arrow.Int64, real: () => new arrow.Float64,
+  };
+  const number = {time: BigInt, integer: BigInt, real: realOf};
   const fields = columns.map(([name, type]) => new arrow.Field(
       name, (types[type] || (() => new arrow.Utf8))(), true, new Map([['ttq.type', type]])));
   const schema = new arrow.Schema(fields);
@@ -95,7 +103,7 @@ async function toArrow() {
       const row = JSON.parse(line);
       columns.forEach(([name, type], i) => {
         const cell = row[name];
-        builders[i].append(cell !== null && types[type] ? BigInt(cell) : cell);
+        builders[i].append(cell !== null && number[type] ? number[type](cell) : cell);
       });
       size += line.length;
       if (++length >= BATCH_ROWS || size >= BATCH_TEXT) yield finish();

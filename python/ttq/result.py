@@ -24,7 +24,7 @@ _MORE_ROWS = 1 << 17
 
 
 class Column:
-    """The name of a column and its type: time, address, integer, string, bytes, object, list or value."""
+    """The name of a column and its type: time, address, integer, real, string, bytes, object, list or value."""
 
     def __init__(self, name: str, type_: str, shown: bool):
         self.name, self.type, self.shown = name, type_, shown
@@ -105,7 +105,7 @@ class _Array:
         return ffi.buffer(pointer, size)
 
     def numbers(self) -> memoryview:
-        code, size = {"L": ("Q", 8), "l": ("q", 8), "i": ("i", 4)}[self.format]
+        code, size = {"L": ("Q", 8), "l": ("q", 8), "g": ("d", 8), "i": ("i", 4)}[self.format]
         return memoryview(self._buffer(1, self.length * size)).cast(code)
 
     def missing(self) -> Optional[list[bool]]:
@@ -355,8 +355,8 @@ class Result:
     def df(self, hex: bool = False) -> Any:  # pylint: disable=redefined-builtin
         """A pandas.DataFrame. With `hex`, addresses and values are objects that show as 0x….
 
-        Times, addresses and values are uint64 (UInt64 where some are missing), integers int64, text, bytes
-        and objects Python's own. A value of more than 8 bytes is missing, and its bytes are in the column
+        Times, addresses and values are uint64 (UInt64 where some are missing), integers int64, reals float64
+        (Float64 where some are missing), text, bytes and objects Python's own. A value of more than 8 bytes is missing, and its bytes are in the column
         with `_bytes` after its name, which is there when any value is so wide.
         """
         try:
@@ -391,12 +391,13 @@ class Result:
                 mask = ~numpy.unpackbits(bits, count=a.length, bitorder="little").view(bool)
             masks.append(mask)
         parts = []
-        if type_ in ("time", "address", "value", "integer"):
-            dtype = numpy.int64 if type_ == "integer" else numpy.uint64
+        if type_ in ("time", "address", "value", "integer", "real"):
+            dtype = {"integer": numpy.int64, "real": numpy.float64}.get(type_, numpy.uint64)
             parts = [numpy.frombuffer(a._buffer(1, a.length * 8), dtype=dtype) for a in arrays]
             values = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
             if any(a.array.null_count for a in arrays):
-                return pandas.arrays.IntegerArray(values.copy(), numpy.concatenate(masks))
+                array = pandas.arrays.FloatingArray if type_ == "real" else pandas.arrays.IntegerArray
+                return array(values.copy(), numpy.concatenate(masks))
             return values
         for a, mask in zip(arrays, masks):
             if type_ == "bytes":

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "query/context.h"
+#include "query/format.h"
 
 namespace ttq::python {
 namespace {
@@ -23,10 +24,7 @@ Made Plain(const PyValue& value, ObjectReader& objects) {
   if (!type) return {};
   if (type->name == "bool") return objects.Int(value.object).value_or(0) != 0;
   if (const auto number = objects.Int(value.object)) return *number;
-  if (type->name == "float") {
-    const auto number = objects.memory().Get<double>(value.object + objects.layout().float_value);
-    if (number) return *number;
-  }
+  if (const auto number = objects.Float(value.object)) return *number;
   if (auto text = objects.Str(value.object)) return *std::move(text);
   return {};
 }
@@ -291,7 +289,7 @@ std::string ReprOf(const PyValue& value, ObjectReader& objects, const ReprLimits
   if (value.object != 0) return objects.Repr(value.object, limits);
   if (const auto* b = std::get_if<bool>(&value.made)) return *b ? "True" : "False";
   if (const auto* n = std::get_if<int64_t>(&value.made)) return fmt::format("{}", *n);
-  if (const auto* d = std::get_if<double>(&value.made)) return ReprOfFloat(*d);
+  if (const auto* d = std::get_if<double>(&value.made)) return RealText(*d);
   if (const auto* s = std::get_if<std::string>(&value.made)) return ReprOfText(CodePoints(*s));
   return "None";
 }

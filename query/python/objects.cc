@@ -3,12 +3,12 @@
 #include "query/python/objects.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
+#include "query/format.h"
 #include "query/python/frames.h"
 
 namespace ttq::python {
@@ -111,51 +111,6 @@ std::string ReprOfBytes(std::string_view bytes) {
   out += quote;
   return out;
 }
-
-namespace {
-
-// The shortest digits that read back as `value` (finite, not zero), and the decimal exponent of the
-// first.
-template <class Float>
-std::string ShortestDigits(Float value, int* exponent) {
-  char buffer[64];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof buffer, std::abs(value), std::chars_format::scientific);
-  const std::string_view text(buffer, end.ptr - buffer);
-  const size_t e = text.find('e');
-  std::string digits;
-  for (const char c : text.substr(0, e)) {
-    if (c != '.') digits += c;
-  }
-  *exponent = atoi(std::string(text.substr(e + 1)).c_str());
-  return digits;
-}
-
-// format(value, 'r') of Python, with ".0" on whole numbers when `point` says so.
-template <class Float>
-std::string FloatText(Float value, bool point) {
-  if (std::isnan(value)) return "nan";
-  std::string out = std::signbit(value) ? "-" : "";
-  if (std::isinf(value)) return out + "inf";
-  if (value == 0) return out + (point ? "0.0" : "0");
-  int exponent;
-  std::string digits = ShortestDigits(value, &exponent);
-  if (exponent < -4 || exponent >= 16) {
-    out += digits[0];
-    if (digits.size() > 1) out += "." + digits.substr(1);
-    return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
-  }
-  if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
-  const size_t whole = exponent + 1;
-  if (digits.size() <= whole) {
-    return out + digits + std::string(whole - digits.size(), '0') + (point ? ".0" : "");
-  }
-  return out + digits.substr(0, whole) + "." + digits.substr(whole);
-}
-
-}  // namespace
-
-std::string ReprOfFloat(double value) { return FloatText(value, true); }
 
 std::string_view TypeInfo::short_name() const {
   const std::string_view text = name;
@@ -491,6 +446,12 @@ std::optional<int64_t> ObjectReader::Int(uint64_t object) {
   if (value > (number->negative ? uint64_t{1} << 63 : uint64_t{INT64_MAX})) return std::nullopt;
   const uint64_t magnitude = static_cast<uint64_t>(value);
   return static_cast<int64_t>(number->negative ? -magnitude : magnitude);
+}
+
+std::optional<double> ObjectReader::Float(uint64_t object) {
+  const TypeInfo* type = TypeOf(object);
+  if (!type || type->name != "float") return std::nullopt;
+  return memory_.Get<double>(object + layout_.float_value);
 }
 
 // ---- Containers ------------------------------------------------------------------------------
@@ -1010,9 +971,9 @@ struct ObjectReader::Printer {
     if (kind.Is(kExceptionSubclass)) return PrintException(object, type);
     if (kind.Is(kTypeSubclass)) return PrintType(object);
     if (name == "float") {
-      const auto value = memory().Get<double>(object + layout().float_value);
+      const auto value = reader.Float(object);
       if (!value) return Unreadable(object, type), true;
-      return Add(ReprOfFloat(*value)), true;
+      return Add(RealText(*value)), true;
     }
     if (name == "complex") return PrintComplex(object, type);
     if (name == "bytearray") {
@@ -1040,10 +1001,10 @@ struct ObjectReader::Printer {
     if (!memory().Read(object + layout().float_value, sizeof parts, parts)) {
       return Unreadable(object, type), true;
     }
-    std::string imaginary = FloatText(parts[1], false) + "j";
+    std::string imaginary = RealText(parts[1], false) + "j";
     if (parts[0] == 0 && !std::signbit(parts[0])) return Add(imaginary), true;
     if (!std::signbit(parts[1]) || std::isnan(parts[1])) imaginary.insert(0, "+");
-    return Add("(" + FloatText(parts[0], false) + imaginary + ")"), true;
+    return Add("(" + RealText(parts[0], false) + imaginary + ")"), true;
   }
 
   bool PrintSequence(uint64_t object, const TypeInfo& kind, const TypeInfo& type) {
@@ -1370,8 +1331,8 @@ struct ObjectReader::Printer {
       if (size == 8) return fmt::format("{}", read(uint64_t{}));
     }
     if (kind == 'f') {
-      if (size == 4) return FloatText(read(float{}), true);
-      if (size == 8) return FloatText(read(double{}), true);
+      if (size == 4) return RealText(read(float{}));
+      if (size == 8) return RealText(read(double{}));
       if (size == 2) {
         const uint16_t half = read(uint16_t{});
         const int exponent = half >> 10 & 31, fraction = half & 1023;
@@ -1379,7 +1340,7 @@ struct ObjectReader::Printer {
                        : exponent == 0 ? std::ldexp(fraction, -24)
                                        : std::ldexp(1024 + fraction, exponent - 25);
         if (half >> 15) value = -value;
-        return FloatText(static_cast<float>(value), true);
+        return RealText(static_cast<float>(value));
       }
     }
     if (kind == 'c' && (size == 8 || size == 16)) {

@@ -104,6 +104,7 @@ class ObjectReader {
   std::optional<std::u32string> Text(uint64_t object, size_t most = 1 << 20);
   std::optional<std::string> BytesOf(uint64_t object, size_t most = 1 << 24);
   std::optional<int64_t> Int(uint64_t object);
+  std::optional<double> Float(uint64_t object);  // of no subclass
   std::optional<std::vector<uint64_t>> Items(uint64_t object,
                                              size_t most = 1 << 16);  // list, tuple
   using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
@@ -139,10 +140,9 @@ class ObjectReader {
   absl::flat_hash_map<uint64_t, std::unique_ptr<const TypeInfo>> types_;
 };
 
-// repr() of a text, of bytes and of a float, as Python prints them; in UTF-8.
+// repr() of a text and of bytes, as Python prints them; in UTF-8.
 std::string ReprOfText(std::u32string_view text);
 std::string ReprOfBytes(std::string_view bytes);
-std::string ReprOfFloat(double value);
 
 }  // namespace ttq::python
 

@@ -296,7 +296,8 @@ class Results {
       case CType::Kind::kUnion:
         return Type::kObject;
       case CType::Kind::kFloat:
-        return Type::kString;
+        // The others are shown, as text.
+        return type->Size() == 4 || type->Size() == 8 ? Type::kReal : Type::kString;
       default:
         break;
     }

@@ -20,6 +20,7 @@ Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
   if (type->name == "int") {
     if (const std::optional<int64_t> n = objects.Int(object)) return Value(*n);
   }
+  if (const std::optional<double> real = objects.Float(object)) return Value(*real);
   python::ReprLimits limits;
   limits.characters = 300;
   limits.items = 20;

@@ -24,8 +24,8 @@ namespace ttq {
 Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
                        Outcome& outcome);
 
-// An argument or a result: a whole number as a number, anything else as Python would print it; null
-// where there is no object.
+// An argument or a result: an int or a float as a number, anything else as Python would print it;
+// null where there is no object.
 Value ObjectValue(python::ObjectReader& objects, uint64_t object);
 
 // Appends the Python stack of each row's thread at its time; null for a row without a time.

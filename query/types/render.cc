@@ -66,6 +66,21 @@ std::string FloatText(const std::string& bytes) {
   return kUnknown;
 }
 
+// A number; of those that no value holds, wider than a double, the text.
+Value RealValue(const std::string& bytes) {
+  if (bytes.size() == 4) {
+    float v;
+    std::memcpy(&v, bytes.data(), 4);
+    return v;
+  }
+  if (bytes.size() == 8) {
+    double v;
+    std::memcpy(&v, bytes.data(), 8);
+    return v;
+  }
+  return FloatText(bytes);
+}
+
 std::string ComplexText(const std::string& bytes) {
   const size_t half = bytes.size() / 2;
   return Cat(FloatText(bytes.substr(0, half)), " + ", FloatText(bytes.substr(half)), "i");
@@ -867,8 +882,8 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
       absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
       if (!loaded.ok()) return loaded.status();
       if (!loaded->complete()) return Value(Null{});
-      return Value(type->kind == Kind::kFloat ? FloatText(loaded->bytes)
-                                              : ComplexText(loaded->bytes));
+      if (type->kind == Kind::kComplex) return Value(ComplexText(loaded->bytes));
+      return RealValue(loaded->bytes);
     }
     default:
       break;

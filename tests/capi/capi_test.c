@@ -85,6 +85,7 @@ static void TestNames(void) {
   EXPECT_TEXT(ttq_status_name(TTQ_ERROR_BUSY), "TTQ_ERROR_BUSY");
   EXPECT_TEXT(ttq_status_name(-99), "unknown");
   EXPECT_TEXT(ttq_type_name(TTQ_TYPE_VALUE), "value");
+  EXPECT_TEXT(ttq_type_name(TTQ_TYPE_REAL), "real");
   EXPECT_TEXT(ttq_type_name(0), "unknown");
   EXPECT_TEXT(ttq_register_name(0), "rax");
   EXPECT_TEXT(ttq_register_name(15), "r15");
@@ -206,6 +207,20 @@ static void TestRows(void) {
   EXPECT(column.type == TTQ_TYPE_TIME && column.shown);
   EXPECT(ttq_result_column(result, ColumnOf(result, "module"), &column) == TTQ_OK && !column.shown);
   EXPECT(ttq_result_column(result, 1000, &column) == TTQ_ERROR_INVALID_ARGUMENT);
+  ttq_result_free(result);
+
+  /* Reals, and whole numbers as the nearest. */
+  result = Run("writes to 0x10000 | first 1 | select time, size / 8.0, actor");
+  EXPECT(ttq_result_next(result) == TTQ_ROW);
+  double real = 0;
+  EXPECT(ttq_result_double(result, 1, &real) == TTQ_OK && real == 0.5);
+  EXPECT(ttq_result_double(result, 0, &real) == TTQ_OK && real == 0);
+  EXPECT(ttq_result_double(result, 2, &real) == TTQ_ERROR_WRONG_TYPE);
+  EXPECT(ttq_result_double(result, 1, NULL) == TTQ_ERROR_INVALID_ARGUMENT);
+  EXPECT(ttq_result_int64(result, 1, &negative) == TTQ_ERROR_WRONG_TYPE);
+  EXPECT(ttq_result_uint64(result, 1, &number) == TTQ_ERROR_WRONG_TYPE);
+  EXPECT_TEXT(Text(result, "size / 8.0"), "0.5");
+  EXPECT(ttq_result_column(result, 1, &column) == TTQ_OK && column.type == TTQ_TYPE_REAL);
   ttq_result_free(result);
 
   /* Text that the program wrote, which is not UTF-8. */
@@ -515,6 +530,19 @@ static void TestArrow(void) {
   array.release(&array);
   EXPECT(((const uint64_t*)moved.buffers[1])[1] == 1);
   moved.release(&moved);
+  /* Reals. */
+  result = Run("writes to 0x10000 | select size / 8.0, value / 0.0");
+  REQUIRE(ttq_result_arrow(result, NULL, &stream) == TTQ_OK);
+  struct ArrowSchema reals;
+  struct ArrowArray rows;
+  REQUIRE(stream.get_schema(&stream, &reals) == 0 && stream.get_next(&stream, &rows) == 0);
+  EXPECT_TEXT(reals.children[0]->format, "g");
+  EXPECT(((const double*)rows.children[0]->buffers[1])[0] == 0.5);
+  EXPECT(rows.children[0]->null_count == 0 && rows.children[1]->null_count == rows.length);
+  rows.release(&rows);
+  reals.release(&reals);
+  stream.release(&stream);
+  ttq_result_free(result);
   next.release(&next);
   schema.release(&schema);
 

@@ -139,11 +139,14 @@ class Columns(unittest.TestCase):
         self.assertEqual(node(DUCKDB, os.path.join(PLACE, "none.parquet"))[0], [])
 
     def test_arrow_rounds_no_number_and_keeps_objects_as_json(self):
-        query = "writes to 0x10000 | first 1 | backtrace | select 0x7fffffffffffffff - 2, python, backtrace"
+        query = "writes to 0x10000 | first 1 | backtrace | select 0x7fffffffffffffff - 2, python, backtrace, " \
+                "size / 8.0, 1e308 * 10"
         path, parquet = self.export("arrow", "large.arrow", query), os.path.join(PLACE, "large.parquet")
         node(ARROW, path, parquet)
-        (number, python, backtrace), = node(DUCKDB, parquet)[0]
+        rows, types = node(DUCKDB, parquet)
+        (number, python, backtrace, real, infinite), = rows
         self.assertEqual((number, python), ("9223372036854775805", None))
+        self.assertEqual((float(real), float(infinite), types[3:]), (0.5, float("inf"), ["DOUBLE", "DOUBLE"]))
         self.assertEqual([frame["pc"] for frame in json.loads(backtrace)], ["0x401000"])
 
 

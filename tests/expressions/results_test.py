@@ -53,7 +53,7 @@ def as_gdb(value):
         return "{" + ", ".join(f"{k} = {as_gdb(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "{" + ", ".join(as_gdb(v) for v in value) + "}"
-    return str(value)
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
 
 
 def plain(theirs):
@@ -101,6 +101,8 @@ with tempfile.TemporaryDirectory() as scratch:
     for query, wanted in {"calls to ReturnsInt": "integer", "calls to ReturnsPointer": "address",
                           "calls to ReturnsEnum": "string", "calls to ReturnsPair": "object",
                           "calls to /^Returns(Int|Bool)$/": "integer",
+                          "calls to /^Returns(Double|Float)$/": "real",
+                          "calls to /^Returns(Int|Double)$/": "value",
                           "calls to /^Returns(Int|Pointer)$/": "value"}.items():
         check(types(query)["result"] == wanted, f"{query}: {types(query)}")
     check(ask(recording, "calls to ReturnsInt where result == -7 | count")["rows"][0]["count"] == 1,
@@ -119,14 +121,32 @@ with tempfile.TemporaryDirectory() as scratch:
     blends = ask(recording, "calls to Blend | select args, result")["rows"]
     check([(r["args"]["weight"], r["args"]["bias"], r["args"]["count"], r["args"]["mixed"],
             r["result"]) for r in blends] ==
-          [("-1.25", "0.5", 1, {"real": "-0.5", "whole": 1}, "0.375"),
-           ("-2.5", "0.5", 2, {"real": "-1", "whole": 2}, "1.25"),
-           ("-3.75", "0.5", 3, {"real": "-1.5", "whole": 3}, "2.125")], f"Blend: {blends}")
+          [(-1.25, 0.5, 1, {"real": -0.5, "whole": 1}, 0.375),
+           (-2.5, 0.5, 2, {"real": -1.0, "whole": 2}, 1.25),
+           (-3.75, 0.5, 3, {"real": -1.5, "whole": 3}, 2.125)], f"Blend: {blends}")
+    # By their size, whole numbers among them.
+    for condition, wanted in {
+            "result > 1": [1.25, 2.125], "result > 1.25": [2.125], "result <= 1.25e0": [0.375, 1.25],
+            "result == 0.375": [0.375], "result != 0.375": [1.25, 2.125],
+            "result between 1 and 2": [1.25], "result in (0.375, 2.125, 7)": [0.375, 2.125],
+            "args.weight < -2.5": [2.125], "args.mixed.real >= -1": [0.375, 1.25],
+            "args.weight * 2 + args.count == -3": [1.25], "-result < -2": [2.125],
+            "result / 0 is null": [0.375, 1.25, 2.125], "not result": [],
+            "result > args.bias": [1.25, 2.125]}.items():
+        rows = ask(recording, f"calls to Blend where {condition} | select result")["rows"]
+        check([r["result"] for r in rows] == wanted, f"{condition}: {rows}")
+    order = ask(recording, "calls to Blend | sort by result desc | select result, result * 2, -result")
+    check([c["type"] for c in order["columns"]] == ["real"] * 3, f"types: {order['columns']}")
+    check([list(r.values()) for r in order["rows"]] ==
+          [[2.125, 4.25, -2.125], [1.25, 2.5, -1.25], [0.375, 0.75, -0.375]], f"sorted: {order}")
+    refused = subprocess.run([TTQ, "query", "-t", recording, "calls to Blend where result & 1"],
+                             capture_output=True, text=True)
+    check("this must be a whole number, and it is real" in refused.stderr, refused.stderr)
 
     sums = ask(recording, "calls to Sum | select result")["rows"]
-    check([r["result"] for r in sums] == ["0", "-1.5", "0.5", "4.75"], f"Sum: {sums}")
+    check([r["result"] for r in sums] == [0.0, -1.5, 0.5, 4.75], f"Sum: {sums}")
     either = ask(recording, "calls to Either | select result")["rows"]
-    check([r["result"] for r in either] == ["-7", "2.5"], f"Either: {either}")
+    check([r["result"] for r in either] == [-7.0, 2.5], f"Either: {either}")
 
     takes = ask(recording, "calls to Takes | select args, result")["rows"]
     check(takes == [{"args": {"text": "text", "maybe": -4, "colour": "kBlue", "counted": {"n": 11},
@@ -139,7 +159,7 @@ with tempfile.TemporaryDirectory() as scratch:
     check("Cloned" in symbols and ".constprop." in symbols, "the compiler made no copy of Cloned")
     clones = ask(recording, 'calls to Cloned where string(args.name) == "clone" | select args')
     check([(r["args"]["scale"], r["args"]["weight"]) for r in clones["rows"]] ==
-          [(-1, "0.5"), (-2, "1")], f"Cloned: {clones}")
+          [(-1, 0.5), (-2, 1.0)], f"Cloned: {clones}")
 
     # Chosen by processor: the calls are those of what was chosen.
     answer = ask(recording, "calls to memcpy by main | select time, function, arg2, caller")

@@ -259,6 +259,14 @@ class QueryTest(Base):
         self.assertEqual(answer.one().rax, 5)
         self.assertIsNone(answer.one().python)
 
+    def test_reals(self):
+        answer = self.trace.query("writes to 0x10000 | select time, size / 16.0, ? * size", 0.25)
+        self.assertEqual([c.type for c in answer.columns], ["time", "real", "real"])
+        self.assertEqual([tuple(row) for row in answer.rows(1)], [(0, 0.25, 1.0)])
+        self.assertIsInstance(answer[0][1], float)
+        self.assertEqual(len(self.trace.query("writes to 0x10000 where size > ?", 0.5)), len(answer))
+        self.assertEqual(len(self.trace.query("writes to 0x10000 where size > ?", 4.5)), 0)
+
     def test_completion(self):
         self.assertEqual(ttq.complete("last wr"), ["write", "writes"])
         self.assertEqual(ttq.complete("last write "), ["of", "to"])
@@ -448,6 +456,13 @@ class PandasTest(Base):
         self.assertEqual(repr(frame.address[0]), "0x10020")
         self.assertIsNone(frame.value[0])
         self.assertIn("0x10020", str(frame[["address"]]))
+
+    def test_reals(self):
+        frame = self.trace.query("writes to 0x10000..0x10300 | select size / 16.0, value * 0.5").df()
+        self.assertEqual(str(frame["size / 16.0"].dtype), "float64")
+        self.assertEqual(frame["size / 16.0"][0], 0.25)
+        self.assertEqual(str(frame["value * 0.5"].dtype), "Float64")  # one of them is too wide
+        self.assertEqual((frame["value * 0.5"][0], frame["value * 0.5"].isna()[3]), (3.5, True))
 
     def test_the_same_as_rows(self):
         answer = self.trace.query("writes to 0x10000..0x10020")

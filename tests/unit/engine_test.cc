@@ -4,6 +4,9 @@
 
 #include "query/engine.h"
 
+#include <cmath>
+#include <limits>
+
 #include "gtest/gtest.h"
 #include "query/diagnostic.h"
 #include "query/format.h"
@@ -178,6 +181,110 @@ TEST_F(EngineTest, Stages) {
   EXPECT_EQ(Ask("writes to 0x1000..0x2000 | select time + 1, size * 2 | last 1"),
             "time + 1 size * 2\n51 64");
   EXPECT_EQ(Ask("writes to 0x1000 | first 1 | select size, size"), "size size_2\n8 8");
+}
+
+TEST_F(EngineTest, Reals) {
+  EXPECT_EQ(Ask("writes to 0x1000 | select size / 16.0, size * 0.5, time - 0.25, -1e-3, 2.5"),
+            "size / 16.0 size * 0.5 time - 0.25 -0.001 2.5\n"
+            "0.5 4.0 9.75 -0.001 2.5\n0.0625 0.5 29.75 -0.001 2.5\n0.5 4.0 39.75 -0.001 2.5");
+  for (const Column& column : stream_->columns()) EXPECT_EQ(column.type, Type::kReal);
+  EXPECT_EQ(Ask("writes to 0x1000 where size > 1.5 | select time"), "time\n10\n40");
+  EXPECT_EQ(Ask("writes to 0x1000 where size between 0.5 and 1.0 | select time"), "time\n30");
+  EXPECT_EQ(Ask("writes to 0x1000 where time in (30.0, 10.5) | select time"), "time\n30");
+  EXPECT_EQ(Ask("writes to 0x1000 | select size / 16.0 | sort by `size / 16.0` | first 1"),
+            "size / 16.0\n0.0625");
+  EXPECT_EQ(Ask("writes to 0x1000 | count by size * 0.5"), "size * 0.5 count\n4.0 2\n0.5 1");
+  EXPECT_EQ(Ask("writes to 0x1000 | first 1 | select size / 0.0, 1e308 * 10, -1e308 * 10, !0.0"),
+            "size / 0.0 1e+308 * 10 -1e+308 * 10 !0.0\nnull \"inf\" \"-inf\" 1");
+  // NaN is as in C.
+  EXPECT_EQ(Ask("writes to 0x1000 | select 1e308 * 10 - 1e308 * 10, time"
+                " | where `1e+308 * 10 - 1e+308 * 10` != 1 | count"),
+            "count\n3");
+  EXPECT_EQ(Ask("writes to 0x1000 where 1e308 * 10 - 1e308 * 10 >= 1 | count"), "count\n0");
+  EXPECT_EQ(Ask("writes to 0x1000 where size % 1.5 == 0"),
+            "ttq: this must be a whole number, and it is real\n"
+            "  writes to 0x1000 where size % 1.5 == 0\n"
+            "                                ^~~\n");
+  EXPECT_EQ(Format("writes to 0x1000 | select time, size / 16.0", {.format = Format::kTable}),
+            "time  size / 16.0\n  10          0.5\n  30       0.0625\n  40          0.5\n");
+  EXPECT_EQ(Format("writes to 0x1000 | first 1 | select size / 16.0, 1e308 * 10",
+                   {.format = Format::kCsv}),
+            "size / 16.0,1e+308 * 10\n0.5,inf\n");
+}
+
+TEST(ValueTest, NumbersOfAllKindsAreInOneOrder) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  // Neighbours that no double tells apart are in order too.
+  const std::vector<Value> ascending = {Null{},
+                                        -kInf,
+                                        -1e300,
+                                        std::nextafter(-0x1p63, -kInf),
+                                        kMin,
+                                        kMin + 1,
+                                        -2.5,
+                                        int64_t{-2},
+                                        -0.5,
+                                        int64_t{0},
+                                        5e-324,
+                                        0.1,
+                                        0.1f,
+                                        Time(1),
+                                        1.5f,
+                                        Word{2},
+                                        int64_t{(1ll << 53) - 1},
+                                        0x1p53,
+                                        int64_t{(1ll << 53) + 1},
+                                        int64_t{INT64_MAX},
+                                        0x1p63,
+                                        Word{(1ull << 63) + 1},
+                                        Word{UINT64_MAX},
+                                        0x1p64,
+                                        kInf,
+                                        std::nan(""),
+                                        "text"};
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    for (size_t k = 0; k < ascending.size(); ++k) {
+      EXPECT_EQ(Compare(ascending[i], ascending[k]), i < k ? -1 : i > k ? 1 : 0) << i << " " << k;
+    }
+  }
+}
+
+TEST(ValueTest, EqualNumbersHashAlike) {
+  const std::vector<std::vector<Value>> equal = {{int64_t{0}, 0.0, -0.0, 0.0f, Word{0}, Time(0)},
+                                                 {int64_t{-3}, -3.0, -3.0f},
+                                                 {Word{1ull << 63}, 0x1p63, 0x1p63f},
+                                                 {std::numeric_limits<int64_t>::min(), -0x1p63},
+                                                 {0.5, 0.5f},
+                                                 {1e300, 1e300},
+                                                 {std::nan(""), -std::nan("1"), std::nanf("")}};
+  for (const std::vector<Value>& values : equal) {
+    for (const Value& v : values) {
+      EXPECT_TRUE(v == values[0]);
+      EXPECT_EQ(HashOf(v), HashOf(values[0]));
+    }
+  }
+}
+
+TEST(ValueTest, IsNoLargerThanItsText) {
+  EXPECT_EQ(sizeof(Value), sizeof(std::variant<Null, std::string>));
+}
+
+TEST(ValueTest, TextOfReals) {
+  const auto json = [](Value v) {
+    std::string out;
+    AppendJson(v, Type::kReal, &out);
+    return out;
+  };
+  EXPECT_EQ(json(0.1), "0.1");
+  EXPECT_EQ(json(0.1f), "0.1");
+  EXPECT_EQ(json(double{0.1f}), "0.10000000149011612");
+  EXPECT_EQ(json(2.0), "2.0");
+  EXPECT_EQ(json(-0.0), "-0.0");
+  EXPECT_EQ(json(1e16), "1e+16");
+  EXPECT_EQ(json(-std::numeric_limits<float>::infinity()), "\"-inf\"");
+  EXPECT_EQ(json(std::nan("")), "\"nan\"");
+  EXPECT_EQ(CellText(std::nan(""), Type::kReal), "nan");
 }
 
 TEST_F(EngineTest, CountingNeedsNoValues) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "query/format.h"
 #include "query/python/frames.h"
 #include "query/python/layout.h"
 #include "query/python/objects.h"
@@ -171,16 +172,16 @@ TEST(PythonLayout, UnknownVersionsHaveNone) {
 
 // From here on as CPython 3.13 prints them.
 TEST(PythonRepr, Floats) {
-  EXPECT_EQ(ReprOfFloat(1.0), "1.0");
-  EXPECT_EQ(ReprOfFloat(-0.0), "-0.0");
-  EXPECT_EQ(ReprOfFloat(0.1), "0.1");
-  EXPECT_EQ(ReprOfFloat(1e16), "1e+16");
-  EXPECT_EQ(ReprOfFloat(123456789012345680.0), "1.2345678901234568e+17");
-  EXPECT_EQ(ReprOfFloat(9999999999999998.0), "9999999999999998.0");
-  EXPECT_EQ(ReprOfFloat(0.0001), "0.0001");
-  EXPECT_EQ(ReprOfFloat(0.00001), "1e-05");
-  EXPECT_EQ(ReprOfFloat(5e-324), "5e-324");
-  EXPECT_EQ(ReprOfFloat(1.7976931348623157e308), "1.7976931348623157e+308");
+  EXPECT_EQ(RealText(1.0), "1.0");
+  EXPECT_EQ(RealText(-0.0), "-0.0");
+  EXPECT_EQ(RealText(0.1), "0.1");
+  EXPECT_EQ(RealText(1e16), "1e+16");
+  EXPECT_EQ(RealText(123456789012345680.0), "1.2345678901234568e+17");
+  EXPECT_EQ(RealText(9999999999999998.0), "9999999999999998.0");
+  EXPECT_EQ(RealText(0.0001), "0.0001");
+  EXPECT_EQ(RealText(0.00001), "1e-05");
+  EXPECT_EQ(RealText(5e-324), "5e-324");
+  EXPECT_EQ(RealText(1.7976931348623157e308), "1.7976931348623157e+308");
 }
 
 TEST(PythonRepr, Texts) {
