@@ -140,6 +140,7 @@ def main():
                 print(f"{library}: {name} is at {offset}, the table says {offsets[name]}")
         print(f"{library}: {len(truth)} offsets compared")
     if not checked:
+        print("no libpython with debug information under ~/.pyenv to compare with")
         sys.exit(77)
     sys.exit(1 if wrong else 0)
 
