@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace ttq::python {
 
@@ -138,15 +139,24 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
 absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
   epoch->death = std::exchange(pending_death_, std::nullopt);
   epoch->alive = epoch->death ? epoch->death->access.time : span_.end;
-  absl::StatusOr<PythonState*> state = provenance_.StateAt(epoch->alive);
-  if (!state.ok()) return state.status();
   epoch->type_name = std::string(1, '?');
-  for (const auto& instance : (*state)->instances()) {
-    const TypeInfo* type = instance->objects.TypeOf(object_);
-    if (!type) continue;
-    epoch->type = type->address;
-    epoch->type_name = instance->objects.FullTypeName(*type);
-    return IsKept(*type);
+  // Something else may have been written over it since it was made.
+  epoch->whole = epoch->alive;
+  std::vector<Time> times = {epoch->alive};
+  if (epoch->birth) {
+    times.push_back(std::min(epoch->alive, epoch->birth->access.time + kTypeAfter));
+  }
+  for (const Time t : times) {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const TypeInfo* type = instance->objects.TypeOf(object_);
+      if (!type) continue;
+      epoch->whole = t;
+      epoch->type = type->address;
+      epoch->type_name = instance->objects.FullTypeName(*type);
+      return IsKept(*type);
+    }
   }
   return true;
 }

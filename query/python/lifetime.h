@@ -46,8 +46,11 @@ bool IsCount(int64_t n);
 struct Epoch {
   std::optional<CountChange> birth;  // none: it was there before any write to it
   std::optional<CountChange> death;  // none: it lives on
-  // A time at which it is whole: the end of what was asked for, or just before it dies.
+  // The last time at which it lives: the end of what was asked for, or just before it dies.
   Time alive;
+  // A time at which its type can be read: `alive`, or soon after its birth, if something else was
+  // written over it later.
+  Time whole;
   uint64_t type = 0;
   std::string type_name;  // "function"; "?": its type could not be read
 };

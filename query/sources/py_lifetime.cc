@@ -109,7 +109,7 @@ class Epochs {
   }
 
   absl::StatusOr<Value> ReprOf(const Epoch& epoch) {
-    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.alive);
+    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.whole);
     if (!state.ok()) return state.status();
     for (const auto& instance : (*state)->instances()) {
       if (instance->objects.TypeOf(asked_.address)) {
@@ -136,7 +136,7 @@ class Epochs {
 
  private:
   absl::StatusOr<bool> IsCalled(const Epoch& epoch) {
-    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.alive);
+    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.whole);
     if (!state.ok()) return state.status();
     for (const auto& instance : (*state)->instances()) {
       const python::TypeInfo* type = instance->objects.TypeOf(asked_.address);

@@ -385,9 +385,11 @@ def line_of(program, text):
 
 def check_crashes(ttq, python, version):
     """The object at fault, with its life; Python's stacks of all threads."""
+    traces = {}
+
     def crash(way):
-        trace = ttq.record(python, f"{HERE}/programs/crashes.py", way,
-                           status=(128 + signal.SIGSEGV, 128 + signal.SIGBUS))
+        trace = traces[way] = ttq.record(python, f"{HERE}/programs/crashes.py", way,
+                                          status=(128 + signal.SIGSEGV, 128 + signal.SIGBUS))
         row, = ttq.ask(trace, "crash")["rows"]
         address = bytes.fromhex(ttq.ask(trace, "events output | first 1")["rows"][0]["bytes"]).decode().strip()
         stacks = [[f["function"] for f in b["py_frames"] or []] for b in row["backtraces"]]
@@ -419,6 +421,9 @@ def check_crashes(ttq, python, version):
          [address, "__main__.Victim", "overwritten"])
     same("created", [found["created_by"]["function"], found["created_by"]["line"]],
          ["overwritten", line_of("crashes.py", "victim = Victim()")])
+    # What it was when it was made, though it no longer is.
+    made, = ttq.ask(traces["overwritten"], f"who created {address}")["rows"]
+    same("its type", made["type"], "__main__.Victim")
     crash("null")
     return 3
 
