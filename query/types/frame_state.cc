@@ -95,7 +95,10 @@ std::vector<Die> FrameState::Parameters() const {
   return all.size() >= out.size() ? all : out;
 }
 
-bool FrameState::AtEntry() const { return FollowsAbi() && Entry() == view_.pc; }
+bool FrameState::AtEntry() {
+  if (!at_entry_) at_entry_ = FollowsAbi() && Entry() == view_.pc;
+  return *at_entry_;
+}
 
 std::optional<Address> FrameState::Entry() const {
   if (!outer_ || !placed_) return std::nullopt;
@@ -498,17 +501,21 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
 }
 
 absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType* type,
-                                               const Registers& registers) const {
-  std::vector<const CType*> parameter_types;
-  size_t index = 0;
-  const std::vector<Die> parameters = Parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(parameters[i])));
-    if (parameters[i].ref() == parameter.ref()) index = i;
+                                               const Registers& registers) {
+  if (passed_.empty()) {
+    parameters_ = Parameters();
+    std::vector<const CType*> parameter_types;
+    for (const Die& die : parameters_) {
+      parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(die)));
+    }
+    const CType* returns = placed_->file->TypeAt(DebugFile::TypeOf(function_));
+    passed_ = PlacesOfArguments(types_, returns, parameter_types);
   }
-  const CType* returns = placed_->file->TypeAt(DebugFile::TypeOf(function_));
-  const AbiPlace place = PlacesOfArguments(types_, returns, parameter_types)[index];
-  return ValueAtPlace(types_, place, type, registers, registers.gpr[kRsp] + 8, /*result=*/false);
+  const auto same = [&](const Die& die) { return die.ref() == parameter.ref(); };
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
+  const auto index = found == parameters_.end() ? 0 : found - parameters_.begin();
+  return ValueAtPlace(types_, passed_[static_cast<size_t>(index)], type, registers,
+                      registers.gpr[kRsp] + 8, /*result=*/false);
 }
 
 // The last execution, in this activation, of an instruction at which the variable had a place; then

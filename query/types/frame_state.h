@@ -40,7 +40,7 @@ class FrameState {
   // The function that really exists begins at this instruction, and its arguments are still where
   // the ABI puts them: places in the frame that DWARF says hold for the whole function are only
   // filled by the prologue.
-  bool AtEntry() const;
+  bool AtEntry();
   // Every name in scope.
   std::vector<std::string> LocalNames() const;
 
@@ -64,7 +64,7 @@ class FrameState {
   bool FollowsAbi() const;
   // What was passed for a parameter, by the registers and the stack at the function's entry.
   absl::StatusOr<CValue> PassedValue(const Die& parameter, const CType* type,
-                                     const Registers& registers) const;
+                                     const Registers& registers);
   LocationInput Input(const TypeSpace::Placed& placed, const DwarfUnit& unit);
   CValue FromPieces(const std::vector<LocationPiece>& pieces, const CType* type,
                     const TypeSpace::Placed& placed);
@@ -88,6 +88,9 @@ class FrameState {
   Die function_;
   std::optional<std::optional<uint64_t>> cfa_;
   bool entry_searched_ = false;
+  std::optional<bool> at_entry_;
+  std::vector<Die> parameters_;   // with their places by the ABI,
+  std::vector<AbiPlace> passed_;  // once a value that was passed has been asked for
   int depth_ = 0;
   absl::Status status_;
 };
