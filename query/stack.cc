@@ -233,11 +233,8 @@ absl::StatusOr<bool> Unwinder::UpByHistory(Moment& moment, ThreadNo thread, Fram
     AccessQuery query;
     query.ranges = {{slot, slot + 8}};
     query.span.end = moment.time();
-    query.direction = Direction::kBackward;
     query.want_values = false;
-    auto writes = process.Accesses(query, nullptr);
-    if (!writes.ok()) return writes.status();
-    absl::StatusOr<std::optional<Access>> last = (*writes)->Next();
+    absl::StatusOr<std::optional<Access>> last = LastAccess(process, std::move(query));
     if (!last.ok()) return last.status();
     if (!*last) continue;
     const Access& call = **last;

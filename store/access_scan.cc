@@ -615,4 +615,12 @@ absl::StatusOr<ScanPlan> ProcessReader::ExplainExecutions(const std::vector<Addr
   return plan;
 }
 
+absl::StatusOr<std::optional<Access>> LastAccess(const Process& process, AccessQuery query) {
+  query.direction = Direction::kBackward;
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
+      process.Accesses(std::move(query), nullptr);
+  if (!cursor.ok()) return cursor.status();
+  return (*cursor)->Next();
+}
+
 }  // namespace ttq

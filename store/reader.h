@@ -422,6 +422,9 @@ class Process {
   virtual int64_t WallClock(Time t) const = 0;
 };
 
+// The last access that the query is about, whatever its direction; nullopt: none.
+absl::StatusOr<std::optional<Access>> LastAccess(const Process& process, AccessQuery query);
+
 struct RecordingInfo {
   std::string path;  // directory
   std::string name;

@@ -108,12 +108,8 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
     AccessQuery query;
     query.ranges = {{Address(at), Address(at + size)}};
     query.span = {Time(0), before};
-    query.direction = Direction::kBackward;
     query.want_values = false;
-    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
-        process.Accesses(std::move(query), nullptr);
-    if (!cursor.ok()) return cursor.status();
-    return (*cursor)->Next();
+    return LastAccess(process, std::move(query));
   };
   absl::StatusOr<bool> alive = alive_at(end);
   if (!alive.ok()) return alive.status();

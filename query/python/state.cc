@@ -78,11 +78,7 @@ std::optional<FrameReader::WordWrite> PythonState::LastWrite(uint64_t word) {
   AccessQuery query;
   query.ranges = {{Address(word), Address(word + 8)}};
   query.span = {Time(time().v - std::min(time().v, kEntering)), time()};
-  query.direction = Direction::kBackward;
-  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
-      process_->Accesses(std::move(query), nullptr);
-  if (!cursor.ok()) return std::nullopt;
-  absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+  absl::StatusOr<std::optional<Access>> access = LastAccess(*process_, std::move(query));
   if (!access.ok() || !*access) return std::nullopt;
   // Stored with its neighbour, as a vector, too.
   const uint64_t skip = word - (*access)->address.v;

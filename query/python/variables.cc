@@ -180,12 +180,8 @@ absl::StatusOr<Time> LastWrite(const Process& process, const std::vector<uint64_
   for (const uint64_t word : words) query.ranges.push_back({Address(word), Address(word + 8)});
   if (query.ranges.empty()) return Time(0);
   query.span = {Time(0), t};
-  query.direction = Direction::kBackward;
   query.want_values = false;
-  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
-      process.Accesses(std::move(query), nullptr);
-  if (!cursor.ok()) return cursor.status();
-  absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+  absl::StatusOr<std::optional<Access>> access = LastAccess(process, std::move(query));
   if (!access.ok()) return access.status();
   return *access ? (*access)->time : Time(0);
 }

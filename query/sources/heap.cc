@@ -349,8 +349,7 @@ absl::StatusOr<std::vector<Row>> LeakRows(const Context& context, Time t, ScanCo
   if (blocks > 0) {
     outcome->AddNote(
         fmt::format("{} {} of {} bytes had not been given back at {}; whether anything still "
-                    "points there is not "
-                    "looked at",
+                    "points there is not looked at",
                     blocks, blocks == 1 ? "block" : "blocks", bytes, t.v));
   }
   return rows;

@@ -25,11 +25,8 @@ absl::StatusOr<std::optional<uint64_t>> EvaluationOf(const Process& process,
   query.ranges = {{at, at + 4}};
   query.span.end = now;
   query.thread = thread;
-  query.direction = Direction::kBackward;
   query.want_values = false;
-  absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor = process.Accesses(query, nullptr);
-  if (!cursor.ok()) return cursor.status();
-  absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
+  absl::StatusOr<std::optional<Access>> access = LastAccess(process, std::move(query));
   if (!access.ok()) return access.status();
   if (!*access || (*access)->actor != Actor::kInstruction) return std::nullopt;
   absl::StatusOr<Registers> registers = process.RegistersAt((*access)->time, thread);
