@@ -22,23 +22,18 @@ void AddChanges(const PageChanges::Page& page, Expected* out) {
   for (uint32_t w = 0; w < kWordsPerPage; ++w) {
     if (page.read()[w >> 6] >> (w & 63) & 1) out->read.set(w);
   }
-  page.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
-    for (uint32_t i = 0; i < 8; ++i) {
-      const uint32_t w = piece * 8 + i;
-      uint8_t mask = static_cast<uint8_t>(written >> (8 * i));
-      if (mask == 0) continue;
-      out->written.set(w);
-      uint64_t v;
-      memcpy(&v, bytes + 8 * i, 8);
-      if (mask == 0xff) {
-        out->words[w] = v;
-      } else if (auto it = out->words.find(w); it != out->words.end()) {
-        uint64_t bits = 0;
-        for (int b = 0; b < 8; ++b) {
-          if (mask >> b & 1) bits |= uint64_t{0xff} << (8 * b);
-        }
-        it->second = (it->second & ~bits) | v;
+  page.ForEachWord([&](uint32_t w, uint8_t written, const uint8_t* bytes) {
+    out->written.set(w);
+    uint64_t v;
+    memcpy(&v, bytes, 8);
+    if (written == 0xff) {
+      out->words[w] = v;
+    } else if (auto it = out->words.find(w); it != out->words.end()) {
+      uint64_t bits = 0;
+      for (int b = 0; b < 8; ++b) {
+        if (written >> b & 1) bits |= uint64_t{0xff} << (8 * b);
       }
+      it->second = (it->second & ~bits) | v;
     }
   });
 }

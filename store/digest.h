@@ -52,9 +52,20 @@ class PageChanges {
     void ForEachPiece(F f) const {
       const uint64_t* at = words_ + kHeadWords;
       for (uint64_t left = words_[9]; left != 0; left &= left - 1, at += kPieceWords) {
-        f(static_cast<uint32_t>(__builtin_ctzll(left)), at[0],
+        f(static_cast<uint32_t>(std::countr_zero(left)), at[0],
           reinterpret_cast<const uint8_t*>(at + 1));
       }
+    }
+    // Calls f(word, written, bytes) for each word of the page that was written in: a bit for each
+    // of its bytes that was, and all eight, the others being zero.
+    template <class F>
+    void ForEachWord(F f) const {
+      ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
+        for (uint32_t i = 0; i < 8; ++i) {
+          const uint8_t mask = static_cast<uint8_t>(written >> (8 * i));
+          if (mask != 0) f(piece * 8 + i, mask, bytes + 8 * i);
+        }
+      });
     }
     // Those of two pages are equal when the same was done to the same page.
     std::span<const uint64_t> words() const {

@@ -554,19 +554,14 @@ class ProcessIngest {
     if (!changes.any_written()) return;
     EnsureMapped(changes.number());
     ImagePage& page = image_.Touch(changes.number());
-    changes.ForEachPiece([&](uint32_t piece, uint64_t written, const uint8_t* bytes) {
-      for (uint32_t w = 0; w < 8; ++w) {
-        uint8_t mask = static_cast<uint8_t>(written >> (8 * w));
-        if (mask == 0) continue;
-        uint32_t word = piece * 8 + w;
-        entry.written.set(word);
-        entry.content.set(word);
-        if (mask == 0xff) {
-          memcpy(page.bytes + word * 8, bytes + w * 8, 8);
-        } else {
-          for (uint32_t b = 0; b < 8; ++b) {
-            if (mask >> b & 1) page.bytes[word * 8 + b] = bytes[w * 8 + b];
-          }
+    changes.ForEachWord([&](uint32_t word, uint8_t written, const uint8_t* bytes) {
+      entry.written.set(word);
+      entry.content.set(word);
+      if (written == 0xff) {
+        memcpy(page.bytes + word * 8, bytes, 8);
+      } else {
+        for (uint32_t b = 0; b < 8; ++b) {
+          if (written >> b & 1) page.bytes[word * 8 + b] = bytes[b];
         }
       }
     });
