@@ -10,6 +10,15 @@
 namespace ttq {
 namespace {
 
+// Reads out of `file`, which must outlive what this returns.
+auto ReadFrom(std::string_view file) {
+  return [file](uint64_t offset, size_t n, void* out) {
+    if (offset > file.size() || file.size() - offset < n) return false;
+    memcpy(out, file.data() + offset, n);
+    return true;
+  };
+}
+
 std::vector<Elf64_Phdr> ProgramHeaders(ReadFileBytes read) {
   std::vector<Elf64_Phdr> out;
   Elf64_Ehdr head;
@@ -56,15 +65,12 @@ std::string ElfBuildId(ReadFileBytes read) {
   return "";
 }
 
+std::string ElfBuildId(std::string_view file) { return ElfBuildId(ReadFrom(file)); }
+
 std::optional<uint64_t> ElfLoadBias(std::string_view head, uint64_t offset, uint64_t address,
                                     uint8_t protection) {
   std::optional<uint64_t> bias;
-  auto read = [head](uint64_t at, size_t n, void* out) {
-    if (at > head.size() || head.size() - at < n) return false;
-    memcpy(out, head.data() + at, n);
-    return true;
-  };
-  for (const Elf64_Phdr& p : ProgramHeaders(read)) {
+  for (const Elf64_Phdr& p : ProgramHeaders(ReadFrom(head))) {
     if (p.p_type != PT_LOAD) continue;
     uint64_t begin = p.p_offset & ~uint64_t{4095};
     if (offset < begin || offset >= p.p_offset + p.p_filesz) continue;

@@ -20,6 +20,8 @@ using ReadFileBytes = absl::FunctionRef<bool(uint64_t offset, size_t n, void* ou
 
 // The GNU build-id in lower-case hex; empty when there is none or the file is damaged.
 std::string ElfBuildId(ReadFileBytes read);
+// Of a file whose bytes are `file`.
+std::string ElfBuildId(std::string_view file);
 
 // What to add to the file's virtual addresses when file offset `offset` is mapped at `address` with
 // `protection` (PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4); nullopt when no loadable segment holds

@@ -240,11 +240,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     }
     default:
-      (void)ElfBuildId([value](uint64_t offset, size_t n, void* out) {
-        if (offset > value.size() || value.size() - offset < n) return false;
-        memcpy(out, value.data() + offset, n);
-        return true;
-      });
+      (void)ElfBuildId(value);
       (void)ElfLoadBias(value, 0, 0x400000, 5);
       break;
   }
