@@ -355,9 +355,10 @@ class Result:
     def df(self, hex: bool = False) -> Any:  # pylint: disable=redefined-builtin
         """A pandas.DataFrame. With `hex`, addresses and values are objects that show as 0x….
 
-        Times, addresses and values are uint64 (UInt64 where some are missing), integers int64, reals float64
-        (Float64 where some are missing), text, bytes and objects Python's own. A value of more than 8 bytes is missing, and its bytes are in the column
-        with `_bytes` after its name, which is there when any value is so wide.
+        Times, addresses and values are uint64 (UInt64 where some are missing), integers int64, reals
+        float64 (Float64 where some are missing), text, bytes and objects Python's own. A value of
+        more than 8 bytes is missing, and its bytes are in the column with `_bytes` after its name,
+        which is there when any value is so wide.
         """
         try:
             import numpy
