@@ -368,6 +368,7 @@ class ProcessIngest {
     }
     if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
     (void)StoreGroup();
+    (void)FinishStoring();
     if (recording_.StorageHasFailed()) info_ = stored_info_;
     // Another process's trouble is this one's too: it went on unrecorded.
     if (absl::Status error = recording_.Error(); !error.ok()) {
@@ -1040,17 +1041,30 @@ class ProcessIngest {
     return std::min(kGroupAge, kFirstGroupAge * (1 << std::min(groups_stored_, 8u)));
   }
 
+  // Stores the group that has come together, while the next one does: the disk takes its time.
   absl::Status StoreGroup() {
-    if (recording_.StorageHasFailed()) return recording_.Error();
-    absl::Status s = TryStoreGroup();
-    if (!s.ok()) {
-      recording_.StorageFailed(s);
-      return recording_.Error();
+    if (absl::Status s = FinishStoring(); !s.ok()) return s;
+    CompleteGroup();
+    storing_.info = info_;
+    storing_.stored = std::async(
+        std::launch::async, [this, batch = std::exchange(batch_, Database::Batch()),
+                             record = ProcessRecord()]() mutable {
+          absl::Status s = recording_.database->Add(std::move(batch));
+          if (s.ok()) s = recording_.database->Put(ProcessKey(number_), record);
+          if (!s.ok()) recording_.StorageFailed(s);
+          return s.ok();
+        });
+    return absl::OkStatus();
+  }
+
+  // Waits for the group that is being stored.
+  absl::Status FinishStoring() {
+    if (storing_.stored.valid() && storing_.stored.get()) {
+      recording_.totals.instructions += storing_.info.end.v - stored_info_.end.v;
+      recording_.totals.writes += storing_.info.writes - stored_info_.writes;
+      stored_info_ = storing_.info;
     }
-    recording_.totals.instructions += info_.end.v - stored_info_.end.v;
-    recording_.totals.writes += info_.writes - stored_info_.writes;
-    stored_info_ = info_;
-    return StoreProcess();
+    return recording_.StorageHasFailed() ? recording_.Error() : absl::OkStatus();
   }
 
   absl::Status StoreProcess() {
@@ -1060,7 +1074,8 @@ class ProcessIngest {
     return recording_.Error();
   }
 
-  absl::Status TryStoreGroup() {
+  // Puts what is not about one block alone into the batch, and begins a new group.
+  void CompleteGroup() {
     std::vector<std::string> recipes;
     {
       std::lock_guard lock(recipe_rows_mutex_);
@@ -1098,13 +1113,9 @@ class ProcessIngest {
       }
       batch_.Put(Family::kMeta, GroupKey(number_, group_first_), BytesOf(message));
     }
-    absl::Status s = recording_.database->Add(std::move(batch_));
-    batch_ = Database::Batch();
-    if (!s.ok()) return s;
     summaries_.clear();
     group_first_ = static_cast<uint32_t>(info_.blocks);
     ++groups_stored_;
-    return absl::OkStatus();
   }
 
   std::string ProcessRecord() {
@@ -1245,6 +1256,10 @@ class ProcessIngest {
   absl::flat_hash_map<uint32_t, std::string> exec_;
   std::vector<Summary> summaries_;
   uint32_t group_first_ = 0, groups_stored_ = 0;
+  struct {
+    ProcessInfo info;  // as of the end of the group
+    std::future<bool> stored;
+  } storing_;
   std::chrono::steady_clock::time_point group_started_ = std::chrono::steady_clock::now();
 };
 
