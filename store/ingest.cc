@@ -16,11 +16,14 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "store/database.h"
 #include "store/digest.h"
@@ -952,12 +955,10 @@ class ProcessIngest {
 
     uint32_t number = static_cast<uint32_t>(info_.blocks);
     uint32_t group = group_first_;
-    std::string value;
-    AppendVarint(&value, header.size());
-    value += header;
-    value += digest.tokens;
-    value += digest.units;
-    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)), std::move(value));
+    std::string header_bytes;
+    AppendVarint(&header_bytes, header.size());
+    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)),
+               absl::StrCat(header_bytes, header, digest.tokens, digest.units));
     for (const auto& [superblock, times] : digest.executions) {
       std::string& row = exec_[superblock];
       AppendVarint(&row, number - group);
