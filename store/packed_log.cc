@@ -4,9 +4,11 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -69,14 +71,28 @@ class Unpacker {
         unit_(reinterpret_cast<const uint8_t*>(units.data())),
         units_end_(unit_ + units.size()),
         log_(log_bytes + kCopy, '\0'),
-        log_bytes_(log_bytes),
-        cache_(kCacheSize, nullptr) {}
+        log_bytes_(log_bytes) {}
 
   absl::StatusOr<std::string> Run() {
     uint32_t word = 0;
     if (log_bytes_ > 0 && !Take(&word, 4)) return Damage();
+    Expected* from = &start_;
     while (size_ < log_bytes_) {
-      if (!(word >> kTtqExitBits == 0 ? Control(&word) : Execution(&word))) return Damage();
+      if (word >> kTtqExitBits == 0) {
+        if (!Control(&word)) return Damage();
+        from = &start_;
+        continue;
+      }
+      // Most often what followed the last time. To guess lets the processor begin with the next
+      // record before it knows the header of this one.
+      Expected* e = from->next;
+      if (e->word != word) [[unlikely]] {
+        e = Find(word);
+        if (e == nullptr) return Damage();
+        from->next = e;
+      }
+      if (!Execution(e, &word)) return Damage();
+      from = e;
     }
     if (word != 0 || token_ != tokens_end_ || unit_ != units_end_) return Damage();
     log_.resize(log_bytes_);
@@ -87,11 +103,15 @@ class Unpacker {
   // What is expected of the next record with one header.
   struct Expected {
     uint32_t word = 0;
+    uint32_t bytes = 0;        // of a record
+    Expected* next = nullptr;  // that of the record that followed the last time, never null
     bool remembers = true;
-    size_t bytes = 0;           // of a record
-    std::vector<uint8_t> last;  // as PackRecord's; then room for a copy to run over
+    uint8_t* last() { return reinterpret_cast<uint8_t*>(this + 1); }
+    // `last` is as PackRecord's, and has room for a copy to run over.
+    size_t last_bytes() const { return bytes + kCopy; }
   };
   static constexpr size_t kCopy = 16;
+  static constexpr size_t kChunkBytes = 256 << 10;
 
   static absl::Status Damage() { return absl::DataLossError("its log does not unpack"); }
 
@@ -120,17 +140,10 @@ class Unpacker {
     return Take(to + 8, bytes) && Take(word, 4);
   }
 
-  bool Execution(uint32_t* word) {
-    Expected*& cached = cache_[(*word * 0x9e3779b1u) >> (32 - kCacheBits)];
-    if (cached == nullptr || cached->word != *word) [[unlikely]] {
-      Expected* found = Find(*word);
-      if (found == nullptr) return false;
-      cached = found;
-    }
-    Expected& e = *cached;
-    uint8_t* last = e.last.data();
-    uint8_t* to = Room(e.bytes);
-    size_t count = (e.bytes + 3) / 4, token_bytes = (count + 7) / 8;
+  bool Execution(Expected* e, uint32_t* word) {
+    uint8_t* last = e->last();
+    uint8_t* to = Room(e->bytes);
+    size_t count = (e->bytes + 3) / 4, token_bytes = (count + 7) / 8;
     if (to == nullptr || static_cast<size_t>(tokens_end_ - token_) < token_bytes) return false;
     for (size_t first = 0; first < count; first += 8) {
       for (unsigned wrong = *token_++; wrong != 0; wrong &= wrong - 1) {
@@ -139,38 +152,54 @@ class Unpacker {
       }
     }
     memcpy(to, word, 4);
-    for (size_t i = 0; i < e.bytes - 4; i += kCopy) memcpy(to + 4 + i, last + i, kCopy);
-    memcpy(word, last + e.bytes - 4, 4);
-    if (!e.remembers) memset(last, 0, e.last.size());
+    for (size_t i = 0; i < e->bytes - 4; i += kCopy) memcpy(to + 4 + i, last + i, kCopy);
+    memcpy(word, last + e->bytes - 4, 4);
+    if (!e->remembers) memset(last, 0, e->last_bytes());
     return true;
   }
 
   Expected* Find(uint32_t word) {
-    std::unique_ptr<Expected>& expected = all_[word];
-    if (expected != nullptr) return expected.get();
+    Expected*& expected = all_[word];
+    if (expected != nullptr) return expected;
     uint32_t exit = word & ((1 << kTtqExitBits) - 1);
     const Recipe* recipe = recipes_.Find(SuperblockId(word >> kTtqExitBits));
     if (recipe == nullptr) return nullptr;
     bool open = exit == kTtqExitOpen;
     if (!open && exit >= recipe->exit_count()) return nullptr;
-    expected = std::make_unique<Expected>();
-    expected->word = word;
-    expected->remembers = !open;
-    expected->bytes = open ? recipe->record_bytes() : recipe->RecordBytesAtExit(exit);
-    expected->last.resize(expected->bytes + kCopy);
-    return expected.get();
+    Expected made;
+    made.word = word;
+    made.bytes = open ? recipe->record_bytes() : recipe->RecordBytesAtExit(exit);
+    made.next = &start_;
+    made.remembers = !open;
+    expected = new (Zeros(sizeof(made) + made.last_bytes())) Expected(made);
+    return expected;
   }
 
-  static constexpr uint32_t kCacheBits = 13;
-  static constexpr uint32_t kCacheSize = 1 << kCacheBits;
+  // Memory for an Expected with what follows it.
+  void* Zeros(size_t bytes) {
+    bytes = (bytes + alignof(Expected) - 1) & ~(alignof(Expected) - 1);
+    if (bytes > free_) {
+      free_ = std::max(bytes, kChunkBytes);
+      chunks_.push_back(std::make_unique<uint8_t[]>(free_));
+      room_ = chunks_.back().get();
+    }
+    void* at = room_;
+    room_ += bytes;
+    free_ -= bytes;
+    return at;
+  }
 
   const RecipeTable& recipes_;
   const uint8_t *token_, *tokens_end_, *unit_, *units_end_;
   std::string log_;  // with room for a copy to run over
   const size_t log_bytes_;
   size_t size_ = 0;  // of what is unpacked
-  std::vector<Expected*> cache_;
-  absl::flat_hash_map<uint32_t, std::unique_ptr<Expected>> all_;
+  // Of no record: what follows a control record is not foreseen, and no header is 0.
+  Expected start_{.next = &start_};
+  absl::flat_hash_map<uint32_t, Expected*> all_;
+  std::vector<std::unique_ptr<uint8_t[]>> chunks_;
+  uint8_t* room_ = nullptr;  // in the last of them
+  size_t free_ = 0;
 };
 
 }  // namespace
