@@ -65,14 +65,15 @@ struct AccessFilter {
 
 class AccessSink {
  public:
-  AccessSink(const ProcessReader& process, const LoadedBlock& block, const Walker& walker,
+  AccessSink(const ProcessReader& process, const LoadedBlock& block, Walker* walker,
              const AccessFilter& filter, AccessRows* rows)
       : process_(process),
-        walker_(walker),
+        walker_(*walker),
         filter_(filter),
         threads_(block),
         tracker_(process, block.number.v),
-        rows_(*rows) {
+        rows_(*rows),
+        native_(process.recipes(), NativeUse::kMemory) {
     for (const auto& t : block.threads) last_pc_[t.tid] = t.last_pc;
     for (const AddressRange& r : filter.ranges.ranges()) {
       // An access reaches at most 64 bytes out of the range.
@@ -82,6 +83,27 @@ class AccessSink {
     }
     watched_set_ = RangeSet(watched_);
     values_ = filter.query.want_values;
+    native_.TellStores(
+        this,
+        [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
+          static_cast<AccessSink*>(self)->Store(address, bytes, size);
+        },
+        /*watched=*/nullptr);
+  }
+
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (filter_.query.reads) return at;
+    const uint8_t* to = native_.Advance(at, end, filter_.query.span.end, &walker_, nullptr,
+                                        [](uint32_t) { return false; });
+    if (to != at) {
+      const auto last = LoadPod<uint32_t>(
+          {reinterpret_cast<const char*>(native_.context().last), sizeof(uint32_t)});
+      id_ = last >> kTtqExitBits;
+      instructions_ = process_.recipes()
+                          .Find(SuperblockId(id_))
+                          ->InstructionsAtExit(last & ((1 << kTtqExitBits) - 1));
+    }
+    return to;
   }
 
   void Load(const Op& op, uint64_t address) {
@@ -117,6 +139,7 @@ class AccessSink {
     if (walker_.time() >= filter_.query.span.end) return false;
     id_ = id;
     instructions_ = program.instructions;
+    native_.Interpreted(program);
     return true;
   }
 
@@ -164,6 +187,19 @@ class AccessSink {
   MemoryTracker& tracker() { return tracker_; }
 
  private:
+  // Machine code's stores. Those to pages that do not matter are told once, and land nowhere.
+  void Store(uint64_t address, const uint8_t* bytes, uint64_t size) {
+    NativeContext& context = native_.context();
+    const uint64_t page = address & ~(kPageBytes - 1);
+    if (!watched_set_.Overlaps(page, kPageBytes)) context.PageSlot(page) = {page, &nowhere_};
+    walker_.set_time(Time(context.time));
+    id_ = LoadPod<uint32_t>({reinterpret_cast<const char*>(context.record), 4}) >> kTtqExitBits;
+    Op op{.code = OpCode::kStoreSlot};
+    op.size = static_cast<uint8_t>(size);
+    op.instruction = static_cast<uint8_t>(context.instruction);
+    Store(op, address, bytes);
+  }
+
   Address PcOf(const Op& op) const {
     const Recipe* r = process_.recipes().Find(SuperblockId(id_));
     return r->instructions()[std::min<size_t>(op.instruction, r->instructions().size() - 1)]
@@ -269,7 +305,7 @@ class AccessSink {
   }
 
   const ProcessReader& process_;
-  const Walker& walker_;
+  Walker& walker_;
   const AccessFilter& filter_;
   ThreadNumbers threads_;
   MemoryTracker tracker_;
@@ -279,6 +315,10 @@ class AccessSink {
   absl::flat_hash_map<uint32_t, uint64_t> last_pc_;
   bool values_ = true, tracked_all_ = false;
   uint32_t id_ = 0, instructions_ = 0;
+  NativeWalk native_;
+  struct {
+    uint8_t bytes[kPageBytes], written[kPageBytes];
+  } nowhere_;
 };
 
 absl::StatusOr<AccessRows> DecodeAccesses(const ProcessReader& process, uint32_t number,
@@ -288,7 +328,7 @@ absl::StatusOr<AccessRows> DecodeAccesses(const ProcessReader& process, uint32_t
   AccessRows rows;
   Walker walker(process.recipes());
   StartWalk(**block, &walker);
-  AccessSink sink(process, **block, walker, filter, &rows);
+  AccessSink sink(process, **block, &walker, filter, &rows);
   if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
   if (!sink.status().ok()) return sink.status();
   return rows;
@@ -303,15 +343,27 @@ struct ExecutionFilter {
 
 class ExecutionSink {
  public:
-  ExecutionSink(const LoadedBlock& block, const Walker& walker, const ExecutionFilter& filter,
+  ExecutionSink(const LoadedBlock& block, Walker* walker, const ExecutionFilter& filter,
                 std::vector<Execution>* rows, const ProcessReader& process)
-      : process_(process), walker_(walker), filter_(filter), threads_(block), rows_(*rows) {}
+      : process_(process),
+        walker_(*walker),
+        filter_(filter),
+        threads_(block),
+        rows_(*rows),
+        native_(process.recipes(), NativeUse::kRegisters) {}
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    return native_.Advance(at, end, filter_.span.end, &walker_, nullptr,
+                           [this](uint32_t id) { return filter_.matches.contains(id); });
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op&, uint64_t, const uint8_t*) {}
   bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
     if (walker_.time() >= filter_.span.end) return false;
     auto it = filter_.matches.find(id);
-    if (it == filter_.matches.end()) return true;
+    if (it == filter_.matches.end()) {
+      native_.Interpreted(program);
+      return true;
+    }
     const Recipe* recipe = process_.recipes().Find(SuperblockId(id));
     for (uint32_t i : it->second) {
       if (i >= program.instructions) break;
@@ -330,10 +382,11 @@ class ExecutionSink {
 
  private:
   const ProcessReader& process_;
-  const Walker& walker_;
+  Walker& walker_;
   const ExecutionFilter& filter_;
   ThreadNumbers threads_;
   std::vector<Execution>& rows_;
+  NativeWalk native_;
 };
 
 absl::StatusOr<std::vector<Execution>> DecodeExecutions(const ProcessReader& process,
@@ -344,7 +397,7 @@ absl::StatusOr<std::vector<Execution>> DecodeExecutions(const ProcessReader& pro
   std::vector<Execution> rows;
   Walker walker(process.recipes());
   StartWalk(**block, &walker);
-  ExecutionSink sink(**block, walker, filter, &rows, process);
+  ExecutionSink sink(**block, &walker, filter, &rows, process);
   if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
   return rows;
 }

@@ -145,7 +145,8 @@ class CallSink {
         filter_(filter),
         addresses_(addresses),
         threads_(block),
-        out_(*out) {
+        out_(*out),
+        native_(process.recipes(), NativeUse::kRegisters) {
     if (entries) {
       flags_.resize(size_t{filter.most_id} + 1);
       for (const auto& [id, which] : filter.matches) flags_[id] |= kEntry;
@@ -155,13 +156,26 @@ class CallSink {
     }
   }
 
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    NativeContext& context = native_.context();
+    context.stored_at = stored_at_;
+    context.stored = stored_;
+    const uint8_t* to = native_.Advance(at, end, kTimeMax, &walker_, nullptr,
+                                        [this](uint32_t id) { return IsLookedFor(id); });
+    stored_at_ = context.stored_at;
+    stored_ = context.stored;
+    return to;
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     stored_at_ = op.size == 8 ? address : ~uint64_t{0};
     if (op.size == 8) memcpy(&stored_, bytes, 8);
   }
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
-    if (id >= flags_.size() || flags_[id] == 0) return true;
+    if (!IsLookedFor(id)) {
+      native_.Interpreted(program);
+      return true;
+    }
     const Recipe* recipe = process_.recipes().Find(SuperblockId(id));
     if ((flags_[id] & kReturn) && program.instructions > 0) Returned(recipe->entry().v);
     if (flags_[id] & kEntry) {
@@ -180,6 +194,8 @@ class CallSink {
  private:
   enum : uint8_t { kEntry = 1, kReturn = 2 };
 
+  bool IsLookedFor(uint32_t id) const { return id < flags_.size() && flags_[id] != 0; }
+
   void Know(uint64_t address) {
     if (!out_.known.insert(address).second) return;
     auto ids = addresses_->Superblocks(address);
@@ -189,6 +205,7 @@ class CallSink {
     }
     for (uint32_t id : *ids) {
       if (id >= flags_.size()) flags_.resize(size_t{id} + 1);
+      if (flags_[id] == 0) native_.Skip(id);
       flags_[id] |= kReturn;
     }
   }
@@ -274,6 +291,7 @@ class CallSink {
   std::vector<uint8_t> flags_;                      // by superblock
   uint64_t stored_at_ = ~uint64_t{0}, stored_ = 0;  // the last store
   std::unique_ptr<StoredMoment> moment_;
+  NativeWalk native_;
   absl::Status status_;
 };
 

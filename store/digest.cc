@@ -166,15 +166,8 @@ void ScratchPool::Give(std::unique_ptr<DigestScratch> scratch) {
 
 namespace {
 
-// So many executions of a program cost about as much as making code of it.
-constexpr uint32_t kRunsToCompile = 50;
-
 class DigestSink {
  public:
-  // No code reads further than this from its record's start: the longest and what is read of the
-  // next with it, or with the slots of a damaged recipe.
-  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + NativeCode::kOverrun;
-
   DigestSink(const RecipeTable& recipes, std::string_view log, Walker* walker,
              DigestScratch* scratch, bool native, BlockDigest* out)
       : recipes_(recipes),
@@ -183,7 +176,7 @@ class DigestSink {
         scratch_(*scratch),
         context_(scratch->context),
         out_(*out) {
-    native_ = native ? recipes.native().get() : nullptr;
+    native_ = native ? recipes.native(NativeUse::kDigest).get() : nullptr;
     if (scratch_.recipes != recipes.identity()) {
       scratch_.recipes = recipes.identity();
       scratch_.counts.clear();
@@ -226,8 +219,8 @@ class DigestSink {
   }
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
-    if (native_ == nullptr || end - at < kReach) return at;
-    context_.limit = end - kReach;
+    if (native_ == nullptr || end - at < NativeCode::kReach) return at;
+    context_.limit = end - NativeCode::kReach;
     context_.record = at;
     context_.last = nullptr;
     context_.time = walker_.time().v;
@@ -261,12 +254,7 @@ class DigestSink {
     PackRecord(record, program.record_bytes, next, scratch_.lasts.data() + program.last_at,
                packed());
     scratch_.counts[program.index]++;
-    if (native_ == nullptr) return true;
-    // Whoever gets there first compiles; a program that cannot be is not tried again.
-    if (std::atomic_ref(program.runs).fetch_add(1, std::memory_order_relaxed) + 1 ==
-        kRunsToCompile) {
-      std::atomic_ref(program.code).store(native_->Compile(program), std::memory_order_release);
-    }
+    if (native_ != nullptr) native_->Interpreted(program);
     return true;
   }
 
@@ -362,19 +350,11 @@ class DigestSink {
 
   // Whether `context_` has the code of a record, now that it was looked for.
   bool KnowsCode(const uint8_t* record) {
-    uint32_t word;
-    memcpy(&word, record, 4);
-    NativeContext::Code& slot = context_.code[NativeContext::CodeSlot(word)];
-    uint32_t id = word >> kTtqExitBits, exit = word & ((1 << kTtqExitBits) - 1);
-    if (id == 0 || exit == kTtqExitOpen) return false;
-    if (slot.word == word) return true;
-    const Program* program = walker_.ProgramOf(word);
-    if (program == nullptr) return false;
-    const void* code = std::atomic_ref(program->code).load(std::memory_order_acquire);
-    if (code == nullptr) return false;
-    Know(*program, id);
-    slot = {word, code};
-    return true;
+    return context_.KnowsCode(record, NativeUse::kDigest, &walker_,
+                              [this](const Program& program, uint32_t id) {
+                                Know(program, id);
+                                return true;
+                              });
   }
 
   // Makes room for its counts.
@@ -444,7 +424,7 @@ class DigestSink {
   PageDelta* Page(uint64_t page) {
     NativeContext::Page& c = context_.PageSlot(page << 12);
     if (c.address == page << 12) [[likely]]
-      return c.delta;
+      return static_cast<PageDelta*>(c.content);
     auto it = pages_.find(page);
     if (it == pages_.end()) {
       if (scratch_.deltas.full()) [[unlikely]]
@@ -452,7 +432,7 @@ class DigestSink {
       it = pages_.emplace(page, scratch_.deltas.Take(page)).first;
     }
     c = {page << 12, it->second};
-    return c.delta;
+    return it->second;
   }
 
   void Read(uint64_t address, uint64_t size) {

@@ -1047,9 +1047,9 @@ class ProcessIngest {
     if (absl::Status s = FinishStoring(); !s.ok()) return s;
     CompleteGroup();
     storing_.info = info_;
-    storing_.stored = std::async(
-        std::launch::async, [this, batch = std::exchange(batch_, Database::Batch()),
-                             record = ProcessRecord()]() mutable {
+    storing_.stored =
+        std::async(std::launch::async, [this, batch = std::exchange(batch_, Database::Batch()),
+                                        record = ProcessRecord()]() mutable {
           absl::Status s = recording_.database->Add(std::move(batch));
           if (s.ok()) s = recording_.database->Put(ProcessKey(number_), record);
           if (!s.ok()) recording_.StorageFailed(s);

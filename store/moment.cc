@@ -23,8 +23,22 @@ absl::StatusOr<std::optional<uint64_t>> Moment::ReadNumber(Address at, uint32_t 
 class StoredMoment::Sink {
  public:
   Sink(StoredMoment* moment, Time until, bool inside)
-      : moment_(*moment), until_(until), inside_(inside) {}
+      : moment_(*moment), until_(until), inside_(inside) {
+    moment_.native_.TellStores(
+        moment,
+        [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
+          static_cast<StoredMoment*>(self)->Write(address, bytes, size, /*undoable=*/false);
+        },
+        /*watched=*/nullptr);
+  }
 
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (inside_) return at;
+    const uint8_t* to = moment_.native_.Advance(at, end, until_, &*moment_.walker_,
+                                                &moment_.vectors_, [](uint32_t) { return false; });
+    if (to != at) last_tid_ = moment_.walker_->tid();
+    return to;
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     if (inside_ && moment_.walker_->time() + op.instruction >= until_) return;
@@ -37,7 +51,9 @@ class StoredMoment::Sink {
     }
     begun_ = true;
     last_tid_ = moment_.walker_->tid();
-    if (!inside_) moment_.vectors_.Executed(last_tid_, program, record);
+    if (inside_) return true;
+    moment_.vectors_.Executed(last_tid_, program, record);
+    moment_.native_.Interpreted(program);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
@@ -55,6 +71,9 @@ class StoredMoment::Sink {
   uint32_t stopped_in_ = 0, last_tid_ = 0;
 };
 
+StoredMoment::StoredMoment(const ProcessReader& process)
+    : process_(process), native_(process.recipes(), NativeUse::kMemory) {}
+
 StoredMoment::~StoredMoment() = default;
 
 absl::Status StoredMoment::EnterBlock(uint32_t number) {
@@ -64,7 +83,7 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
   undo_.clear();
   outside_.reset();
   vectors_.Clear();
-  for (auto& c : cached_) c = {};
+  native_.context().ClearPages();
   block_.reset();
   auto block = process_.LoadBlock(number);
   if (!block.ok()) return block.status();
@@ -140,8 +159,9 @@ absl::Status StoredMoment::LeaveInside() {
 // ---- Memory -------------------------------------------------------------------------------------
 
 StoredMoment::Page* StoredMoment::Touch(uint64_t page) {
-  auto& slot = cached_[page % kCachedPages];
-  if (slot.page == page) return slot.data;
+  static_assert(offsetof(Page, bytes) == 0 && offsetof(Page, written) == kPageBytes);
+  NativeContext::Page& slot = native_.context().PageSlot(page * kPageBytes);
+  if (slot.address == page * kPageBytes) return static_cast<Page*>(slot.content);
   auto [it, is_new] = pages_.try_emplace(page);
   if (is_new) {
     if (spare_.empty()) {
@@ -154,9 +174,8 @@ StoredMoment::Page* StoredMoment::Touch(uint64_t page) {
     it->second->known = true;
     it->second->written.fill(0);
   }
-  slot.page = page;
-  slot.data = it->second.get();
-  return slot.data;
+  slot = {page * kPageBytes, it->second.get()};
+  return it->second.get();
 }
 
 void StoredMoment::Write(uint64_t address, const uint8_t* bytes, uint64_t size, bool undoable) {
@@ -177,7 +196,7 @@ void StoredMoment::Write(uint64_t address, const uint8_t* bytes, uint64_t size, 
 }
 
 void StoredMoment::Forget(uint64_t begin, uint64_t end) {
-  for (auto& c : cached_) c = {};
+  native_.context().ClearPages();
   absl::erase_if(pages_, [&](const auto& entry) {
     return entry.first * kPageBytes >= begin && entry.first * kPageBytes < end;
   });

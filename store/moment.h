@@ -27,7 +27,7 @@ namespace ttq {
 
 class StoredMoment : public Moment {
  public:
-  explicit StoredMoment(const ProcessReader& process) : process_(process) {}
+  explicit StoredMoment(const ProcessReader& process);
   ~StoredMoment() override;
 
   const Process& process() const override { return process_; }
@@ -46,11 +46,12 @@ class StoredMoment : public Moment {
   class WatchSink;
   friend class WatchSink;
 
-  // A page as far as this block has written it; `base` once the rest is filled in too.
+  // A page as far as this block has written it; `base` once the rest is filled in too. Begins as
+  // machine code needs it.
   struct Page {
-    bool base = false, known = true;
     std::array<uint8_t, kPageBytes> bytes;
     std::array<uint8_t, kPageBytes> written;  // 0xff for each byte
+    bool base = false, known = true;
   };
   // A change of the address space inside the block.
   struct Layer {
@@ -94,12 +95,7 @@ class StoredMoment : public Moment {
   std::vector<Undo> undo_;
   VectorTracker vectors_;  // at offset_
   absl::flat_hash_map<uint64_t, std::unique_ptr<Page>> pages_;
-  // Direct-mapped, for the walk.
-  static constexpr size_t kCachedPages = 256;
-  struct {
-    uint64_t page = ~uint64_t{0};
-    Page* data = nullptr;
-  } cached_[kCachedPages];
+  NativeWalk native_;  // its pages are some of `pages_`, for any walk
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<Page>> spare_;
 };

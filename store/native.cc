@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Ingest executes some ten million programs a second of recording, each of about ten operations,
-// and an interpreter spends its time on mispredicted jumps from one operation to the next. So a
-// program that has run a few dozen times is translated, operation by operation, into x86-64 code:
+// and an interpreter spends its time on mispredicted jumps from one operation to the next; so do
+// questions. So a program that has run often is translated, operation by operation, into x86-64
+// code:
 //
 //   - Values live where the interpreter has them, in the array `values` (kValues points 16 values
 //     into it, so that the tracked registers are within a one-byte offset). Temporaries are defined
@@ -13,11 +14,15 @@
 //     unsigned comparison, offset from the slot's page > 4096 - size, finds both the wrong page and
 //     the access that runs over its end; then a helper does the access. Else a load is one or more
 //     byte stores into PageDelta::read_words, a store copies its bytes and marks them in
-//     PageDelta::written_bytes.
+//     PageDelta::written_bytes. To follow memory, loads are left out, and a store first looks at
+//     WordSet's filter: what is watched is a helper's too. To follow registers, of stores only the
+//     last is noted.
 //
-//   - Then the record is packed (store/packed_log.h), four units at a time and without jumps, since
+//   - To digest, the record is then packed (store/packed_log.h), four units at a time and without
+//   jumps, since
 //     whether a unit is as expected is hard to predict: those that were not are shuffled to the
-//     front of a vector register, all of it is stored, and the next ones go behind them.
+//     front of a vector register, all of it is stored, and the next ones go behind them. Else what
+//     it leaves in vector registers is noted, and whether the time asked for is near.
 //
 //   - At its end a program advances to the next record, looks up the code for its first word in
 //     NativeContext::code and jumps there: code does not return between records. With a jump for
@@ -41,7 +46,7 @@
 
 #include "store/digest.h"
 #include "store/evaluate.h"
-#include "store/recipe.h"
+#include "store/reader.h"
 
 namespace ttq {
 
@@ -52,6 +57,9 @@ namespace {
 constexpr size_t kCodeBytes = 64 << 20;  // of address space; used as it fills
 constexpr size_t kMaxOps = 2000, kMaxPacked = 4096;
 constexpr size_t kMaxLastBytes = size_t{1} << 30;  // beyond, a record's place is no displacement
+// Interpreted so often, a program is translated. What ingest digests goes on for long; a question
+// may be about one block.
+constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 300;
 
 enum Reg : int8_t {
   kAx,
@@ -76,6 +84,7 @@ enum Reg : int8_t {
 // Registers of running code. rax, rcx and rdx are scratch.
 constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTokens = kX13, kLasts = kX14,
               kUnits = kX15;
+constexpr Reg kWatched = kLasts;
 constexpr Reg kTemporaries[] = {kSi, kDi, kX8, kX9, kX10, kX11};
 constexpr Reg kSaved[] = {kBx, kBp, kX12, kX13, kX14, kX15};
 
@@ -140,6 +149,7 @@ enum : uint32_t {
 // The /digit of group opcodes.
 enum {
   kDigitAdd = 0,
+  kDigitOr = 1,
   kDigitAnd = 4,
   kDigitXor = 6,
   kDigitCmp = 7,
@@ -295,21 +305,33 @@ class Assembler {
 
 class Translator {
  public:
-  Translator(const Program& program, const uint8_t* exit, const uint8_t* load, const uint8_t* store)
-      : program_(program), exit_(exit), load_(load), store_(store) {}
+  Translator(const Program& program, NativeUse use, const uint8_t* exit, const uint8_t* load,
+             const uint8_t* store)
+      : program_(program), use_(use), exit_(exit), load_(load), store_(store) {}
 
   Assembler& Translate() {
     FindLastUses();
-    a_.Ins(kLoadReg, 8, kCx, FIELD(counts));
-    a_.Ins(kGroup5, 4, kDigitInc, At(kCx, static_cast<int32_t>(program_.index * 4)));
+    if (use_ == NativeUse::kDigest) {
+      a_.Ins(kLoadReg, 8, kCx, FIELD(counts));
+      a_.Ins(kGroup5, 4, kDigitInc, At(kCx, static_cast<int32_t>(program_.index * 4)));
+    }
     for (now_ = 0; now_ < program_.ops.size(); ++now_) {
       Translate(program_.ops[now_]);
       FreeTemporaries();
     }
     a_.Arith(kDigitAdd, 8, FIELD(time), static_cast<int32_t>(program_.instructions));
-    Pack();
+    if (use_ == NativeUse::kDigest) {
+      Pack();
+    } else {
+      SetVectors();
+    }
     a_.Ins(kStoreReg, 8, kRecord, FIELD(last));
     a_.Arith(kDigitAdd, 8, R(kRecord), static_cast<int32_t>(program_.record_bytes));
+    if (use_ != NativeUse::kDigest) {
+      a_.Ins(kLoadReg, 8, kAx, FIELD(time));
+      a_.Ins(kCmp, 8, kAx, FIELD(last_time));
+      a_.Leave(a_.JumpIf(kAbove), exit_);
+    }
     a_.Dispatch([this](size_t jump) { a_.Leave(jump, exit_); });
     for (size_t i = 0; i < rare_.size(); ++i) rare_[i]();
     return a_;
@@ -498,6 +520,10 @@ class Translator {
         a_.Ins(kCmovNe, 8, kAx, Second(op.b));
         return Define(op.dst, kAx);
       case OpCode::kSkipUnless: {
+        if (use_ != NativeUse::kDigest && program_.ops[now_ + 1].code == OpCode::kLoad) {
+          ++now_;
+          return;
+        }
         Get(kAx, op.a);
         a_.Arith(kDigitCmp, 8, R(kAx), 0);
         size_t skip = a_.JumpIf(kEqual);
@@ -510,17 +536,37 @@ class Translator {
         bool load = guarded.code == OpCode::kLoad;
         rare_.push_back([this, skip, back, load] {
           a_.Bind(skip, a_.code.size());
-          a_.Ins(kGroup5, 8, kDigitInc, load ? FIELD(skipped_reads) : FIELD(skipped_writes));
+          if (use_ == NativeUse::kDigest) {
+            a_.Ins(kGroup5, 8, kDigitInc, load ? FIELD(skipped_reads) : FIELD(skipped_writes));
+          }
           a_.JumpTo(back);
         });
         return;
       }
       case OpCode::kLoad:
-        return Load(op);
+        if (use_ == NativeUse::kDigest) Load(op);
+        return;
       case OpCode::kStoreSlot:
       case OpCode::kStoreValue:
       case OpCode::kStoreMask:
         return Store(op);
+    }
+  }
+
+  // ttq::SetVectors. Temporaries are not needed any more.
+  void SetVectors() {
+    for (const Program::VectorWrite& write : program_.vectors) {
+      constexpr size_t kVectors = offsetof(NativeContext, vectors);
+      const Operand known = Behind(kVectors + offsetof(VectorState, known));
+      a_.Ins(kZero1, 4, kCx, known);
+      if (write.slot == Program::kNoSlot) {
+        a_.Arith(kDigitAnd, 4, R(kCx), ~(1 << write.reg));
+      } else {
+        a_.Arith(kDigitOr, 4, R(kCx), 1 << write.reg);
+        a_.Ins(kLoadReg, 8, kAx, At(kRecord, write.slot));
+        a_.Ins(kStoreReg, 8, kAx, Behind(kVectors + offsetof(VectorState, low) + 8u * write.reg));
+      }
+      a_.Ins(kStoreByte, 1, kCx, known);
     }
   }
 
@@ -623,8 +669,31 @@ class Translator {
     if (op.size < 4) a_.Truncate(kAx, op.size);
   }
 
-  // rax = the address; rdx = its offset in the page, rcx = the page's delta. Returns the jump taken
-  // when the page's slot holds another, or the access leaves it.
+  // rax = the address. Returns the jumps taken when one of the words that are stored to may be
+  // watched, or the store is not aligned, which is rare.
+  std::vector<size_t> FindWatched(const Op& op) {
+    std::vector<size_t> slow;
+    if (op.size > 1) {
+      a_.Ins(kLoadReg, 4, kDx, R(kAx));
+      a_.Arith(kDigitAnd, 4, R(kDx), op.size - 1);
+      slow.push_back(a_.JumpIf(kNotEqual));
+    }
+    // WordSet::Slot of the first; those of the other words are beside it.
+    const int words = std::max(op.size / 8, 1);
+    a_.Ins(kLoadReg, 8, kCx, R(kAx));
+    a_.Shift(kDigitShr, 8, kCx, 3);
+    a_.Ins(kLoadReg, 8, kDx, R(kCx));
+    a_.Shift(kDigitShr, 8, kDx, WordSet::kSlotBits);
+    a_.Ins(kXor, 4, kCx, R(kDx));
+    a_.Arith(kDigitAnd, 4, R(kCx), ((1 << WordSet::kSlotBits) - 1) & ~(words - 1));
+    a_.Ins(words == 1 ? kZero1 : words == 2 ? kZero2 : kLoadReg, 4, kCx, At(kWatched, 0, kCx));
+    a_.Arith(kDigitCmp, 4, R(kCx), 0);
+    slow.push_back(a_.JumpIf(kNotEqual));
+    return slow;
+  }
+
+  // rax = the address; rdx = its offset in the page, rcx = the page's content. Returns the jump
+  // taken when the page's slot holds another, or the access leaves it.
   size_t FindPage(const Op& op) {
     a_.Ins(kLoadReg, 4, kCx, R(kAx));
     a_.Shift(kDigitShr, 4, kCx, 12 - 4);
@@ -634,7 +703,7 @@ class Translator {
     a_.Ins(kSub, 8, kDx, At(kContext, offsetof(NativeContext::Page, address), kCx));
     a_.Arith(kDigitCmp, 8, R(kDx), static_cast<int32_t>(kPageBytes) - op.size);
     size_t slow = a_.JumpIf(kAbove);
-    a_.Ins(kLoadReg, 8, kCx, At(kContext, offsetof(NativeContext::Page, delta), kCx));
+    a_.Ins(kLoadReg, 8, kCx, At(kContext, offsetof(NativeContext::Page, content), kCx));
     return slow;
   }
 
@@ -669,13 +738,15 @@ class Translator {
       a_.Imm(0xff, 1);
       if (last) break;
     }
-    Rarely(slow, by_helper);
+    Rarely({slow}, by_helper);
   }
 
   void Store(const Op& op) {
     Address(op);
+    if (use_ == NativeUse::kRegisters) return NoteStore(op);
     if (op.code == OpCode::kStoreMask) return StoreMask(op);
     auto by_helper = [this, op] {
+      SayWhere(op);
       if (op.code == OpCode::kStoreSlot) {
         a_.Ins(kLea, 8, kDx, At(kRecord, op.b));
       } else {
@@ -698,9 +769,12 @@ class Translator {
     bool vector = op.size == 16 || op.size == 32;
     if (op.size > 8 && !vector) return slow_path();
     if (op.size == 3 || op.size == 5 || op.size == 6 || op.size == 7) return slow_path();
-    size_t slow = FindPage(op);
-    Operand to = At(kCx, offsetof(PageDelta, bytes), kDx);
-    Operand mark = At(kCx, offsetof(PageDelta, written_bytes), kDx);
+    std::vector<size_t> slow;
+    if (use_ == NativeUse::kMemory) slow = FindWatched(op);
+    slow.push_back(FindPage(op));
+    static_assert(offsetof(PageDelta, bytes) == 0 &&
+                  offsetof(PageDelta, written_bytes) == kPageBytes);
+    Operand to = At(kCx, 0, kDx), mark = At(kCx, kPageBytes, kDx);
     if (vector) {
       for (int i = 0; i < op.size; i += 16, to.offset += 16, mark.offset += 16) {
         a_.Ins(kLoadVector, 4, 0, At(kRecord, op.b + i));
@@ -722,12 +796,42 @@ class Translator {
       a_.Ins(op.size == 1 ? kMoveImmByte : kMoveImm, op.size, 0, mark);
       a_.Imm(~uint64_t{0}, std::min<int>(op.size, 4));
     }
-    Rarely(slow, slow_path);
+    Rarely(std::move(slow), slow_path);
+  }
+
+  // For memory: which store it is that the helper is about to be told of.
+  void SayWhere(const Op& op) {
+    if (use_ != NativeUse::kMemory) return;
+    a_.Ins(kStoreReg, 8, kRecord, FIELD(record));
+    a_.Ins(kMoveImm, 8, 0, FIELD(instruction));
+    a_.Imm(op.instruction, 4);
+  }
+
+  // rax: the address.
+  void NoteStore(const Op& op) {
+    if (op.size != 8) {
+      a_.Ins(kMoveImm, 8, 0, Behind(offsetof(NativeContext, stored_at)));
+      a_.Imm(~uint64_t{0}, 4);
+      return;
+    }
+    a_.Ins(kStoreReg, 8, kAx, Behind(offsetof(NativeContext, stored_at)));
+    if (op.code == OpCode::kStoreSlot) {
+      a_.Ins(kLoadReg, 8, kAx, At(kRecord, op.b));
+    } else {
+      Get(kAx, op.b);
+    }
+    a_.Ins(kStoreReg, 8, kAx, Behind(offsetof(NativeContext, stored)));
+  }
+
+  // A place of the context that is too far for FIELD.
+  static Operand Behind(size_t offset) {
+    return At(kContext, static_cast<int32_t>(offset - kContextBias));
   }
 
   // The mask is a constant: its bytes are put after the code.
   void StoreMask(const Op& op) {
     uint64_t mask = values_[op.b].constant;
+    SayWhere(op);
     // lea rdx, [rip + distance]
     a_.Byte(0x48);
     a_.Byte(0x8d);
@@ -742,17 +846,18 @@ class Translator {
     });
   }
 
-  // Places code that is jumped to from `jump` and goes on here.
+  // Places code that is jumped to from `jumps` and goes on here.
   template <class F>
-  void Rarely(size_t jump, F emit) {
-    rare_.push_back([this, jump, emit, back = a_.code.size()] {
-      a_.Bind(jump, a_.code.size());
+  void Rarely(std::vector<size_t> jumps, F emit) {
+    rare_.push_back([this, jumps = std::move(jumps), emit, back = a_.code.size()] {
+      for (const size_t jump : jumps) a_.Bind(jump, a_.code.size());
       emit();
       a_.JumpTo(back);
     });
   }
 
   const Program& program_;
+  const NativeUse use_;
   const uint8_t *exit_, *load_, *store_;
   Assembler a_;
   std::vector<Value> values_;
@@ -772,11 +877,11 @@ const uint8_t* NativeCode::Append(const std::vector<uint8_t>& code) {
   return at;
 }
 
-std::shared_ptr<NativeCode> NativeCode::Create() {
+std::shared_ptr<NativeCode> NativeCode::Create(NativeUse use) {
   if (!__builtin_cpu_supports("ssse3") || !__builtin_cpu_supports("popcnt")) return nullptr;
   int fd = memfd_create("ttq-code", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
-  std::shared_ptr<NativeCode> native(new NativeCode);
+  std::shared_ptr<NativeCode> native(new NativeCode(use));
   if (ftruncate(fd, kCodeBytes) == 0) {
     void* w = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (w != MAP_FAILED) native->writable_ = static_cast<uint8_t*>(w);
@@ -795,6 +900,7 @@ std::shared_ptr<NativeCode> NativeCode::Create() {
   enter.Ins(kLoadReg, 8, kRecord, FIELD(record));
   enter.Ins(kLoadReg, 8, kTokens, FIELD(packed.tokens));
   enter.Ins(kLoadReg, 8, kUnits, FIELD(packed.units));
+  static_assert(offsetof(NativeContext, lasts) == offsetof(NativeContext, watched));
   enter.Ins(kLoadReg, 8, kLasts, FIELD(lasts));
   std::vector<size_t> exits;
   enter.Dispatch([&](size_t jump) { exits.push_back(jump); });
@@ -833,8 +939,8 @@ NativeCode::~NativeCode() {
 
 const void* NativeCode::Compile(const Program& program) {
   if (program.ops.size() > kMaxOps || program.record_bytes > kMaxPacked) return nullptr;
-  if (program.last_at > kMaxLastBytes) return nullptr;
-  Translator translator(program, exit_, load_, store_);
+  if (program.last_at > kMaxLastBytes || program.instructions > kMaxInstructions) return nullptr;
+  Translator translator(program, use_, exit_, load_, store_);
   Assembler& a = translator.Translate();
   std::lock_guard lock(mutex_);
   size_t start = (used_ + 15) & ~size_t{15};
@@ -845,9 +951,18 @@ const void* NativeCode::Compile(const Program& program) {
   return Append(a.code);
 }
 
+void NativeCode::Interpreted(const Program& program) {
+  Program::Native& native = program.native[static_cast<size_t>(use_)];
+  const uint32_t worth = use_ == NativeUse::kDigest ? kRunsToDigest : kRunsToAsk;
+  // Whoever gets there first compiles; a program that cannot be is not tried again.
+  if (std::atomic_ref(native.runs).fetch_add(1, std::memory_order_relaxed) + 1 != worth) return;
+  std::atomic_ref(native.code).store(Compile(program), std::memory_order_release);
+}
+
 #else  // other machines interpret
 
-std::shared_ptr<NativeCode> NativeCode::Create() { return nullptr; }
+std::shared_ptr<NativeCode> NativeCode::Create(NativeUse) { return nullptr; }
+void NativeCode::Interpreted(const Program&) {}
 NativeCode::~NativeCode() = default;
 const uint8_t* NativeCode::Append(const std::vector<uint8_t>&) { return nullptr; }
 const void* NativeCode::Compile(const Program&) { return nullptr; }

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// Programs (store/recipe.h) as x86-64 machine code, for ingest only: the same effects as walking
-// them with a DigestSink, several times faster. See native.cc for how.
+// Programs (store/recipe.h) as x86-64 machine code: the same effects as walking them, several times
+// faster, for ingest (DigestBlock) and for questions (NativeWalk, store/track.h).
+// See native.cc for how.
 //
 // A NativeCode belongs to a RecipeTable and is shared by all threads; what changes while code runs
-// is in the NativeContext of each. Code reads at most kTtqMaxRecordBytes + kOverrun bytes from
-// `limit` on, whatever the log holds.
+// is in the NativeContext of each. Code reads at most kReach bytes from `limit` on, whatever the
+// log holds.
 
 #ifndef TTQ_STORE_NATIVE_H_
 #define TTQ_STORE_NATIVE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -20,11 +23,10 @@
 
 #include "recorder/stream.h"
 #include "store/packed_log.h"
+#include "store/recipe.h"
+#include "store/walk.h"
 
 namespace ttq {
-
-struct PageDelta;
-struct Program;
 
 // What running code reads and changes. Code addresses it by offsets: standard layout, and what
 // comes before `pages` within 128 bytes of it.
@@ -37,22 +39,30 @@ struct NativeContext {
   const uint8_t* last = nullptr;    // the last record executed; left alone when there was none
   const uint8_t* limit = nullptr;   // records beyond it are not begun
   uint64_t time = 0;
-  uint32_t* counts = nullptr;  // executions by Program::index; longer than that of any `code`
-  uint64_t skipped_reads = 0, skipped_writes = 0;  // whose guard was false
+  uint64_t last_time = 0;      // not to digest: records are not begun after it
+  uint32_t* counts = nullptr;  // to digest: executions by Program::index; longer than that of any
+                               // `code`
+  uint64_t skipped_reads = 0, skipped_writes = 0;  // to digest: whose guard was false
   void* sink = nullptr;
-  // Accesses that are not plainly within a page of `pages`. They may change `pages`.
+  // Accesses that are not plainly within a page of `pages`. They may change `pages`. For memory,
+  // there are stores only, also those to words that `watched` names; `record` is then the one that
+  // is being executed, `time` when it began.
   void (*load)(void* sink, uint64_t address, uint64_t size) = nullptr;
   void (*store)(void* sink, uint64_t address, const uint8_t* bytes, uint64_t size) = nullptr;
-  // Where the packed log goes, see store/packed_log.h, and what is expected of each program's
-  // record.
+  // To digest: where the packed log goes, see store/packed_log.h, and what is expected of each
+  // program's record.
   PackedCursor packed;
-  uint8_t* lasts = nullptr;
-  uint64_t padding[2] = {};
+  union {
+    uint8_t* lasts = nullptr;
+    const uint8_t* watched;  // for memory: see WordSet::filter
+  };
+  uint64_t instruction = 0;  // for memory: which of the record's instructions `store` is told of
 
-  // Pages in use, direct-mapped by page number.
+  // Pages in use, direct-mapped by page number. `content` begins with the page's bytes and as many
+  // that are 0xff where one was written; to digest, it is a PageDelta.
   struct Page {
     uint64_t address;
-    PageDelta* delta;
+    void* content;
   } pages[1 << kPageBits];
   // By a mask of four units, which of them to put where to have those in front that it names.
   alignas(16) uint8_t gather[16][16];
@@ -61,6 +71,9 @@ struct NativeContext {
     uint32_t word;
     const void* code;
   } code[1 << kCodeBits];
+  // For registers: the last store, when it was one of eight bytes, else ~0.
+  uint64_t stored_at = ~uint64_t{0}, stored = 0;
+  VectorState vectors;  // not to digest: of the thread that runs
 
   NativeContext() {
     for (unsigned mask = 0; mask < 16; ++mask) {
@@ -78,36 +91,67 @@ struct NativeContext {
   void ClearPages() {
     for (uint64_t i = 0; i < std::size(pages); ++i) pages[i] = {(i ^ 1) << 12, nullptr};
   }
+
+  // Whether `code` has that of a record, now that it was looked for. It is not taken in where
+  // wanted(program, id) is false.
+  template <class F>
+  bool KnowsCode(const uint8_t* record, NativeUse use, Walker* walker, F wanted) {
+    uint32_t word;
+    memcpy(&word, record, 4);
+    Code& slot = code[CodeSlot(word)];
+    uint32_t id = word >> kTtqExitBits, exit = word & ((1 << kTtqExitBits) - 1);
+    if (id == 0 || exit == kTtqExitOpen) return false;
+    if (slot.word == word) return true;
+    const Program* program = walker->ProgramOf(word);
+    if (program == nullptr) return false;
+    const void* made = std::atomic_ref(program->native[static_cast<size_t>(use)].code)
+                           .load(std::memory_order_acquire);
+    if (made == nullptr || !wanted(*program, id)) return false;
+    slot = {word, made};
+    return true;
+  }
 };
 
 // Thread-safe.
 class NativeCode {
  public:
-  static constexpr int kOverrun = 24;
+  // No code reads further than this from its record's start: the longest and what is read of the
+  // next with it, or with the slots of a damaged recipe.
+  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + 24;
+  // No code takes more time than this.
+  static constexpr uint32_t kMaxInstructions = 256;
 
   // Null when the system gives no memory to execute from, or the processor is older than SSSE3:
   // programs are then interpreted.
-  static std::shared_ptr<NativeCode> Create();
+  static std::shared_ptr<NativeCode> Create(NativeUse use);
   ~NativeCode();
   NativeCode(const NativeCode&) = delete;
   NativeCode& operator=(const NativeCode&) = delete;
 
-  // Null when it is too long or memory is used up.
-  const void* Compile(const Program& program);
+  // To be called when a program was interpreted: makes its code when that is worth it.
+  void Interpreted(const Program& program);
 
-  // What an empty slot of NativeContext::code must hold.
-  const void* exit() const { return exit_; }
   void ClearCode(NativeContext* context) const {
     for (auto& c : context->code) c = {0, exit_};
+  }
+  // Takes a superblock's code out again.
+  void DropCode(uint32_t id, NativeContext* context) const {
+    for (uint32_t exit = 0; exit <= kTtqMaxSideExits; ++exit) {
+      NativeContext::Code& slot = context->code[NativeContext::CodeSlot(id << kTtqExitBits | exit)];
+      if (slot.word >> kTtqExitBits == id) slot = {0, exit_};
+    }
   }
 
   // Executes records from context->record on until one has no code or lies beyond the limit.
   void Run(NativeContext* context) const { enter_(context); }
 
  private:
-  NativeCode() = default;
+  explicit NativeCode(NativeUse use) : use_(use) {}
+  // Null when it is too long or memory is used up.
+  const void* Compile(const Program& program);
   const uint8_t* Append(const std::vector<uint8_t>& code);
 
+  const NativeUse use_;
   std::mutex mutex_;
   uint8_t* writable_ = nullptr;
   const uint8_t* executable_ = nullptr;

@@ -62,8 +62,24 @@ class CallSink {
  public:
   CallSink(const ProcessReader& process, const LoadedBlock& block, Walker& walker,
            const Entries& entries, BlockCalls* out)
-      : process_(process), walker_(walker), entries_(entries), threads_(block), out_(*out) {}
+      : process_(process),
+        walker_(walker),
+        entries_(entries),
+        threads_(block),
+        out_(*out),
+        native_(process.recipes(), NativeUse::kRegisters) {}
 
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (walker_.tid() != tid_ || call_ != nullptr) return at;
+    NativeContext& context = native_.context();
+    context.stored_at = stored_at_;
+    context.stored = stored_;
+    const uint8_t* to = native_.Advance(at, end, kTimeMax, &walker_, nullptr,
+                                        [this](uint32_t id) { return IsEntry(id); });
+    stored_at_ = context.stored_at;
+    stored_ = context.stored;
+    return to;
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     if (op.size != 8) return;
@@ -82,8 +98,10 @@ class CallSink {
       open_.erase(tid_);
       call_ = nullptr;
     }
-    if (id < entries_.first_of_id.size() && entries_.first_of_id[id] != 0) {
+    if (IsEntry(id)) {
       Enter(program, id, record, entries_.first_of_id[id] - 1);
+    } else {
+      native_.Interpreted(program);
     }
     return true;
   }
@@ -107,6 +125,10 @@ class CallSink {
   }
 
  private:
+  bool IsEntry(uint32_t id) const {
+    return id < entries_.first_of_id.size() && entries_.first_of_id[id] != 0;
+  }
+
   void Switch() {
     tid_ = walker_.tid();
     auto it = open_.find(tid_);
@@ -147,6 +169,7 @@ class CallSink {
   uint32_t tid_ = ~uint32_t{0};
   OpenCall* call_ = nullptr;  // of tid_; valid until the next call of any thread begins
   uint64_t stored_at_ = 0, stored_ = 0;
+  NativeWalk native_;
 };
 
 absl::StatusOr<BlockCalls> CallsOfBlock(const ProcessReader& process, uint32_t number,

@@ -512,8 +512,14 @@ namespace {
 // Stops a walk before the superblock that holds a time.
 class StopSink {
  public:
-  StopSink(const Walker& walker, const LoadedBlock& block, Time until)
-      : walker_(walker), threads_(block), until_(until) {}
+  StopSink(const RecipeTable& recipes, const LoadedBlock& block, Time until, Walker* walker)
+      : walker_(*walker), threads_(block), until_(until), native_(recipes, NativeUse::kRegisters) {}
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    const uint8_t* to =
+        native_.Advance(at, end, until_, &walker_, &vectors_, [](uint32_t) { return false; });
+    if (to != at) last_tid_ = walker_.tid();
+    return to;
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op&, uint64_t, const uint8_t*) {}
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
@@ -523,6 +529,7 @@ class StopSink {
     }
     last_tid_ = walker_.tid();
     vectors_.Executed(last_tid_, program, record);
+    native_.Interpreted(program);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
@@ -536,12 +543,13 @@ class StopSink {
   const ThreadNumbers& threads() const { return threads_; }
 
  private:
-  const Walker& walker_;
+  Walker& walker_;
   ThreadNumbers threads_;
   Time until_;
   std::optional<uint32_t> stopped_in_;
   uint32_t last_tid_ = 0;
   VectorTracker vectors_;
+  NativeWalk native_;
 };
 
 }  // namespace
@@ -572,7 +580,7 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
   if (!block.ok()) return block.status();
   Walker walker(*recipes_);
   StartWalk(**block, &walker);
-  StopSink sink(walker, **block, t);
+  StopSink sink(*recipes_, **block, t, &walker);
   if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
   uint32_t tid = walker.tid();
   if (!sink.stopped_in() && sink.last_tid() != 0) tid = sink.last_tid();
@@ -598,7 +606,7 @@ absl::StatusOr<ThreadNo> ProcessReader::ThreadAt(Time t) const {
   if (!block.ok()) return block.status();
   Walker walker(*recipes_);
   StartWalk(**block, &walker);
-  StopSink sink(walker, **block, t);
+  StopSink sink(*recipes_, **block, t, &walker);
   if (absl::Status s = walker.Walk((*block)->log, sink); !s.ok()) return s;
   uint32_t tid = walker.tid();
   if (!sink.stopped_in() && sink.last_tid() != 0) tid = sink.last_tid();

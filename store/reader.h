@@ -294,6 +294,11 @@ class WordSet {
     if (last - first <= 1) return filter_[Slot(first)] != 0 || filter_[Slot(last)] != 0;
     return MayContainMany(first, last);
   }
+  // By Slot of a word: 0 when no word of the set has that slot. Stays where it is.
+  const uint8_t* filter() const { return filter_.data(); }
+  static constexpr int kSlotBits = 12;
+  // Words that differ in their lowest bits alone have slots that do.
+  static size_t Slot(uint64_t word) { return (word ^ word >> kSlotBits) % kSlots; }
   // Calls f(Address) for each word in [address, address + size), in ascending order.
   template <class F>
   void ForEachIn(uint64_t address, uint64_t size, F f) const {
@@ -313,8 +318,7 @@ class WordSet {
   }
 
  private:
-  static constexpr size_t kSlots = 4096;
-  static size_t Slot(uint64_t word) { return (word ^ word >> 12) % kSlots; }
+  static constexpr size_t kSlots = size_t{1} << kSlotBits;
   bool MayContainMany(uint64_t first, uint64_t last) const;
 
   absl::flat_hash_set<uint64_t> words_;

@@ -582,9 +582,10 @@ uint64_t RecipeTable::NewIdentity() {
   return ++last;
 }
 
-const std::shared_ptr<NativeCode>& RecipeTable::native() const {
-  std::call_once(native_once_, [this] { native_ = NativeCode::Create(); });
-  return native_;
+const std::shared_ptr<NativeCode>& RecipeTable::native(NativeUse use) const {
+  const auto i = static_cast<size_t>(use);
+  std::call_once(native_once_[i], [&] { native_[i] = NativeCode::Create(use); });
+  return native_[i];
 }
 
 void RecipeTable::Miss(SuperblockId) const {}

@@ -70,6 +70,11 @@ struct VectorState {
   uint8_t known = 0;  // a bit for each
 };
 
+// What programs are turned into machine code for, see store/native.h: to digest blocks as they are
+// recorded, to follow a process's memory and registers through them, or its registers alone.
+enum class NativeUse { kDigest, kMemory, kRegisters };
+inline constexpr int kNativeUses = 3;
+
 struct Program {
   std::vector<Op> ops;
   // What it leaves in vector registers: the slot of each that it writes, or kNoSlot.
@@ -91,10 +96,13 @@ struct Program {
   static constexpr size_t kLastAlign = 16;
   size_t last_at = 0;
 
-  // Its machine code, see store/native.h, once it has run often enough to be worth it. Shared by
-  // threads: for std::atomic_ref only.
-  mutable const void* code = nullptr;
-  mutable uint32_t runs = 0;
+  // Its machine code by NativeUse, once it has run often enough to be worth it. Shared by threads:
+  // for std::atomic_ref only.
+  struct Native {
+    const void* code = nullptr;
+    uint32_t runs = 0;
+  };
+  mutable Native native[kNativeUses];
 };
 
 struct Instruction {
@@ -185,7 +193,7 @@ class RecipeTable {
   // No other table of this run of ours has, or had, the same.
   uint64_t identity() const { return identity_; }
   // Where the code of its programs is; made when first asked for. Null where there is none.
-  const std::shared_ptr<NativeCode>& native() const;
+  const std::shared_ptr<NativeCode>& native(NativeUse use) const;
 
  protected:
   // Called for an id the table does not have; may Add it. Default: nothing.
@@ -208,8 +216,8 @@ class RecipeTable {
 
   std::shared_ptr<const RecipeTable> parent_;
   const uint64_t identity_ = NewIdentity();
-  mutable std::once_flag native_once_;
-  mutable std::shared_ptr<NativeCode> native_;
+  mutable std::once_flag native_once_[kNativeUses];  // by NativeUse
+  mutable std::shared_ptr<NativeCode> native_[kNativeUses];
   mutable std::mutex mutex_;
   mutable std::atomic<Chunk*> chunks_[1 << (32 - kTtqExitBits - kChunkBits)] = {};
   mutable std::atomic<uint32_t> program_count_{0};

@@ -60,6 +60,50 @@ std::optional<uint32_t> ThreadNumbers::TidOf(ThreadNo number) const {
   return std::nullopt;
 }
 
+NativeWalk::NativeWalk(const RecipeTable& recipes, NativeUse use)
+    : native_(recipes.native(use).get()), use_(use) {
+  context_->ClearPages();
+}
+
+void NativeWalk::TellStores(void* sink, decltype(NativeContext::store) store,
+                            const WordSet* watched) {
+  static const WordSet none;
+  context_->sink = sink;
+  context_->store = store;
+  context_->watched = (watched == nullptr ? none : *watched).filter();
+}
+
+const uint8_t* NativeWalk::Advance(const uint8_t* at, const uint8_t* end, Time until,
+                                   Walker* walker, VectorTracker* vectors,
+                                   absl::FunctionRef<bool(uint32_t id)> skip) {
+  NativeContext& context = *context_;
+  if (native_ == nullptr || end - at < NativeCode::kReach || walker->time() > until ||
+      until.v - walker->time().v < NativeCode::kMaxInstructions) {
+    return at;
+  }
+  if (!knows_code_) {
+    native_->ClearCode(&context);
+    knows_code_ = true;
+  }
+  const auto knows_code = [&] {
+    return context.KnowsCode(context.record, use_, walker,
+                             [&](const Program&, uint32_t id) { return !skip(id); });
+  };
+  context.record = at;
+  if (!knows_code()) return at;
+  context.limit = end - NativeCode::kReach;
+  context.time = walker->time().v;
+  context.last_time = until.v - NativeCode::kMaxInstructions;
+  context.values = walker->registers();
+  if (vectors != nullptr) context.vectors = vectors->Of(walker->tid());
+  while (context.record <= context.limit && context.time <= context.last_time && knows_code()) {
+    native_->Run(&context);
+  }
+  walker->set_time(Time(context.time));
+  if (vectors != nullptr) vectors->Set(walker->tid(), context.vectors);
+  return context.record;
+}
+
 absl::Status MemoryTracker::TrackSources() {
   const auto& span = process_.blocks()[block_];
   if (!span.changes_mappings) return absl::OkStatus();

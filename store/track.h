@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Following things through one block: which thread is which, and what some pages of memory hold.
+// Following things through one block: which thread is which, what some pages of memory hold; and
+// getting on quickly where nothing is looked for.
 
 #ifndef TTQ_STORE_TRACK_H_
 #define TTQ_STORE_TRACK_H_
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "store/native.h"
 #include "store/process_reader.h"
 #include "store/walk.h"
 
@@ -31,6 +34,7 @@ class VectorTracker {
   }
   void Control(uint32_t kind, std::string_view payload);
   VectorState Of(uint32_t tid) const;
+  void Set(uint32_t tid, const VectorState& state) { known_[tid] = state; }
   void Clear() { known_.clear(); }
 
  private:
@@ -59,6 +63,40 @@ class ThreadNumbers {
  private:
   absl::flat_hash_map<uint32_t, ThreadNo> numbers_;
   uint32_t next_;
+};
+
+// Executes records of a walk by machine code. Belongs to one thread; between walks it keeps what it
+// has learned.
+class NativeWalk {
+ public:
+  // `use`: kMemory or kRegisters.
+  NativeWalk(const RecipeTable& recipes, NativeUse use);
+
+  // Its pages are up to who makes the walk; ClearPages has been called.
+  NativeContext& context() { return *context_; }
+  // From now on stores to pages that the context does not have, to words that `watched` may hold
+  // (null: there are none), and some others, are left to store(sink, …): see NativeContext.
+  void TellStores(void* sink, decltype(NativeContext::store) store, const WordSet* watched);
+
+  // For a sink's Advance: executes records from `at` on, as long as there is code for them and
+  // none reaches beyond `until`; returns the first it did not. Those of superblocks that skip(id)
+  // names are left to the walk. `vectors` may be null.
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end, Time until, Walker* walker,
+                         VectorTracker* vectors, absl::FunctionRef<bool(uint32_t id)> skip);
+  // To be told of each program that the walk executes.
+  void Interpreted(const Program& program) {
+    if (native_ != nullptr) native_->Interpreted(program);
+  }
+  // skip(id) was false and is true from now on.
+  void Skip(uint32_t id) {
+    if (knows_code_) native_->DropCode(id, context_.get());
+  }
+
+ private:
+  NativeCode* const native_;  // null: there is none
+  const NativeUse use_;
+  const std::unique_ptr<NativeContext> context_ = std::make_unique<NativeContext>();
+  bool knows_code_ = false;  // context_->code is valid
 };
 
 // The content of chosen pages while a block is walked. A page is read from the store when it is

@@ -108,7 +108,14 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
 class StoredMoment::WatchSink {
  public:
   WatchSink(StoredMoment* moment, uint32_t block, Time until, BlockVisitor* visitor, WordSet* words)
-      : moment_(*moment), block_(block), until_(until), visitor_(*visitor), words_(*words) {}
+      : moment_(*moment), block_(block), until_(until), visitor_(*visitor), words_(*words) {
+    moment_.native_.TellStores(
+        this,
+        [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
+          static_cast<WatchSink*>(self)->Store(address, bytes, size);
+        },
+        words);
+  }
 
   void Begin() {
     begun_ = true;
@@ -119,17 +126,24 @@ class StoredMoment::WatchSink {
   }
   bool begun() const { return begun_; }
 
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (!begun_ || !status_.ok()) return at;
+    return moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_,
+                                   [](uint32_t) { return false; });
+  }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     if (words_.MayContain(address, op.size)) [[unlikely]]
-      Told(op, address, bytes);
+      Told(op.instruction, address, bytes, op.size);
     moment_.Write(address, bytes, op.size, false);
   }
-  bool Superblock(const Program&, uint32_t id, const uint8_t*) {
+  bool Superblock(const Program& program, uint32_t id, const uint8_t*) {
     id_ = id;
     if (!begun_) [[unlikely]]
       Begin();
-    return status_.ok() && moment_.walker_->time() < until_;
+    if (!status_.ok() || moment_.walker_->time() >= until_) return false;
+    moment_.native_.Interpreted(program);
+    return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
     if (!status_.ok() || moment_.walker_->time() > until_) return false;
@@ -157,16 +171,27 @@ class StoredMoment::WatchSink {
   const absl::Status& status() const { return status_; }
 
  private:
-  void Told(const Op& op, uint64_t address, const uint8_t* bytes) {
-    const Time t = moment_.walker_->time() + op.instruction;
+  // For machine code.
+  void Store(uint64_t address, const uint8_t* bytes, uint64_t size) {
+    if (words_.MayContain(address, size)) {
+      NativeContext& context = moment_.native_.context();
+      moment_.walker_->set_time(Time(context.time));
+      id_ = LoadPod<uint32_t>({reinterpret_cast<const char*>(context.record), 4}) >> kTtqExitBits;
+      Told(context.instruction, address, bytes, size);
+      if (!status_.ok()) context.last_time = 0;
+    }
+    moment_.Write(address, bytes, size, false);
+  }
+  void Told(uint64_t instruction, uint64_t address, const uint8_t* bytes, uint64_t size) {
+    const Time t = moment_.walker_->time() + instruction;
     if (!status_.ok() || t >= until_) return;
     const auto& instructions = moment_.process_.recipes().Find(SuperblockId(id_))->instructions();
     moment_.time_ = t;
     Tell({.time = t,
           .thread = thread_,
-          .pc = instructions[std::min<size_t>(op.instruction, instructions.size() - 1)].address,
+          .pc = instructions[std::min<size_t>(instruction, instructions.size() - 1)].address,
           .address = Address(address),
-          .size = op.size,
+          .size = size,
           .bytes = bytes,
           .actor = Actor::kInstruction});
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Machine code against the interpreter: random recipes with random logs, some of them damaged, must
-// give the same digest either way.
+// give the same digest, and the same memory and registers, either way.
 
 #include "store/native.h"
 
@@ -14,12 +14,14 @@
 #include "gtest/gtest.h"
 #include "recorder/stream.h"
 #include "store/digest.h"
+#include "store/reader.h"
 #include "store/recipe.h"
+#include "store/track.h"
 
 namespace ttq {
 namespace {
 
-constexpr uint64_t kBase = 0x7f0012340000;
+constexpr uint64_t kBase = 0x7f001234c000;
 constexpr int kWidths[] = {1, 2, 4, 8};
 
 class Generator {
@@ -155,6 +157,12 @@ class Generator {
     if (Below(4) == 0) {
       effects_.push_back({kTtqSetReg, static_cast<uint8_t>(Below(kTtqRegCount)), kTtqNoNode,
                           Scalar(), kTtqNoNode});
+      return;
+    }
+    if (Below(10) == 0) {
+      const uint16_t value = Below(2) ? Slot(8) : static_cast<uint16_t>(kTtqNoNode);
+      effects_.push_back({kTtqSetVector, static_cast<uint8_t>(Below(kTtqVectorCount)), kTtqNoNode,
+                          value, kTtqNoNode});
       return;
     }
     uint16_t address = Address();
@@ -314,7 +322,7 @@ class NativeTest : public testing::TestWithParam<uint32_t> {};
 TEST_P(NativeTest, DigestsLikeTheInterpreter) {
   Generator g(GetParam());
   RecipeTable table;
-  if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
+  if (table.native(NativeUse::kDigest) == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 60, 30000);
   ScratchPool pool;
   auto expected = DigestBlock(table, log, &pool, Packing::kCompare, /*native=*/false);
@@ -332,11 +340,147 @@ TEST_P(NativeTest, DigestsLikeTheInterpreter) {
   }
 }
 
+// Follows memory, or registers alone, up to a time, with or without machine code.
+class FollowSink {
+ public:
+  // `walk`: null: without.
+  FollowSink(Walker* walker, NativeUse use, const WordSet& watched, Time until, NativeWalk* walk)
+      : walker_(*walker), use_(use), watched_(watched), until_(until), walk_(walk) {
+    if (walk_ == nullptr) return;
+    walk_->context().ClearPages();
+    walk_->TellStores(
+        this,
+        [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
+          auto& sink = *static_cast<FollowSink*>(self);
+          const NativeContext& context = sink.walk_->context();
+          sink.Store(Time(context.time + context.instruction), address, bytes, size);
+        },
+        &watched);
+  }
+
+  const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
+    if (walk_ == nullptr) return at;
+    NativeContext& context = walk_->context();
+    context.stored_at = stored_at_;
+    context.stored = stored_;
+    const uint8_t* to = walk_->Advance(at, end, until_, &walker_, &vectors_,
+                                       [](uint32_t id) { return id == kSkipped; });
+    stored_at_ = context.stored_at;
+    stored_ = context.stored;
+    return to;
+  }
+  void Load(const Op&, uint64_t) {}
+  void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
+    Store(walker_.time() + op.instruction, address, bytes, op.size);
+  }
+  bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
+    if (walker_.time() + program.instructions > until_) return false;
+    ++interpreted_;
+    skipped_ += id == kSkipped;
+    vectors_.Executed(walker_.tid(), program, record);
+    if (walk_ != nullptr) walk_->Interpreted(program);
+    return true;
+  }
+  bool Control(uint32_t kind, std::string_view payload) {
+    vectors_.Control(kind, payload);
+    return true;
+  }
+
+  uint64_t interpreted() const { return interpreted_; }
+  // All that must be the same.
+  std::string Describe() const {
+    std::string out = std::to_string(walker_.time().v) + " " + std::to_string(skipped_);
+    const ThreadState state = walker_.StateOf(walker_.tid());
+    AppendPod(&out, state.reg);
+    const VectorState vectors = vectors_.Of(walker_.tid());
+    AppendPod(&out, vectors.known);
+    for (size_t i = 0; i < vectors.low.size(); ++i) {
+      if (vectors.known >> i & 1) AppendPod(&out, vectors.low[i]);
+    }
+    if (use_ == NativeUse::kRegisters) {
+      AppendPod(&out, stored_at_);
+      if (stored_at_ != ~uint64_t{0}) AppendPod(&out, stored_);
+    }
+    for (const auto& [page, content] : pages_) {
+      AppendPod(&out, page);
+      for (size_t i = 0; i < kPageBytes; ++i) {
+        if (content->written[i] != 0) AppendPod(&out, content->bytes[i]);
+        AppendPod(&out, content->written[i]);
+      }
+    }
+    return out + told_;
+  }
+
+ private:
+  static constexpr uint32_t kSkipped = 3;
+  struct Content {
+    uint8_t bytes[kPageBytes] = {}, written[kPageBytes] = {};
+  };
+
+  void Store(Time time, uint64_t address, const uint8_t* bytes, uint64_t size) {
+    if (use_ == NativeUse::kRegisters) {
+      stored_at_ = size == 8 ? address : ~uint64_t{0};
+      if (size == 8) memcpy(&stored_, bytes, 8);
+      return;
+    }
+    if (watched_.MayContain(address, size)) {
+      told_ += " " + std::to_string(time.v) + "@" + std::to_string(address);
+      told_.append(reinterpret_cast<const char*>(bytes), size);
+    }
+    for (uint64_t i = 0; i < size; ++i) {
+      const uint64_t page = (address + i) & ~(kPageBytes - 1);
+      std::unique_ptr<Content>& content = pages_[page];
+      if (content == nullptr) content = std::make_unique<Content>();
+      content->bytes[(address + i) % kPageBytes] = bytes[i];
+      content->written[(address + i) % kPageBytes] = 0xff;
+      if (walk_ != nullptr) walk_->context().PageSlot(page) = {page, content.get()};
+    }
+  }
+
+  Walker& walker_;
+  const NativeUse use_;
+  const WordSet& watched_;
+  const Time until_;
+  NativeWalk* const walk_;
+  VectorTracker vectors_;
+  std::map<uint64_t, std::unique_ptr<Content>> pages_;
+  std::string told_;
+  uint64_t stored_at_ = ~uint64_t{0}, stored_ = 0, interpreted_ = 0, skipped_ = 0;
+};
+
+TEST_P(NativeTest, FollowsLikeTheInterpreter) {
+  Generator g(GetParam() + 2000);
+  RecipeTable table;
+  if (table.native(NativeUse::kMemory) == nullptr) GTEST_SKIP() << "no memory to execute from";
+  const std::string log = RandomLog(&g, &table, 20, 10000);
+  WordSet watched;
+  for (int i = 0; i < 40; ++i) watched.Add(Address(kBase + g.Below(0x8000)));
+  for (const NativeUse use : {NativeUse::kMemory, NativeUse::kRegisters}) {
+    NativeWalk walk(table, use);
+    uint64_t all = 0, last = 0;
+    // Its whole length first, then random parts of it: by then all programs have their code.
+    for (int i = 0; i < 6; ++i) {
+      const Time until = i < 3 ? kTimeMax : Time(g.Below(50000));
+      std::string text[2];
+      for (const bool native : {false, true}) {
+        Walker walker(table);
+        FollowSink sink(&walker, use, watched, until, native ? &walk : nullptr);
+        const absl::Status s = walker.Walk(log, sink);
+        ASSERT_TRUE(s.ok()) << s;
+        text[native] = sink.Describe();
+        if (i == 2) (native ? last : all) = sink.interpreted();
+      }
+      ASSERT_TRUE(text[0] == text[1]) << "until " << until.v;
+    }
+    EXPECT_LT(last, all / 2);
+  }
+}
+
 // A damaged log ends both walks with the same message, or neither.
 TEST_P(NativeTest, SurvivesDamage) {
   Generator g(GetParam() + 1000);
   RecipeTable table;
-  if (table.native() == nullptr) GTEST_SKIP() << "no memory to execute from";
+  if (table.native(NativeUse::kDigest) == nullptr) GTEST_SKIP() << "no memory to execute from";
   std::string log = RandomLog(&g, &table, 5, 10000);
   ScratchPool pool;
   ASSERT_TRUE(DigestBlock(table, log, &pool, Packing::kCompare).ok());
