@@ -42,7 +42,7 @@ typedef Long ttq_i64;
 #define TTQ_STATIC_ASSERT _Static_assert
 #endif
 
-enum { kTtqStreamVersion = 2 };  // 1: first; 2: kTtqSetVector
+enum { kTtqStreamVersion = 3 };  // 1: first; 2: kTtqSetVector; 3: kTtqVectors
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -201,6 +201,7 @@ enum {                   // kinds; stored: do not renumber
   kTtqExecve = 16,       // u32 tid, path: about to be tried
   kTtqExitProcess = 17,  // u32 status
   kTtqRecipeMark = 18,   // nothing; never sent
+  kTtqVectors = 19,      // TtqVectors
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.
@@ -218,6 +219,10 @@ typedef struct {
   ttq_u64 reg[kTtqRegCount];
   ttq_u64 pc;
 } TtqRegisters;
+typedef struct {
+  ttq_u32 tid;
+  ttq_u64 low[kTtqVectorCount];  // of xmm0 …: 8 bytes each
+} TtqVectors;
 typedef struct {
   ttq_u32 tid;
   ttq_u8 actor;

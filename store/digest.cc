@@ -271,6 +271,7 @@ class DigestSink {
       }
       return true;
     }
+    if (kind == kTtqVectors) return true;
     if (kind == kTtqThread) {
       NoteThread();
       last_word_ = 0;

@@ -23,8 +23,9 @@ namespace ttq {
 enum StoreVersion : uint32_t {
   kStoreVersion1 = 1,  // first
   kStoreVersion2 = 2,  // logs are packed, see store/packed_log.h; recipes have kTtqSetVector
+  kStoreVersion3 = 3,  // logs have kTtqVectors
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion2;
+inline constexpr uint32_t kStoreVersion = kStoreVersion3;
 
 // RocksDB's column families, in the order they are created.
 enum class Family : int {

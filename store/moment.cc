@@ -247,6 +247,7 @@ void StoredMoment::Control(uint32_t kind, std::string_view payload) {
       break;
     }
     case kTtqRegisters:
+    case kTtqVectors:
       vectors_.Control(kind, payload);
       break;
     case kTtqThreadExit: {

@@ -16,6 +16,12 @@ void StartWalk(const LoadedBlock& block, Walker* walker) {
 void VectorTracker::Control(uint32_t kind, std::string_view payload) {
   // Set by the kernel: a handler's frame, or what was before it.
   if (kind == kTtqRegisters) known_.erase(LoadPod<TtqRegisters>(payload).tid);
+  if (kind == kTtqVectors) {
+    const auto v = LoadPod<TtqVectors>(payload);
+    VectorState& state = known_[v.tid];
+    memcpy(state.low.data(), v.low, sizeof(v.low));
+    state.known = (1u << kTtqVectorCount) - 1;
+  }
 }
 
 VectorState VectorTracker::Of(uint32_t tid) const {

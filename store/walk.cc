@@ -14,6 +14,8 @@ size_t ControlHeadBytes(uint32_t kind) {
   switch (kind) {
     case kTtqRegisters:
       return sizeof(TtqRegisters);
+    case kTtqVectors:
+      return sizeof(TtqVectors);
     case kTtqThread:
       return 4;
     case kTtqKernelWrite:
@@ -48,6 +50,7 @@ size_t ControlHeadBytes(uint32_t kind) {
 uint32_t ControlThread(uint32_t kind, std::string_view payload) {
   switch (kind) {
     case kTtqRegisters:
+    case kTtqVectors:
     case kTtqThread:
     case kTtqSyscallEnter:
     case kTtqSyscallExit:

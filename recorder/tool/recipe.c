@@ -428,7 +428,7 @@ static void reload_registers(Pass* p, Int offset, Int size) {
 // unknown, which costs nothing while the program runs; but a single number written to xmm0 may be
 // a result that a loop or a branch made, which is returned from another superblock: it is logged.
 
-static Int vector_offset(Int reg) {
+Int ttq_vector_offset(Int reg) {
   return offsetof(VexGuestAMD64State, guest_YMM0) +
          reg *
              (offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0));
@@ -472,7 +472,7 @@ static Bool is_single_number(const Pass* p, const IRExpr* e) {
 
 static void note_vector_write(Pass* p, Int offset, Int size) {
   for (Int reg = 0; reg < kTtqVectorCount; reg++) {
-    Int at = vector_offset(reg);
+    Int at = ttq_vector_offset(reg);
     if (at + 8 <= offset || at >= offset + size) continue;
     p->vectors_written |= 1u << reg;
     if (p->vectors_not_known >> reg & 1) continue;
@@ -482,14 +482,14 @@ static void note_vector_write(Pass* p, Int offset, Int size) {
 }
 
 static void note_number_write(Pass* p, Int offset, IRExpr* data) {
-  if (offset != vector_offset(0)) return;
+  if (offset != ttq_vector_offset(0)) return;
   p->number_written = bytes_of(type_of(p, data)) <= 8 || is_single_number(p, data);
 }
 
 static void log_vectors(Pass* p, Int count) {
   for (Int reg = 0; reg < count; reg++) {
     if (!(p->vectors_written >> reg & 1)) continue;
-    IRExpr* low = assign_temp(p, Ity_I64, IRExpr_Get(vector_offset(reg), Ity_I64));
+    IRExpr* low = assign_temp(p, Ity_I64, IRExpr_Get(ttq_vector_offset(reg), Ity_I64));
     add_effect(p, kTtqSetVector, reg, kTtqNoNode, make_slot(p, low), kTtqNoNode);
     p->vectors_written &= ~(1u << reg);
     p->vectors_not_known &= ~(1u << reg);

@@ -30,6 +30,7 @@
 #include "recorder/tool/ring.h"
 
 extern Int ttq_register_offset(Int reg);
+extern Int ttq_vector_offset(Int reg);
 // Valgrind keeps these to itself.
 extern SysRes VG_(pread)(Int fd, void* buffer, Int count, OffT offset);
 extern SysRes VG_(mk_SysRes_Error)(UWord error);
@@ -109,6 +110,12 @@ static void get_registers(ThreadId tid, TtqRegisters* r) {
   VG_(get_shadow_regs_area)(tid, (UChar*)&r->pc, 0, offsetof(VexGuestAMD64State, guest_RIP), 8);
 }
 
+static void get_vectors(ThreadId tid, TtqVectors* v) {
+  v->tid = tid;
+  for (Int i = 0; i < kTtqVectorCount; i++)
+    VG_(get_shadow_regs_area)(tid, (UChar*)&v->low[i], 0, ttq_vector_offset(i), 8);
+}
+
 // What every block starts with: all threads' registers, and whose records follow.
 static void begin_block(void) {
   for (ThreadId tid = 1; tid <= kTtqMaxThreads; tid++) {
@@ -116,6 +123,9 @@ static void begin_block(void) {
     TtqRegisters r;
     get_registers(tid, &r);
     ttq_append(kTtqRegisters, &r, sizeof(r), NULL, 0);
+    TtqVectors v;
+    get_vectors(tid, &v);
+    ttq_append(kTtqVectors, &v, sizeof(v), NULL, 0);
   }
   UInt tid = g_logged_thread;
   if (tid) ttq_append(kTtqThread, &tid, 4, NULL, 0);

@@ -77,6 +77,10 @@ NOINLINE Mixed ReturnsMixed() { return {minus * 2.5, 8}; }
 NOINLINE double Blend(double weight, float bias, int count, Mixed mixed, const double* more) {
   return weight * bias + count + mixed.real + static_cast<double>(mixed.whole) + *more;
 }
+NOINLINE double Scale(double weight, int count) {
+  asm volatile("");
+  return weight * count;
+}
 // Results that a loop or a branch makes, which return from another superblock.
 NOINLINE double Sum(const double* numbers, int count) {
   double sum = 0;
@@ -128,6 +132,11 @@ void Keep(T&& value) {
 }
 
 int main(int argc, char** argv) {
+  if (argc > 1) {  // so many that blocks end anywhere in between
+    const int count = atoi(argv[1]);
+    for (int i = 0; i < count; ++i) Keep(Scale(i * 0.25, 4));
+    return 0;
+  }
   Keep(ReturnsBool());
   Keep(ReturnsChar());
   Keep(ReturnsShort());

@@ -148,6 +148,12 @@ with tempfile.TemporaryDirectory() as scratch:
     either = ask(recording, "calls to Either | select result")["rows"]
     check([r["result"] for r in either] == [-7.0, 2.5], f"Either: {either}")
 
+    many = os.path.join(scratch, "many.ttq")
+    subprocess.run([TTQ, "record", "--block-size", "1", "-o", many, PROGRAM, "120000"], check=True,
+                   capture_output=True)
+    known = ask(many, "calls to Scale where result == args.weight * 4.0 | count")["rows"]
+    check(known == [{"count": 120000}], f"of 120000 calls: {known}")
+
     takes = ask(recording, "calls to Takes | select args, result")["rows"]
     check(takes == [{"args": {"text": "text", "maybe": -4, "colour": "kBlue", "counted": {"n": 11},
                               "owned": takes[0]["args"]["owned"], "holder": {"inner": {"n": 13}},

@@ -123,7 +123,8 @@ TEST_F(RingTest, AChildOfNobodyIsRefused) {
 }
 
 TEST_F(RingTest, ThreadNumbersHaveALimit) {
-  for (uint32_t kind : {kTtqThread, kTtqRegisters, kTtqThreadStart, kTtqSyscallEnter}) {
+  for (uint32_t kind :
+       {kTtqThread, kTtqRegisters, kTtqVectors, kTtqThreadStart, kTtqSyscallEnter}) {
     TtqRegisters longest{};
     longest.tid = kTtqMaxThreads;
     EXPECT_EQ(IngestLog(Control(kind, longest)), "") << kind;
