@@ -22,7 +22,10 @@
 
 enum { kMaxNodes = 6000, kMaxEffects = 6000, kMaxInstructionBytes = 4096 };
 enum { kUnknown = -1 };
-enum { kResultVectors = 2 };  // xmm0 and xmm1 hold results
+enum {  // a bit for each; xmm0 and xmm1 hold results
+  kResultVectors = 3,
+  kAllVectors = (1 << kTtqVectorCount) - 1
+};
 
 typedef struct {
   IRSB* in;
@@ -39,7 +42,7 @@ typedef struct {
   Int reg_node[kTtqRegCount];
   UInt vectors_written;    // a bit for each of xmm0 … xmm7: written since it was last logged
   UInt vectors_not_known;  // the recipe has said so
-  Bool number_written;     // what xmm0 was last written with is a single number
+  UInt numbers_written;    // of those, the ones whose last write was a single number
   UInt node_count, effect_count, instruction_count, instruction_bytes;
   IRConst* headers[kTtqMaxSideExits + 2];  // to be patched with the id
   Int header_count;
@@ -425,8 +428,8 @@ static void reload_registers(Pass* p, Int offset, Int size) {
 //
 // What is in xmm0 … xmm7 is logged only where a call may pass it, or a return: at each of those
 // their low 8 bytes, if they were written since the superblock began. Elsewhere a write makes them
-// unknown, which costs nothing while the program runs; but a single number written to xmm0 may be
-// a result that a loop or a branch made, which is returned from another superblock: it is logged.
+// unknown, which costs nothing while the program runs; but a single number may be an argument or a
+// result that is passed on from another superblock, after a loop or a branch: it is logged.
 
 Int ttq_vector_offset(Int reg) {
   return offsetof(VexGuestAMD64State, guest_YMM0) +
@@ -434,7 +437,8 @@ Int ttq_vector_offset(Int reg) {
              (offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0));
 }
 
-// Whether a value is made by an operation on one number, rather than on several in parallel.
+// Whether a value is made by an operation on one number, rather than on several in parallel, or may
+// be: the sign of a number is changed by an operation on all bits.
 static Bool is_single_number(const Pass* p, const IRExpr* e) {
   if (e->tag == Iex_RdTmp) e = p->definition[e->Iex.RdTmp.tmp];
   if (!e) return False;
@@ -464,6 +468,8 @@ static Bool is_single_number(const Pass* p, const IRExpr* e) {
     case Iop_SetV128lo64:
     case Iop_32UtoV128:
     case Iop_64UtoV128:
+    case Iop_XorV128:  // the sign, turned round
+    case Iop_AndV128:  // and taken away
       return True;
     default:
       return False;
@@ -482,13 +488,18 @@ static void note_vector_write(Pass* p, Int offset, Int size) {
 }
 
 static void note_number_write(Pass* p, Int offset, IRExpr* data) {
-  if (offset != ttq_vector_offset(0)) return;
-  p->number_written = bytes_of(type_of(p, data)) <= 8 || is_single_number(p, data);
+  for (Int reg = 0; reg < kTtqVectorCount; reg++) {
+    if (offset != ttq_vector_offset(reg)) continue;
+    p->numbers_written &= ~(1u << reg);
+    if (bytes_of(type_of(p, data)) <= 8 || is_single_number(p, data))
+      p->numbers_written |= 1u << reg;
+  }
 }
 
-static void log_vectors(Pass* p, Int count) {
-  for (Int reg = 0; reg < count; reg++) {
-    if (!(p->vectors_written >> reg & 1)) continue;
+// `which`: a bit for each.
+static void log_vectors(Pass* p, UInt which) {
+  for (Int reg = 0; reg < kTtqVectorCount; reg++) {
+    if (!((p->vectors_written & which) >> reg & 1)) continue;
     IRExpr* low = assign_temp(p, Ity_I64, IRExpr_Get(ttq_vector_offset(reg), Ity_I64));
     add_effect(p, kTtqSetVector, reg, kTtqNoNode, make_slot(p, low), kTtqNoNode);
     p->vectors_written &= ~(1u << reg);
@@ -497,9 +508,7 @@ static void log_vectors(Pass* p, Int count) {
 }
 
 // Before the superblock may be left, but for a call or a return.
-static void log_number(Pass* p) {
-  if (p->number_written) log_vectors(p, 1);
-}
+static void log_numbers(Pass* p) { log_vectors(p, p->numbers_written); }
 
 // ---- Statements ---------------------------------------------------------------------------------
 
@@ -560,7 +569,7 @@ static void handle_dirty(Pass* p, IRStmt* st) {
     }
   }
   // The dynamic linker saves them round finding a function that is about to be called.
-  if (p->vectors_written == (1u << kTtqVectorCount) - 1) log_vectors(p, kTtqVectorCount);
+  if (p->vectors_written == kAllVectors) log_vectors(p, kAllVectors);
 }
 
 static void handle_cas(Pass* p, IRStmt* st) {
@@ -659,7 +668,7 @@ static void handle_statement(Pass* p, IRStmt* st) {
       handle_dirty(p, st);
       return;
     case Ist_Exit:
-      log_number(p);
+      log_numbers(p);
       p->exits++;
       tl_assert(p->exits <= kTtqMaxSideExits);
       emit_exit(p, p->exits);
@@ -835,13 +844,13 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
     handle_statement(p, in->stmts[i]);
     if (in->stmts[i]->tag == Ist_AbiHint) {
       Bool returns = i == last_call && in->jumpkind == Ijk_Ret;
-      log_vectors(p, returns ? kResultVectors : kTtqVectorCount);
+      log_vectors(p, returns ? kResultVectors : kAllVectors);
     }
     if (in->stmts[i]->tag == Ist_IMark && p->instruction_count > 1)
       put_instruction_pointer(p, in->stmts[i], i + 1 < in->stmts_used ? in->stmts[i + 1] : NULL);
   }
 
-  log_number(p);
+  log_numbers(p);
   emit_exit(p, 0);
   add_effect(p, kTtqExit, 0, p->record_bytes, kTtqNoNode, kTtqNoNode);
   remove_dead_puts(p, first);

@@ -81,6 +81,24 @@ NOINLINE double Scale(double weight, int count) {
   asm volatile("");
   return weight * count;
 }
+NOINLINE double Mix(double a, double b, float c, double d) {
+  asm volatile("");
+  return a + 2 * b + 3 * c + 4 * d;
+}
+// Arguments that branches change on the way to a call.
+static void CallMix(int i) {
+  double a = i * minus * -0.5, b = i * minus * -0.25, d = i * minus * -2.0;
+  float c = static_cast<float>(i * minus * -1);
+  if (minus * i & 1) {
+    a = -a;
+    c = -c;
+  }
+  if (minus * i & 2) {
+    b *= minus;
+    d = b + d;
+  }
+  Mix(a, b, c, d);
+}
 // Results that a loop or a branch makes, which return from another superblock.
 NOINLINE double Sum(const double* numbers, int count) {
   double sum = 0;
@@ -162,6 +180,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i <= 3; ++i) Keep(Blend(minus * 1.25 * i, 0.5f, i, {more * i, i}, &more));
   const double numbers[] = {minus * 1.5, 2, 4.25};
   for (int i = 0; i <= 3; ++i) Keep(Sum(numbers, i));
+  for (int i = 0; i < 4; ++i) CallMix(i);
   for (int i = 0; i < 2; ++i) Keep(Either(i, 2.5f, minus * 3.5f));
   Keep(Takes("text", minus * 4, kBlue, Counted(11), std::make_unique<int>(12), Holder{Counted(13)},
              Plain(14)));

@@ -148,6 +148,11 @@ with tempfile.TemporaryDirectory() as scratch:
     either = ask(recording, "calls to Either | select result")["rows"]
     check([r["result"] for r in either] == [-7.0, 2.5], f"Either: {either}")
 
+    mixes = ask(recording, "calls to Mix | select args.a, args.b, args.c, args.d")["rows"]
+    check([list(r.values()) for r in mixes] ==
+          [[0, 0, 0, 0], [-0.5, -0.25, -1, 1.75], [1, -0.5, 2, 3.5], [-1.5, 0.75, -3, 6]],
+          f"Mix: {mixes}")
+
     many = os.path.join(scratch, "many.ttq")
     subprocess.run([TTQ, "record", "--block-size", "1", "-o", many, PROGRAM, "120000"], check=True,
                    capture_output=True)

@@ -484,6 +484,23 @@ TEST_P(NativeTest, SurvivesDamage) {
   std::string log = RandomLog(&g, &table, 5, 10000);
   ScratchPool pool;
   ASSERT_TRUE(DigestBlock(table, log, &pool, Packing::kCompare).ok());
+  const WordSet watched;
+  const auto follow = [&](std::string_view log, NativeUse use, NativeWalk* walk,
+                          std::string* text) {
+    Walker walker(table);
+    FollowSink sink(&walker, use, watched, kTimeMax, walk);
+    const absl::Status s = walker.Walk(log, sink);
+    *text = sink.Describe();
+    return s;
+  };
+  constexpr NativeUse kUses[] = {NativeUse::kMemory, NativeUse::kRegisters};
+  NativeWalk walks[] = {{table, kUses[0]}, {table, kUses[1]}};
+  std::string text, expected_text;
+  for (int use = 0; use < 2; ++use) {
+    for (int times = 0; times < 2; ++times) {
+      ASSERT_TRUE(follow(log, kUses[use], &walks[use], &text).ok());
+    }
+  }
   for (int i = 0; i < 10; ++i) {
     std::string damaged = log.substr(0, log.size() - g.Below(3000));
     for (uint32_t n = g.Below(3); n > 0; --n) {
@@ -498,6 +515,11 @@ TEST_P(NativeTest, SurvivesDamage) {
     ASSERT_EQ(actual.status(), expected.status());
     if (expected.ok()) {
       EXPECT_TRUE(Describe(*actual) == Describe(*expected));
+    }
+    for (int use = 0; use < 2; ++use) {
+      const absl::Status s = follow(view, kUses[use], nullptr, &expected_text);
+      ASSERT_EQ(follow(view, kUses[use], &walks[use], &text), s);
+      EXPECT_TRUE(text == expected_text);
     }
   }
 }
