@@ -133,7 +133,7 @@ struct BlockCalls {
   std::vector<bool> fresh;
   OpenCalls open;
   std::vector<Return> returns;          // that end none of `calls`
-  absl::flat_hash_set<uint64_t> known;  // return addresses that were looked for
+  absl::flat_hash_set<uint64_t> known;  // return addresses that were looked for from its start
 };
 
 class CallSink {
@@ -153,23 +153,18 @@ class CallSink {
     }
     if (filter.query.want_returns) {
       for (uint64_t address : addresses_->known()) Know(address);
+      out_.known.insert(known_.begin(), known_.end());
     }
   }
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
-    NativeContext& context = native_.context();
-    context.stored_at = stored_at_;
-    context.stored = stored_;
-    const uint8_t* to = native_.Advance(at, end, kTimeMax, &walker_, nullptr,
-                                        [this](uint32_t id) { return IsLookedFor(id); });
-    stored_at_ = context.stored_at;
-    stored_ = context.stored;
-    return to;
+    return native_.Advance(at, end, kTimeMax, &walker_, nullptr,
+                           [this](uint32_t id) { return IsLookedFor(id); });
   }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
-    stored_at_ = op.size == 8 ? address : ~uint64_t{0};
-    if (op.size == 8) memcpy(&stored_, bytes, 8);
+    last_store_.stored_at = op.size == 8 ? address : ~uint64_t{0};
+    if (op.size == 8) memcpy(&last_store_.stored, bytes, 8);
   }
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
     if (!IsLookedFor(id)) {
@@ -197,7 +192,7 @@ class CallSink {
   bool IsLookedFor(uint32_t id) const { return id < flags_.size() && flags_[id] != 0; }
 
   void Know(uint64_t address) {
-    if (!out_.known.insert(address).second) return;
+    if (!known_.insert(address).second) return;
     auto ids = addresses_->Superblocks(address);
     if (!ids.ok()) {
       status_ = ids.status();
@@ -245,11 +240,11 @@ class CallSink {
     const uint64_t slot = registers[kRsp];
     bool fresh = false;
     if (i == 0) {
-      fresh = stored_at_ == slot;
-      if (fresh) call.return_address = Address(stored_);
+      fresh = last_store_.stored_at == slot;
+      if (fresh) call.return_address = Address(last_store_.stored);
       // One call instruction makes one call: who jumps on from its first instruction, or to it
       // again, returns for it.
-      stored_at_ = ~uint64_t{0};
+      last_store_.stored_at = ~uint64_t{0};
     } else {
       const Instruction& before = recipe.instructions()[i - 1];
       const std::string_view code = recipe.InstructionBytes(i - 1);
@@ -288,10 +283,11 @@ class CallSink {
   ReturnAddresses* addresses_;
   ThreadNumbers threads_;
   BlockCalls& out_;
-  std::vector<uint8_t> flags_;                      // by superblock
-  uint64_t stored_at_ = ~uint64_t{0}, stored_ = 0;  // the last store
+  std::vector<uint8_t> flags_;           // by superblock
+  absl::flat_hash_set<uint64_t> known_;  // return addresses that are looked for
   std::unique_ptr<StoredMoment> moment_;
   NativeWalk native_;
+  NativeContext& last_store_ = native_.context();  // stored_at, stored
   absl::Status status_;
 };
 

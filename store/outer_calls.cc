@@ -71,21 +71,16 @@ class CallSink {
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (walker_.tid() != tid_ || call_ != nullptr) return at;
-    NativeContext& context = native_.context();
-    context.stored_at = stored_at_;
-    context.stored = stored_;
-    const uint8_t* to = native_.Advance(at, end, kTimeMax, &walker_, nullptr,
-                                        [this](uint32_t id) { return IsEntry(id); });
-    stored_at_ = context.stored_at;
-    stored_ = context.stored;
-    return to;
+    return native_.Advance(at, end, kTimeMax, &walker_, nullptr,
+                           [this](uint32_t id) { return IsEntry(id); });
   }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     if (op.size != 8) return;
-    stored_at_ = address;
-    memcpy(&stored_, bytes, 8);
-    if (call_ != nullptr && address == call_->record.args[0]) call_->record.stored = stored_;
+    last_store_.stored_at = address;
+    memcpy(&last_store_.stored, bytes, 8);
+    if (call_ != nullptr && address == call_->record.args[0])
+      call_->record.stored = last_store_.stored;
   }
 
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
@@ -133,7 +128,7 @@ class CallSink {
     tid_ = walker_.tid();
     auto it = open_.find(tid_);
     call_ = it == open_.end() ? nullptr : &it->second;
-    stored_at_ = 0;
+    last_store_.stored_at = 0;
   }
 
   void Enter(const Program& program, uint32_t id, const uint8_t* record, uint32_t place) {
@@ -153,8 +148,8 @@ class CallSink {
       call.record.thread = threads_.NumberOf(tid_);
       call.record.function = entries_.places[place].function;
       call.record.args = {registers[kRdi], registers[kRsi], registers[kRdx]};
-      if (instruction == 0 && stored_at_ == registers[kRsp]) {
-        call.record.return_address = Address(stored_);
+      if (instruction == 0 && last_store_.stored_at == registers[kRsp]) {
+        call.record.return_address = Address(last_store_.stored);
       }
       call_ = &(open_[tid_] = call);
     }
@@ -168,8 +163,8 @@ class CallSink {
   absl::flat_hash_map<uint32_t, OpenCall> open_;  // by tid
   uint32_t tid_ = ~uint32_t{0};
   OpenCall* call_ = nullptr;  // of tid_; valid until the next call of any thread begins
-  uint64_t stored_at_ = 0, stored_ = 0;
   NativeWalk native_;
+  NativeContext& last_store_ = native_.context();  // stored_at, stored
 };
 
 absl::StatusOr<BlockCalls> CallsOfBlock(const ProcessReader& process, uint32_t number,
