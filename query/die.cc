@@ -2,6 +2,7 @@
 
 #include "query/die.h"
 
+#include <elf.h>
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
@@ -71,43 +72,17 @@ std::optional<FormSize> SizeOfForm(uint64_t form) {
   }
 }
 
-// Reads a file's sections. To inflate them is most of what opening a file with compressed ones
-// takes, so large ones are read at the same time.
-class SectionLoader {
- public:
-  ~SectionLoader() {
-    for (std::future<void>& one : loading_) one.wait();
+FileImage SectionOf(const ElfFile& file, std::string_view name) {
+  for (const ElfFile::Section& s : file.sections()) {
+    const bool same =
+        s.name == name || (s.name.starts_with(".zdebug_") && s.name.substr(8) == name.substr(7) &&
+                           name.starts_with(".debug_"));
+    if (!same) continue;
+    absl::StatusOr<FileImage> data = file.Data(s);
+    if (data.ok()) return *std::move(data);
   }
-
-  // `*to` has the section, or stays empty where there is none that can be read, when this loader is
-  // gone.
-  void Load(const ElfFile& file, std::string_view name, FileImage* to) {
-    constexpr size_t kLarge = 64 << 10;
-    size_t bytes = 0;
-    for (const ElfFile::Section& s : file.sections()) {
-      if (Is(s, name)) bytes += file.RawData(s).size();
-    }
-    if (bytes < kLarge) return Read(file, name, to);
-    loading_.push_back(std::async(std::launch::async, [&file, name, to] { Read(file, name, to); }));
-  }
-
- private:
-  static bool Is(const ElfFile::Section& s, std::string_view name) {
-    return s.name == name || (s.name.starts_with(".zdebug_") &&
-                              s.name.substr(8) == name.substr(7) && name.starts_with(".debug_"));
-  }
-  static void Read(const ElfFile& file, std::string_view name, FileImage* to) {
-    for (const ElfFile::Section& s : file.sections()) {
-      if (!Is(s, name)) continue;
-      absl::StatusOr<FileImage> data = file.Data(s);
-      if (!data.ok()) continue;
-      *to = *std::move(data);
-      return;
-    }
-  }
-
-  std::vector<std::future<void>> loading_;
-};
+  return FileImage();
+}
 
 }  // namespace
 
@@ -178,26 +153,38 @@ DwarfData::~DwarfData() = default;
 std::shared_ptr<const DwarfData> DwarfData::Open(const ElfFile& file, const ElfFile* alt) {
   std::shared_ptr<DwarfData> data(new DwarfData);
   data->lazy_ = std::make_unique<Lazy>();
-  {
-    SectionLoader loader;  // the largest first
-    loader.Load(file, ".debug_info", &data->info_[kInfo]);
-    if (alt != nullptr) loader.Load(*alt, ".debug_info", &data->info_[kAlt]);
-    loader.Load(file, ".debug_loclists", &data->loclists_);
-    loader.Load(file, ".debug_loc", &data->loc_);
-    loader.Load(file, ".debug_line", &data->line_);
-    loader.Load(file, ".debug_types", &data->info_[kTypes]);
-    loader.Load(file, ".debug_addr", &data->addr_);
-    loader.Load(file, ".debug_ranges", &data->ranges_);
-    loader.Load(file, ".debug_rnglists", &data->rnglists_);
-    loader.Load(file, ".debug_aranges", &data->aranges_);
-    for (int which = 0; which < (alt != nullptr ? 2 : 1); ++which) {
-      const ElfFile& from = which == 0 ? file : *alt;
-      loader.Load(from, ".debug_abbrev", &data->abbrev_[which]);
-      loader.Load(from, ".debug_str", &data->str_[which]);
-      loader.Load(from, ".debug_line_str", &data->line_str_[which]);
-      loader.Load(from, ".debug_str_offsets", &data->str_offsets_[which]);
+  // To inflate large sections is most of what opening a file with compressed ones takes: they are
+  // read at the same time, the largest first.
+  std::vector<std::future<void>> inflating;
+  const auto load = [&inflating](const ElfFile& from, std::string_view name, FileImage* to) {
+    constexpr uint64_t kLarge = 64 << 10;
+    const auto read = [&from, name, to] { *to = SectionOf(from, name); };
+    const ElfFile::Section* section = from.FindSection(name);
+    if (section != nullptr && section->flags & SHF_COMPRESSED && section->size >= kLarge) {
+      inflating.push_back(std::async(read));
+    } else {
+      read();
     }
-  }
+  };
+  const auto common = [&](const ElfFile& from, int which) {
+    load(from, ".debug_abbrev", &data->abbrev_[which]);
+    load(from, ".debug_str", &data->str_[which]);
+    load(from, ".debug_line_str", &data->line_str_[which]);
+    load(from, ".debug_str_offsets", &data->str_offsets_[which]);
+  };
+  load(file, ".debug_info", &data->info_[kInfo]);
+  if (alt != nullptr) load(*alt, ".debug_info", &data->info_[kAlt]);
+  load(file, ".debug_loclists", &data->loclists_);
+  load(file, ".debug_loc", &data->loc_);
+  load(file, ".debug_line", &data->line_);
+  load(file, ".debug_types", &data->info_[kTypes]);
+  load(file, ".debug_addr", &data->addr_);
+  load(file, ".debug_ranges", &data->ranges_);
+  load(file, ".debug_rnglists", &data->rnglists_);
+  load(file, ".debug_aranges", &data->aranges_);
+  common(file, 0);
+  if (alt != nullptr) common(*alt, 1);
+  for (const std::future<void>& one : inflating) one.wait();
   if (data->info_[kInfo].empty() || data->abbrev_[0].empty()) return nullptr;
   for (uint8_t section = 0; section < kSections; ++section) data->ReadUnits(section);
   if (data->units_.empty()) return nullptr;
