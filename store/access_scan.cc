@@ -93,11 +93,9 @@ class AccessSink {
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (filter_.query.reads) return at;
-    const uint8_t* to = native_.Advance(at, end, filter_.query.span.end, &walker_, nullptr,
-                                        [](uint32_t) { return false; });
+    const uint8_t* to = native_.Advance(at, end, filter_.query.span.end, &walker_, nullptr);
     if (to != at) {
-      const auto last = LoadPod<uint32_t>(
-          {reinterpret_cast<const char*>(native_.context().last), sizeof(uint32_t)});
+      const uint32_t last = NativeContext::WordOf(native_.context().last);
       id_ = last >> kTtqExitBits;
       instructions_ = process_.recipes()
                           .Find(SuperblockId(id_))
@@ -193,7 +191,7 @@ class AccessSink {
     const uint64_t page = address & ~(kPageBytes - 1);
     if (!watched_set_.Overlaps(page, kPageBytes)) context.PageSlot(page) = {page, &nowhere_};
     walker_.set_time(Time(context.time));
-    id_ = LoadPod<uint32_t>({reinterpret_cast<const char*>(context.record), 4}) >> kTtqExitBits;
+    id_ = NativeContext::WordOf(context.record) >> kTtqExitBits;
     Op op{.code = OpCode::kStoreSlot};
     op.size = static_cast<uint8_t>(size);
     op.instruction = static_cast<uint8_t>(context.instruction);

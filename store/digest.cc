@@ -226,7 +226,7 @@ class DigestSink {
     context_.time = walker_.time().v;
     while (context_.record <= context_.limit && KnowsCode(context_.record)) native_->Run(&context_);
     walker_.set_time(Time(context_.time));
-    if (context_.last != nullptr) memcpy(&last_word_, context_.last, 4);
+    if (context_.last != nullptr) last_word_ = NativeContext::WordOf(context_.last);
     return context_.record;
   }
 

@@ -34,8 +34,8 @@ class StoredMoment::Sink {
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (inside_) return at;
-    const uint8_t* to = moment_.native_.Advance(at, end, until_, &*moment_.walker_,
-                                                &moment_.vectors_, [](uint32_t) { return false; });
+    const uint8_t* to =
+        moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_);
     if (to != at) last_tid_ = moment_.walker_->tid();
     return to;
   }

@@ -85,6 +85,12 @@ struct NativeContext {
     }
   }
 
+  // The first word of a record.
+  static uint32_t WordOf(const uint8_t* record) {
+    uint32_t word;
+    memcpy(&word, record, 4);
+    return word;
+  }
   static uint32_t CodeSlot(uint32_t word) { return (word * 0x9e3779b1u) >> (32 - kCodeBits); }
   Page& PageSlot(uint64_t address) { return pages[(address >> 12) & ((1 << kPageBits) - 1)]; }
   // Empty slots hold a page that belongs in another slot.
@@ -96,8 +102,7 @@ struct NativeContext {
   // wanted(program, id) is false.
   template <class F>
   bool KnowsCode(const uint8_t* record, NativeUse use, Walker* walker, F wanted) {
-    uint32_t word;
-    memcpy(&word, record, 4);
+    const uint32_t word = WordOf(record);
     Code& slot = code[CodeSlot(word)];
     uint32_t id = word >> kTtqExitBits, exit = word & ((1 << kTtqExitBits) - 1);
     if (id == 0 || exit == kTtqExitOpen) return false;

@@ -515,8 +515,7 @@ class StopSink {
   StopSink(const RecipeTable& recipes, const LoadedBlock& block, Time until, Walker* walker)
       : walker_(*walker), threads_(block), until_(until), native_(recipes, NativeUse::kRegisters) {}
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
-    const uint8_t* to =
-        native_.Advance(at, end, until_, &walker_, &vectors_, [](uint32_t) { return false; });
+    const uint8_t* to = native_.Advance(at, end, until_, &walker_, &vectors_);
     if (to != at) last_tid_ = walker_.tid();
     return to;
   }

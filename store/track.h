@@ -81,8 +81,9 @@ class NativeWalk {
   // For a sink's Advance: executes records from `at` on, as long as there is code for them and
   // none reaches beyond `until`; returns the first it did not. Those of superblocks that skip(id)
   // names are left to the walk. `vectors` may be null.
-  const uint8_t* Advance(const uint8_t* at, const uint8_t* end, Time until, Walker* walker,
-                         VectorTracker* vectors, absl::FunctionRef<bool(uint32_t id)> skip);
+  const uint8_t* Advance(
+      const uint8_t* at, const uint8_t* end, Time until, Walker* walker, VectorTracker* vectors,
+      absl::FunctionRef<bool(uint32_t id)> skip = [](uint32_t) { return false; });
   // To be told of each program that the walk executes.
   void Interpreted(const Program& program) {
     if (native_ != nullptr) native_->Interpreted(program);

@@ -128,8 +128,7 @@ class StoredMoment::WatchSink {
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (!begun_ || !status_.ok()) return at;
-    return moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_,
-                                   [](uint32_t) { return false; });
+    return moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_);
   }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
@@ -176,7 +175,7 @@ class StoredMoment::WatchSink {
     if (words_.MayContain(address, size)) {
       NativeContext& context = moment_.native_.context();
       moment_.walker_->set_time(Time(context.time));
-      id_ = LoadPod<uint32_t>({reinterpret_cast<const char*>(context.record), 4}) >> kTtqExitBits;
+      id_ = NativeContext::WordOf(context.record) >> kTtqExitBits;
       Told(context.instruction, address, bytes, size);
       if (!status_.ok()) context.last_time = 0;
     }
