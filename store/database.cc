@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "store/compressor.h"
 
 namespace ttq {
 namespace {
@@ -41,6 +42,8 @@ absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
   return absl::DataLossError(text);
 }
 
+constexpr int kLevel = 1;
+
 // Blocks and file chunks are compressed already, or large; pages and the rest profit from RocksDB's
 // own blocks.
 rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::Cache> cache) {
@@ -50,7 +53,7 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   o.write_buffer_size = 4 << 20;
   o.compression = family == Family::kBlock ? rocksdb::kNoCompression : rocksdb::kZSTD;
   o.bottommost_compression = o.compression;
-  o.compression_opts.level = 1;
+  o.compression_opts.level = kLevel;
   rocksdb::BlockBasedTableOptions t;
   t.block_cache = std::move(cache);
   t.block_size = family == Family::kPage ? 32 << 10 : 16 << 10;
@@ -58,6 +61,19 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   t.format_version = 5;
   o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(t));
   return o;
+}
+
+// RocksDB stores what compression makes less than an eighth shorter as it is, but has then tried. A
+// sample of large rows, which are whole pages, tells beforehand.
+bool CompressionPays(const std::vector<std::pair<std::string, std::string>>& rows) {
+  constexpr size_t kRows = 32, kRowBytes = 4 << 10, kEnough = kRows * kRowBytes / 4;
+  std::string sample;
+  for (size_t i = 0; i < rows.size(); i += std::max<size_t>(rows.size() / kRows, 1)) {
+    sample.append(rows[i].second, 0, kRowBytes);
+  }
+  Compressor* compressor = Compressor::OfThread();
+  return compressor == nullptr || sample.size() < kEnough ||
+         compressor->Compress(sample, kLevel).size() < sample.size() / 8 * 7;
 }
 
 std::vector<rocksdb::ColumnFamilyDescriptor> Families(
@@ -154,6 +170,9 @@ absl::Status Database::Add(Batch batch) {
     auto family = static_cast<Family>(i);
     std::string path = fmt::format("{}/new-{}.sst", impl_->directory, impl_->next_file++);
     rocksdb::Options options(rocksdb::DBOptions(), OptionsOf(family, impl_->cache));
+    if (options.compression != rocksdb::kNoCompression && !CompressionPays(rows)) {
+      options.compression = options.bottommost_compression = rocksdb::kNoCompression;
+    }
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options, impl_->handle(family));
     rocksdb::Status s = writer.Open(path);
     for (const auto& [key, value] : rows) {

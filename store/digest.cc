@@ -4,7 +4,6 @@
 
 #include <emmintrin.h>
 #include <sys/mman.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
+#include "store/compressor.h"
 #include "store/native.h"
 #include "store/packed_log.h"
 
@@ -136,7 +136,7 @@ class DigestScratch {
   };
   std::vector<Known> programs;
   // The log, packed; and what is expected of each program's next record, at Program::last_at.
-  std::unique_ptr<uint8_t[]> tokens, units;
+  std::unique_ptr<uint8_t[]> tokens, headers, units;
   size_t room = 0;
   std::vector<uint8_t> lasts;
   Deltas deltas;
@@ -192,15 +192,16 @@ class DigestSink {
     for (size_t i = 0; i < scratch_.programs.size(); ++i) {
       if (scratch_.counts[i] + scratch_.native_counts[i] == 0) continue;
       const Program& program = *scratch_.programs[i].program;
-      memset(scratch_.lasts.data() + program.last_at, 0, (program.record_bytes + 3) & ~uint32_t{3});
+      memset(scratch_.lasts.data() + program.last_at, 0, ExpectedBytes(program.record_bytes));
     }
     if (scratch_.room < PackedRoom(log.size())) {
       scratch_.room = PackedRoom(log.size());
       // Not value-initialised: most of it is never touched.
       scratch_.tokens.reset(new uint8_t[scratch_.room]);
+      scratch_.headers.reset(new uint8_t[scratch_.room]);
       scratch_.units.reset(new uint8_t[scratch_.room]);
     }
-    context_.packed = {scratch_.tokens.get(), scratch_.units.get()};
+    context_.packed = {scratch_.tokens.get(), scratch_.headers.get(), scratch_.units.get()};
     context_.lasts = scratch_.lasts.data();
     if (!log.empty()) PackFirst(WordAt(reinterpret_cast<const uint8_t*>(log.data())), packed());
     std::fill(scratch_.counts.begin(), scratch_.counts.end(), 0);
@@ -246,7 +247,7 @@ class DigestSink {
     const uint32_t next = WordAt(record + program.record_bytes);
     if (program.index == Program::kNoIndex) [[unlikely]] {  // a fault cut it off
       out_.executions.emplace_back(id, 1);
-      std::vector<uint8_t> nothing(program.record_bytes + 4);
+      std::vector<uint8_t> nothing(ExpectedBytes(program.record_bytes));
       PackRecord(record, program.record_bytes, next, nothing.data(), packed());
       return true;
     }
@@ -316,13 +317,15 @@ class DigestSink {
     return true;
   }
 
-  std::string_view tokens() const {
-    return {reinterpret_cast<const char*>(scratch_.tokens.get()),
-            static_cast<size_t>(context_.packed.tokens - scratch_.tokens.get())};
-  }
-  std::string_view units() const {
-    return {reinterpret_cast<const char*>(scratch_.units.get()),
-            static_cast<size_t>(context_.packed.units - scratch_.units.get())};
+  // Belongs to the scratch.
+  PackedLog PackedSoFar() const {
+    auto view = [](const std::unique_ptr<uint8_t[]>& begin, const uint8_t* end) {
+      return std::string_view(reinterpret_cast<const char*>(begin.get()),
+                              static_cast<size_t>(end - begin.get()));
+    };
+    const PackedCursor& end = context_.packed;
+    return {view(scratch_.tokens, end.tokens), view(scratch_.headers, end.headers),
+            view(scratch_.units, end.units)};
   }
 
   void Finish() {
@@ -367,7 +370,8 @@ class DigestSink {
       scratch_.native_counts.resize(n);
       context_.counts = scratch_.native_counts.data();
     }
-    if (program.last_at + program.record_bytes > scratch_.lasts.size()) [[unlikely]] {
+    if (program.last_at + ExpectedBytes(program.record_bytes) > scratch_.lasts.size())
+        [[unlikely]] {
       scratch_.lasts.resize(recipes_.last_bytes() + (64 << 10));
       context_.lasts = scratch_.lasts.data();
     }
@@ -512,47 +516,44 @@ class DigestSink {
   bool saw_thread_ = false;
 };
 
-// Tokens are the same again and again. Units are what could not be foreseen: addresses, which pack
-// well, or the program's data, which may not pack at all. A sample tells. See docs/performance.md.
-constexpr int kTokenLevel = -1, kUnitLevel = -3, kHopelessLevel = -50;
+// Tokens and headers are the same again and again. Units are what could not be foreseen: addresses,
+// which pack well, or the program's data, which may not pack at all. A sample tells whether a
+// quarter of them would be saved, or half where there is less than half a byte of them for an
+// instruction: to compress them takes longer than to digest the block. See docs/performance.md.
+constexpr int kTokenLevel = 1, kUnitLevel = -3;
 constexpr size_t kSampleBytes = 32 << 10;
+// More than the header of a block is long, unless it has many threads.
+constexpr size_t kHeaderRoom = 4 << 10;
 
-absl::Status Compress(std::string_view bytes, int level, std::string* out) {
-  struct Context {
-    ZSTD_CCtx* zstd = ZSTD_createCCtx();
-    std::vector<char> buffer;
-    ~Context() { ZSTD_freeCCtx(zstd); }
-  };
-  thread_local Context context;
-  if (context.zstd == nullptr) return absl::ResourceExhaustedError("no memory to compress with");
-  context.buffer.resize(std::max(context.buffer.size(), ZSTD_compressBound(bytes.size())));
-  size_t n = ZSTD_compressCCtx(context.zstd, context.buffer.data(), context.buffer.size(),
-                               bytes.data(), bytes.size(), level);
-  if (ZSTD_isError(n)) return absl::InternalError(ZSTD_getErrorName(n));
-  out->assign(context.buffer.data(), n);
-  return absl::OkStatus();
-}
-
-absl::Status PutLog(const RecipeTable& recipes, std::string_view log, std::string_view tokens,
-                    std::string_view units, bool compare, BlockDigest* out) {
+absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const PackedLog& packed,
+                    bool compare, BlockDigest* out) {
   if (compare) {
-    auto again = UnpackLog(recipes, tokens, units, log.size());
+    auto again = UnpackLog(recipes, packed, log.size());
     if (!again.ok() || *again != log) {
       return absl::InternalError("recorder bug: a log is not the same when it was packed");
     }
   }
-  out->token_bytes = static_cast<uint32_t>(tokens.size());
-  out->unit_bytes = static_cast<uint32_t>(units.size());
-  out->log_hash = PackedLogHash(tokens, units);
-  if (absl::Status s = Compress(tokens, kTokenLevel, &out->tokens); !s.ok()) return s;
-  int level = kUnitLevel;
+  out->log_hash = PackedLogHash(packed);
+  Compressor* compressor = Compressor::OfThread();
+  if (compressor == nullptr) return absl::ResourceExhaustedError("no memory to compress with");
+  out->log.reserve(packed.units.size() + (packed.headers.size() + packed.tokens.size()) / 4 +
+                   kHeaderRoom);
+  const auto add = [out](std::string_view bytes, std::string_view stored) {
+    out->log_parts.push_back(
+        {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(stored.size())});
+    out->log += stored;
+  };
+  add(packed.tokens, compressor->Compress(packed.tokens, kTokenLevel));
+  add(packed.headers, compressor->Compress(packed.headers, kTokenLevel));
+  const std::string_view units = packed.units;
+  bool pays = true;
   if (units.size() > 4 * kSampleBytes) {
-    std::string sample;
-    absl::Status s = Compress(units.substr(units.size() / 2, kSampleBytes), kUnitLevel, &sample);
-    if (!s.ok()) return s;
-    if (sample.size() > kSampleBytes / 4 * 3) level = kHopelessLevel;
+    std::string_view sample = units.substr(units.size() / 2, kSampleBytes);
+    const bool few = units.size() < out->instructions / 2;
+    pays = compressor->Compress(sample, kUnitLevel).size() < kSampleBytes / 4 * (few ? 2 : 3);
   }
-  return Compress(units, level, &out->units);
+  add(units, pays ? compressor->Compress(units, kUnitLevel) : units);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -569,15 +570,14 @@ absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_
     // On an error the scratch goes: what it has noted is of no use.
     if (absl::Status s = walker.Walk(log, sink); !s.ok()) return s;
     sink.Finish();
+    out.instructions = walker.time().v;
     if (packing != Packing::kNone) {
-      absl::Status s =
-          PutLog(recipes, log, sink.tokens(), sink.units(), packing == Packing::kCompare, &out);
+      absl::Status s = PutLog(recipes, log, sink.PackedSoFar(), packing == Packing::kCompare, &out);
       if (!s.ok()) return s;
     }
   }
   scratch->deltas.EndBlock();
   pool->Give(std::move(scratch));
-  out.instructions = walker.time().v;
   return out;
 }
 

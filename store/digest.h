@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "store/format.h"
+#include "store/packed_log.h"
 #include "store/walk.h"
 
 namespace ttq {
@@ -139,11 +140,11 @@ struct BlockDigest {
   std::vector<std::pair<uint32_t, uint64_t>> instructions_of;  // by tid
   std::vector<std::pair<uint32_t, ThreadState>> first_states, end_states;  // by tid
   uint32_t first_tid = 0, end_tid = 0;
-  // The log as store/packed_log.h has it: each a zstd frame, with the bytes in it.
-  std::string tokens, units;
-  uint32_t token_bytes = 0, unit_bytes = 0;
-  uint32_t log_bytes = 0;
-  uint64_t log_hash = 0;  // PackedLogHash
+  // The packed log, its sequences one after the other, and room for the block's header behind it.
+  std::string log;
+  std::vector<LogPart> log_parts;
+  uint32_t log_bytes = 0;  // before it was packed
+  uint64_t log_hash = 0;   // PackedLogHash
 };
 
 enum class Packing {

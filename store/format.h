@@ -24,13 +24,14 @@ enum StoreVersion : uint32_t {
   kStoreVersion1 = 1,  // first
   kStoreVersion2 = 2,  // logs are packed, see store/packed_log.h; recipes have kTtqSetVector
   kStoreVersion3 = 3,  // logs have kTtqVectors
+  kStoreVersion4 = 4,  // packed logs have headers apart, may not be compressed, and come first
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion3;
+inline constexpr uint32_t kStoreVersion = kStoreVersion4;
 
 // RocksDB's column families, in the order they are created.
 enum class Family : int {
   kMeta,    // names, see the *Key functions -> Cap'n Proto
-  kBlock,   // process, block -> BlockHeader, packed and compressed log
+  kBlock,   // process, block -> packed log, BlockHeader, its length
   kPage,    // process, group, page, block -> PageEntry
   kCode,    // process, superblock -> recipe
   kExtent,  // process, group, begin, superblock -> end

@@ -23,7 +23,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "store/database.h"
 #include "store/digest.h"
@@ -955,10 +954,10 @@ class ProcessIngest {
 
     uint32_t number = static_cast<uint32_t>(info_.blocks);
     uint32_t group = group_first_;
-    std::string header_bytes;
-    AppendVarint(&header_bytes, header.size());
-    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)),
-               absl::StrCat(header_bytes, header, digest.tokens, digest.units));
+    std::string log = std::move(digest.log);
+    log += header;
+    AppendBig32(&log, static_cast<uint32_t>(header.size()));
+    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)), std::move(log));
     for (const auto& [superblock, times] : digest.executions) {
       std::string& row = exec_[superblock];
       AppendVarint(&row, number - group);
@@ -1003,9 +1002,11 @@ class ProcessIngest {
     h.setNextThread(next_thread_);
     h.setLogBytes(digest.log_bytes);
     h.setLogHash(digest.log_hash);
-    h.setTokenBytes(digest.token_bytes);
-    h.setUnitBytes(digest.unit_bytes);
-    h.setTokenFrameBytes(static_cast<uint32_t>(digest.tokens.size()));
+    auto parts = h.initLogParts(static_cast<unsigned>(digest.log_parts.size()));
+    for (unsigned p = 0; p < parts.size(); ++p) {
+      parts[p].setBytes(digest.log_parts[p].bytes);
+      parts[p].setStoredBytes(digest.log_parts[p].stored_bytes);
+    }
     auto list = h.initThreads(static_cast<unsigned>(live_.size()));
     unsigned i = 0;
     for (const auto& [tid, t] : live_) {

@@ -238,6 +238,8 @@ class Assembler {
     Ins(kShiftImm, width, digit, R(r));
     Imm(count, 1);
   }
+  // The low byte becomes 0 or 1.
+  void SetIf(int condition, Reg r) { Ins(kSet | static_cast<uint32_t>(condition), 1, 0, R(r)); }
   // Zero above `width` bytes.
   void Truncate(Reg r, unsigned width) {
     if (width == 1) Ins(kZero1, 1, r, R(r));
@@ -282,13 +284,13 @@ class Assembler {
     Leave(code.size() - 4, target);
   }
 
-  // On to the record at kRecord.
-  void Dispatch(const std::function<void(size_t)>& to_exit) {
+  // On to the record at kRecord. `word_in_ax`: rax is its first word.
+  void Dispatch(bool word_in_ax, const std::function<void(size_t)>& to_exit) {
     Ins(kCmp, 8, kRecord, FIELD(limit));
     to_exit(JumpIf(kAbove));
     constexpr int kShift = 32 - static_cast<int>(NativeContext::kCodeBits) - 4;
     static_assert(sizeof(NativeContext::Code) == 16);
-    Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+    if (!word_in_ax) Ins(kLoadReg, 4, kAx, At(kRecord, 0));
     auto code = [](size_t field) {
       size_t at = offsetof(NativeContext, code) + field - kContextBias;
       return At(kContext, static_cast<int32_t>(at), kCx);
@@ -332,7 +334,8 @@ class Translator {
       a_.Ins(kCmp, 8, kAx, FIELD(last_time));
       a_.Leave(a_.JumpIf(kAbove), exit_);
     }
-    a_.Dispatch([this](size_t jump) { a_.Leave(jump, exit_); });
+    a_.Dispatch(/*word_in_ax=*/use_ == NativeUse::kDigest,
+                [this](size_t jump) { a_.Leave(jump, exit_); });
     for (size_t i = 0; i < rare_.size(); ++i) rare_[i]();
     return a_;
   }
@@ -389,21 +392,30 @@ class Translator {
     }
   }
 
+  // Whether the value is a temporary that nothing uses.
+  bool IsDead(uint16_t v) const { return v >= kFirstTemporary && values_[v].last_use <= now_; }
+
+  // Where to compute a value that Define is then told of: the register that it gets, which is none
+  // of its operands', or rax.
+  Reg Target(uint16_t v) {
+    if (v < kFirstTemporary || IsDead(v)) return kAx;
+    for (size_t i = 0; i < std::size(kTemporaries); ++i) {
+      if (owner_[i] != 0) continue;
+      owner_[i] = v;
+      return values_[v].reg = kTemporaries[i];
+    }
+    return kAx;
+  }
+
   // The value is now what `from` holds.
   void Define(uint16_t v, Reg from) {
     Value& value = values_[v];
     value.is_constant = false;
-    if (v >= kFirstTemporary) {
-      if (value.last_use <= now_) return;
-      for (size_t i = 0; i < std::size(kTemporaries); ++i) {
-        if (owner_[i] != 0) continue;
-        owner_[i] = v;
-        value.reg = kTemporaries[i];
-        a_.Ins(kLoadReg, 8, value.reg, R(from));
-        return;
-      }
+    if (value.reg != kNoReg) {
+      if (value.reg != from) a_.Ins(kLoadReg, 8, value.reg, R(from));
+    } else if (!IsDead(v)) {
+      a_.Ins(kStoreReg, 8, from, ValueAt(v));
     }
-    a_.Ins(kStoreReg, 8, from, ValueAt(v));
   }
 
   void DefineConstant(uint16_t v, uint64_t constant) {
@@ -462,63 +474,81 @@ class Translator {
       case OpCode::kEnd:
         return;
       case OpCode::kSlot1:
-        a_.Ins(kZero1, 4, kAx, slot);
-        return Define(op.dst, kAx);
       case OpCode::kSlot2:
-        a_.Ins(kZero2, 4, kAx, slot);
-        return Define(op.dst, kAx);
       case OpCode::kSlot4:
-        a_.Ins(kLoadReg, 4, kAx, slot);
-        return Define(op.dst, kAx);
-      case OpCode::kSlot8:
-        a_.Ins(kLoadReg, 8, kAx, slot);
-        return Define(op.dst, kAx);
+      case OpCode::kSlot8: {
+        const Reg r = Target(op.dst);
+        const uint32_t opcode = op.code == OpCode::kSlot1   ? kZero1
+                                : op.code == OpCode::kSlot2 ? kZero2
+                                                            : kLoadReg;
+        a_.Ins(opcode, op.code == OpCode::kSlot8 ? 8 : 4, r, slot);
+        return Define(op.dst, r);
+      }
       case OpCode::kConst:
         return DefineConstant(op.dst, op.imm);
-      case OpCode::kMove:
-        if (values_[op.a].is_constant) return DefineConstant(op.dst, values_[op.a].constant);
-        Get(kAx, op.a);
-        return Define(op.dst, kAx);
+      case OpCode::kMove: {
+        const Value& from = values_[op.a];
+        if (from.is_constant) return DefineConstant(op.dst, from.constant);
+        if (from.reg != kNoReg && op.dst < kFirstTemporary) return Define(op.dst, from.reg);
+        const Reg r = Target(op.dst);
+        Get(r, op.a);
+        return Define(op.dst, r);
+      }
       case OpCode::kAddI8:
-      case OpCode::kAddI:
-        Get(kAx, op.a);
-        AddConstant(kAx, op.imm);
-        if (op.code == OpCode::kAddI) a_.Truncate(kAx, op.size);
-        return Define(op.dst, kAx);
-      case OpCode::kBinary:
-        Binary(op);
-        return Define(op.dst, kAx);
-      case OpCode::kUnary:
-        Get(kAx, op.a);
-        if (op.kind == kTtqNot) {
-          a_.Ins(kGroup3, 8, kDigitNot, R(kAx));
-          a_.Truncate(kAx, op.size);
-        } else if (op.kind == kTtqExtract) {
-          a_.Shift(kDigitShr, 8, kAx, 8u * op.b);
-          a_.Truncate(kAx, op.size);
-        } else {
-          a_.SignExtendFrom(kAx, op.size);
-          a_.Truncate(kAx, op.b);
+      case OpCode::kAddI: {
+        const auto v = static_cast<int32_t>(op.imm);
+        if (op.code == OpCode::kAddI8 && op.dst == op.a && op.dst < kFirstTemporary &&
+            v == static_cast<int64_t>(op.imm) && !values_[op.a].is_constant) {
+          a_.Arith(kDigitAdd, 8, ValueAt(op.dst), v);
+          return;
         }
-        return Define(op.dst, kAx);
+        const Reg r = Target(op.dst);
+        Get(r, op.a);
+        AddConstant(r, op.imm);
+        if (op.code == OpCode::kAddI) a_.Truncate(r, op.size);
+        return Define(op.dst, r);
+      }
+      case OpCode::kBinary: {
+        const Reg r = Target(op.dst);
+        Binary(op, r);
+        return Define(op.dst, r);
+      }
+      case OpCode::kUnary: {
+        const Reg r = Target(op.dst);
+        Get(r, op.a);
+        if (op.kind == kTtqNot) {
+          a_.Ins(kGroup3, 8, kDigitNot, R(r));
+          a_.Truncate(r, op.size);
+        } else if (op.kind == kTtqExtract) {
+          a_.Shift(kDigitShr, 8, r, 8u * op.b);
+          a_.Truncate(r, op.size);
+        } else {
+          a_.SignExtendFrom(r, op.size);
+          a_.Truncate(r, op.b);
+        }
+        return Define(op.dst, r);
+      }
       case OpCode::kInsert: {
         unsigned byte = static_cast<unsigned>(op.imm);
-        Get(kAx, op.a);
+        const Reg r = Target(op.dst);
+        Get(r, op.a);
         a_.Constant(kCx, ~(MaskOf(op.size) << (8 * byte)));
-        a_.Ins(kAnd, 8, kAx, R(kCx));
+        a_.Ins(kAnd, 8, r, R(kCx));
         Get(kCx, op.b);
         a_.Truncate(kCx, op.size);
         a_.Shift(kDigitShl, 8, kCx, 8 * byte);
-        a_.Ins(kOr, 8, kAx, R(kCx));
-        return Define(op.dst, kAx);
+        a_.Ins(kOr, 8, r, R(kCx));
+        return Define(op.dst, r);
       }
-      case OpCode::kIte:
-        Get(kAx, static_cast<uint16_t>(op.imm));
+      case OpCode::kIte: {
+        const Reg r = Target(op.dst);
+        Get(r, static_cast<uint16_t>(op.imm));
         Get(kDx, op.a);
         a_.Arith(kDigitCmp, 8, R(kDx), 0);
         // Second may need an instruction, but only one that leaves the flags alone.
-        a_.Ins(kCmovNe, 8, kAx, Second(op.b));
-        return Define(op.dst, kAx);
+        a_.Ins(kCmovNe, 8, r, Second(op.b));
+        return Define(op.dst, r);
+      }
       case OpCode::kSkipUnless: {
         if (use_ != NativeUse::kDigest && program_.ops[now_ + 1].code == OpCode::kLoad) {
           ++now_;
@@ -570,33 +600,50 @@ class Translator {
     }
   }
 
-  // PackRecord. Temporaries are not needed any more.
+  // PackRecord. Temporaries are not needed any more. Leaves the next record's first word in rax.
   void Pack() {
-    const uint32_t bytes = program_.record_bytes;
-    for (uint32_t at = 0; at < bytes; at += 16) {
-      const uint32_t left = std::min<uint32_t>(bytes - at, 16), units = (left + 3) / 4;
-      Operand last = At(kLasts, static_cast<int32_t>(program_.last_at + at));
-      a_.Ins(kLoadVector, 4, 0, At(kRecord, static_cast<int32_t>(4 + at)));
-      if (left % 4 != 0) AndWithOnes(left);
-      a_.Ins(kLoadVector, 4, 1, last);
-      a_.Ins(kStoreVector, 4, 0, last);
+    const uint32_t slots = program_.record_bytes - 4, units = (slots + 3) / 4;
+    const auto last = [this](uint32_t at) {
+      return At(kLasts, static_cast<int32_t>(program_.last_at + at));
+    };
+    for (uint32_t first = 0; first < units; first += 4) {
+      const uint32_t here = std::min<uint32_t>(units - first, 4), bytes = slots - 4 * first;
+      a_.Ins(kLoadVector, 4, 0, At(kRecord, static_cast<int32_t>(4 + 4 * first)));
+      if (bytes < 16 && bytes % 4 != 0) AndWithOnes(bytes);
+      a_.Ins(kLoadVector, 4, 1, last(4 + 4 * first));
+      a_.Ins(kStoreVector, 4, 0, last(4 + 4 * first));
       a_.Ins(kEqual4, 4, 1, R(kAx));    // xmm1 == xmm0, by units
       a_.Ins(kSigns4, 4, kCx, R(kCx));  // of xmm1
       a_.Arith(kDigitXor, 4, R(kCx), 15);
-      if (units < 4) a_.Arith(kDigitAnd, 4, R(kCx), (1 << units) - 1);
+      if (here < 4) a_.Arith(kDigitAnd, 4, R(kCx), (1 << here) - 1);
       a_.Ins(kPopCount, 4, kAx, R(kCx));
-      bool high = at % 32 != 0;
+      const bool high = first % 8 != 0;
       if (!high) a_.Ins(kLoadReg, 4, kDx, R(kCx));
       a_.Shift(kDigitShl, 4, kCx, 4);
       if (high) a_.Ins(kOr, 4, kDx, R(kCx));
       a_.Ins(kShuffle, 4, 0, At(kContext, offsetof(NativeContext, gather) - kContextBias, kCx));
       a_.Ins(kStoreVector, 4, 0, At(kUnits, 0));
       a_.Ins(kLea, 8, kUnits, At(kUnits, 0, kAx, 4));
-      if (high || at + 16 >= bytes) {
-        a_.Ins(kStoreByte, 1, kDx, At(kTokens, 0));
-        a_.Arith(kDigitAdd, 8, R(kTokens), 1);
-      }
+      if (high && here == 4) PackToken();
     }
+    a_.Ins(kLoadReg, 4, kAx, At(kRecord, static_cast<int32_t>(program_.record_bytes)));
+    a_.Ins(kLoadReg, 8, kCx, FIELD(packed.headers));
+    a_.Ins(kStoreReg, 4, kAx, At(kCx, 0));
+    a_.Ins(kXor, 4, kSi, R(kSi));
+    a_.Ins(kCmp, 4, kAx, last(0));
+    a_.Ins(kStoreReg, 4, kAx, last(0));
+    a_.SetIf(kNotEqual, kSi);
+    a_.Ins(kLea, 8, kCx, At(kCx, 0, kSi, 4));
+    a_.Ins(kStoreReg, 8, kCx, FIELD(packed.headers));
+    a_.Shift(kDigitShl, 4, kSi, units % 8);
+    a_.Ins(units % 8 == 0 ? kLoadReg : kOr, 4, kDx, R(kSi));
+    PackToken();
+  }
+
+  // dl: flags.
+  void PackToken() {
+    a_.Ins(kStoreByte, 1, kDx, At(kTokens, 0));
+    a_.Arith(kDigitAdd, 8, R(kTokens), 1);
   }
 
   // Clears all but the first `n` bytes of xmm0, 0 < n < 16.
@@ -608,8 +655,8 @@ class Translator {
     }
   }
 
-  // rax = a op b
-  void Binary(const Op& op) {
+  // r = a op b
+  void Binary(const Op& op, Reg r) {
     int width = op.size == 8 ? 8 : 4;  // narrower ones are done in 32 bits and cut
     uint32_t opcode = 0;
     switch (op.kind) {
@@ -634,39 +681,39 @@ class Translator {
       case kTtqShl:
       case kTtqShr:
       case kTtqSar: {
-        Get(kAx, op.a);
-        if (op.kind == kTtqShr) a_.Truncate(kAx, op.size);
-        if (op.kind == kTtqSar) a_.SignExtendFrom(kAx, op.size);
+        Get(r, op.a);
+        if (op.kind == kTtqShr) a_.Truncate(r, op.size);
+        if (op.kind == kTtqSar) a_.SignExtendFrom(r, op.size);
         int digit = op.kind == kTtqShl ? kDigitShl : op.kind == kTtqShr ? kDigitShr : kDigitSar;
         unsigned mask = 8u * op.size - 1;
         if (values_[op.b].is_constant) {
-          a_.Shift(digit, 8, kAx, static_cast<unsigned>(values_[op.b].constant) & mask);
+          a_.Shift(digit, 8, r, static_cast<unsigned>(values_[op.b].constant) & mask);
         } else {
           Get(kCx, op.b);
           a_.Arith(kDigitAnd, 4, R(kCx), static_cast<int32_t>(mask));
-          a_.Ins(kShiftCl, 8, digit, R(kAx));
+          a_.Ins(kShiftCl, 8, digit, R(r));
         }
-        a_.Truncate(kAx, op.size);
+        a_.Truncate(r, op.size);
         return;
       }
       default: {
-        Get(kAx, op.a);
+        Get(r, op.a);
         Operand b = Second(op.b);
-        a_.Ins(op.size == 1 ? kCmpByte : kCmp, op.size, kAx, b);
+        a_.Ins(op.size == 1 ? kCmpByte : kCmp, op.size, r, b);
         int condition = op.kind == kTtqEq    ? kEqual
                         : op.kind == kTtqNe  ? kNotEqual
                         : op.kind == kTtqLtS ? kLess
                         : op.kind == kTtqLtU ? kBelow
                         : op.kind == kTtqLeS ? kNotGreater
                                              : kNotAbove;
-        a_.Ins(kSet | static_cast<uint32_t>(condition), 1, 0, R(kAx));
-        a_.Ins(kZero1, 4, kAx, R(kAx));
+        a_.SetIf(condition, r);
+        a_.Truncate(r, 1);
         return;
       }
     }
-    Get(kAx, op.a);
-    a_.Ins(opcode, width, kAx, Second(op.b));
-    if (op.size < 4) a_.Truncate(kAx, op.size);
+    Get(r, op.a);
+    a_.Ins(opcode, width, r, Second(op.b));
+    if (op.size < 4) a_.Truncate(r, op.size);
   }
 
   // rax = the address. Returns the jumps taken when one of the words that are stored to may be
@@ -803,7 +850,7 @@ class Translator {
   void SayWhere(const Op& op) {
     if (use_ != NativeUse::kMemory) return;
     a_.Ins(kStoreReg, 8, kRecord, FIELD(record));
-    a_.Ins(kMoveImm, 8, 0, FIELD(instruction));
+    a_.Ins(kMoveImm, 8, 0, Behind(offsetof(NativeContext, instruction)));
     a_.Imm(op.instruction, 4);
   }
 
@@ -903,7 +950,7 @@ std::shared_ptr<NativeCode> NativeCode::Create(NativeUse use) {
   static_assert(offsetof(NativeContext, lasts) == offsetof(NativeContext, watched));
   enter.Ins(kLoadReg, 8, kLasts, FIELD(lasts));
   std::vector<size_t> exits;
-  enter.Dispatch([&](size_t jump) { exits.push_back(jump); });
+  enter.Dispatch(/*word_in_ax=*/false, [&](size_t jump) { exits.push_back(jump); });
   size_t exit = enter.code.size();
   for (size_t jump : exits) enter.Bind(jump, exit);
   enter.Ins(kStoreReg, 8, kRecord, FIELD(record));

@@ -56,7 +56,6 @@ struct NativeContext {
     uint8_t* lasts = nullptr;
     const uint8_t* watched;  // for memory: see WordSet::filter
   };
-  uint64_t instruction = 0;  // for memory: which of the record's instructions `store` is told of
 
   // Pages in use, direct-mapped by page number. `content` begins with the page's bytes and as many
   // that are 0xff where one was written; to digest, it is a PageDelta.
@@ -71,6 +70,7 @@ struct NativeContext {
     uint32_t word;
     const void* code;
   } code[1 << kCodeBits];
+  uint64_t instruction = 0;  // for memory: which of the record's instructions `store` is told of
   // For registers: the last store, when it was one of eight bytes, else ~0.
   uint64_t stored_at = ~uint64_t{0}, stored = 0;
   VectorState vectors;  // not to digest: of the thread that runs

@@ -18,9 +18,9 @@ namespace ttq {
 
 namespace {
 
-void Append(const void* bytes, size_t n, PackedCursor* out) {
-  memcpy(out->units, bytes, n);
-  out->units += n;
+void Append(const void* bytes, size_t n, uint8_t** to) {
+  memcpy(*to, bytes, n);
+  *to += n;
 }
 
 }  // namespace
@@ -28,54 +28,50 @@ void Append(const void* bytes, size_t n, PackedCursor* out) {
 void PackRecord(const uint8_t* record, uint32_t record_bytes, uint32_t next, uint8_t* last,
                 PackedCursor* out) {
   uint32_t token = 0, count = 0;
-  auto unit = [&](const uint8_t* value) {
-    bool wrong = memcmp(last, value, 4) != 0;
-    if (wrong) {
-      memcpy(last, value, 4);
-      Append(value, 4, out);
+  auto wrong = [&](uint8_t* expected, const void* value, uint8_t** to) {
+    if (memcmp(expected, value, 4) != 0) {
+      memcpy(expected, value, 4);
+      Append(value, 4, to);
+      token |= 1u << count;
     }
-    last += 4;
-    token |= static_cast<uint32_t>(wrong) << count;
     if (++count < 8) return;
     *out->tokens++ = static_cast<uint8_t>(token);
     token = count = 0;
   };
-  const uint8_t *at = record + 4, *end = record + record_bytes;
-  for (; end - at >= 4; at += 4) unit(at);
-  uint8_t rest[8] = {};
-  memcpy(rest, at, end - at);
-  memcpy(rest + (end - at), &next, 4);
-  unit(rest);
-  if (at < end) unit(rest + 4);
+  uint8_t* expected = last + 4;
+  for (uint32_t at = 4; at < record_bytes; at += 4, expected += 4) {
+    uint32_t unit = 0;
+    memcpy(&unit, record + at, std::min<uint32_t>(record_bytes - at, 4));
+    wrong(expected, &unit, &out->units);
+  }
+  wrong(last, &next, &out->headers);
   if (count > 0) *out->tokens++ = static_cast<uint8_t>(token);
 }
 
-void PackFirst(uint32_t word, PackedCursor* out) { Append(&word, 4, out); }
+void PackFirst(uint32_t word, PackedCursor* out) { Append(&word, 4, &out->headers); }
 
 void PackControl(std::string_view payload, uint32_t next, PackedCursor* out) {
   uint32_t bytes = static_cast<uint32_t>(payload.size());
-  Append(&bytes, 4, out);
-  Append(payload.data(), payload.size(), out);
-  Append(&next, 4, out);
+  Append(&bytes, 4, &out->units);
+  Append(payload.data(), payload.size(), &out->units);
+  Append(&next, 4, &out->headers);
 }
 
 namespace {
 
 class Unpacker {
  public:
-  Unpacker(const RecipeTable& recipes, std::string_view tokens, std::string_view units,
-           size_t log_bytes)
+  Unpacker(const RecipeTable& recipes, const PackedLog& packed, size_t log_bytes)
       : recipes_(recipes),
-        token_(reinterpret_cast<const uint8_t*>(tokens.data())),
-        tokens_end_(token_ + tokens.size()),
-        unit_(reinterpret_cast<const uint8_t*>(units.data())),
-        units_end_(unit_ + units.size()),
+        tokens_(packed.tokens),
+        headers_(packed.headers),
+        units_(packed.units),
         log_(log_bytes + kCopy, '\0'),
         log_bytes_(log_bytes) {}
 
   absl::StatusOr<std::string> Run() {
     uint32_t word = 0;
-    if (log_bytes_ > 0 && !Take(&word, 4)) return Damage();
+    if (log_bytes_ > 0 && !headers_.Take(&word, 4)) return Damage();
     Expected* from = &start_;
     while (size_ < log_bytes_) {
       if (word >> kTtqExitBits == 0) {
@@ -94,12 +90,25 @@ class Unpacker {
       if (!Execution(e, &word)) return Damage();
       from = e;
     }
-    if (word != 0 || token_ != tokens_end_ || unit_ != units_end_) return Damage();
+    if (word != 0 || !tokens_.empty() || !headers_.empty() || !units_.empty()) return Damage();
     log_.resize(log_bytes_);
     return std::move(log_);
   }
 
  private:
+  // One of the three sequences, and how far it has been read.
+  struct Sequence {
+    explicit Sequence(std::string_view bytes)
+        : at(reinterpret_cast<const uint8_t*>(bytes.data())), end(at + bytes.size()) {}
+    bool empty() const { return at == end; }
+    bool Take(void* to, size_t n) {
+      if (static_cast<size_t>(end - at) < n) return false;
+      memcpy(to, at, n);
+      at += n;
+      return true;
+    }
+    const uint8_t *at, *end;
+  };
   // What is expected of the next record with one header.
   struct Expected {
     uint32_t word = 0;
@@ -107,20 +116,12 @@ class Unpacker {
     Expected* next = nullptr;  // that of the record that followed the last time, never null
     bool remembers = true;
     uint8_t* last() { return reinterpret_cast<uint8_t*>(this + 1); }
-    // `last` is as PackRecord's, and has room for a copy to run over.
-    size_t last_bytes() const { return bytes + kCopy; }
+    size_t last_bytes() const { return ExpectedBytes(bytes); }
   };
   static constexpr size_t kCopy = 16;
   static constexpr size_t kChunkBytes = 256 << 10;
 
   static absl::Status Damage() { return absl::DataLossError("its log does not unpack"); }
-
-  bool Take(void* to, size_t n) {
-    if (static_cast<size_t>(units_end_ - unit_) < n) return false;
-    memcpy(to, unit_, n);
-    unit_ += n;
-    return true;
-  }
 
   // Room for `n` more bytes of the log; null when it is longer than it can have been.
   uint8_t* Room(size_t n) {
@@ -132,28 +133,34 @@ class Unpacker {
 
   bool Control(uint32_t* word) {
     uint32_t bytes;
-    if (!Take(&bytes, 4)) return false;
+    if (!units_.Take(&bytes, 4)) return false;
     uint8_t* to = Room(size_t{8} + bytes);
     if (to == nullptr) return false;
     memcpy(to, word, 4);
     memcpy(to + 4, &bytes, 4);
-    return Take(to + 8, bytes) && Take(word, 4);
+    return units_.Take(to + 8, bytes) && headers_.Take(word, 4);
   }
 
   bool Execution(Expected* e, uint32_t* word) {
     uint8_t* last = e->last();
     uint8_t* to = Room(e->bytes);
-    size_t count = (e->bytes + 3) / 4, token_bytes = (count + 7) / 8;
-    if (to == nullptr || static_cast<size_t>(tokens_end_ - token_) < token_bytes) return false;
-    for (size_t first = 0; first < count; first += 8) {
-      for (unsigned wrong = *token_++; wrong != 0; wrong &= wrong - 1) {
-        size_t unit = first + static_cast<size_t>(std::countr_zero(wrong));
-        if (unit >= count || !Take(last + 4 * unit, 4)) return false;
+    if (to == nullptr) return false;
+    const size_t units = (e->bytes - 4 + 3) / 4;
+    for (size_t first = 0; first <= units; first += 8) {
+      uint8_t token;
+      if (!tokens_.Take(&token, 1)) return false;
+      for (unsigned wrong = token; wrong != 0; wrong &= wrong - 1) {
+        const size_t unit = first + static_cast<size_t>(std::countr_zero(wrong));
+        if (unit < units) {
+          if (!units_.Take(last + 4 + 4 * unit, 4)) return false;
+        } else if (unit > units || !headers_.Take(last, 4)) {
+          return false;
+        }
       }
     }
     memcpy(to, word, 4);
-    for (size_t i = 0; i < e->bytes - 4; i += kCopy) memcpy(to + 4 + i, last + i, kCopy);
-    memcpy(word, last + e->bytes - 4, 4);
+    for (size_t i = 4; i < e->bytes; i += kCopy) memcpy(to + i, last + i, kCopy);
+    memcpy(word, last, 4);
     if (!e->remembers) memset(last, 0, e->last_bytes());
     return true;
   }
@@ -190,7 +197,7 @@ class Unpacker {
   }
 
   const RecipeTable& recipes_;
-  const uint8_t *token_, *tokens_end_, *unit_, *units_end_;
+  Sequence tokens_, headers_, units_;
   std::string log_;  // with room for a copy to run over
   const size_t log_bytes_;
   size_t size_ = 0;  // of what is unpacked
@@ -204,14 +211,17 @@ class Unpacker {
 
 }  // namespace
 
-absl::StatusOr<std::string> UnpackLog(const RecipeTable& recipes, std::string_view tokens,
-                                      std::string_view units, size_t log_bytes) {
-  return Unpacker(recipes, tokens, units, log_bytes).Run();
+absl::StatusOr<std::string> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
+                                      size_t log_bytes) {
+  return Unpacker(recipes, packed, log_bytes).Run();
 }
 
-uint64_t PackedLogHash(std::string_view tokens, std::string_view units) {
-  return XXH3_64bits_withSeed(units.data(), units.size(),
-                              XXH3_64bits(tokens.data(), tokens.size()));
+uint64_t PackedLogHash(const PackedLog& packed) {
+  uint64_t hash = 0;
+  for (std::string_view bytes : {packed.tokens, packed.headers, packed.units}) {
+    hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash);
+  }
+  return hash;
 }
 
 }  // namespace ttq

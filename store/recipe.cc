@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "store/evaluate.h"
 #include "store/native.h"
+#include "store/packed_log.h"
 
 namespace ttq {
 namespace {
@@ -669,8 +670,7 @@ const Program* RecipeTable::FindProgram(uint32_t id, uint32_t exit) const {
   programs_.push_back(entry->recipe->Compile(exit));
   programs_.back().index = static_cast<uint32_t>(program_keys_.size());
   programs_.back().last_at = last_bytes_;
-  constexpr size_t kMask = Program::kLastAlign - 1;
-  last_bytes_ += (programs_.back().record_bytes + kMask) & ~kMask;
+  last_bytes_ += ExpectedBytes(programs_.back().record_bytes);
   program_keys_.emplace_back(id, exit);
   program_count_ = static_cast<uint32_t>(program_keys_.size());
   program = &programs_.back();

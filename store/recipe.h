@@ -91,9 +91,8 @@ struct Program {
   static constexpr uint32_t kNoIndex = ~uint32_t{0};
   uint32_t index = kNoIndex;
   uint32_t loads = 0, stores = 0;  // among `ops`
-  // Its place in an array that has room for one record of each program of its table, rounded up to
-  // kLastAlign.
-  static constexpr size_t kLastAlign = 16;
+  // Its place in an array that has room for what is expected after each program of its table, see
+  // store/packed_log.h.
   size_t last_at = 0;
 
   // Its machine code by NativeUse, once it has run often enough to be worth it. Shared by threads:
@@ -187,7 +186,7 @@ class RecipeTable {
   const Program* FindProgram(uint32_t id, uint32_t exit) const;
   // Programs compiled so far; Program::index is below it.
   uint32_t program_count() const { return program_count_; }
-  // Size of an array with room for one record of each, with each at its Program::last_at.
+  // Size of an array with each program's ExpectedBytes at its Program::last_at.
   size_t last_bytes() const { return last_bytes_; }
   std::pair<uint32_t, uint32_t> IdAndExit(uint32_t program_index) const;
   // No other table of this run of ours has, or had, the same.

@@ -5,8 +5,8 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <tuple>
 
 #include "fmt/format.h"
 #include "store/format.h"
@@ -135,54 +135,59 @@ absl::StatusOr<StoredGroup> ParseGroup(std::string_view value) {
 
 absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_view value) {
   auto damaged = [&](const char* what) { return absl::DataLossError(what); };
-  uint64_t header_bytes;
-  if (!ReadVarint(&value, &header_bytes) || header_bytes > value.size()) {
-    return damaged("its header is cut off");
-  }
+  if (value.size() < 4) return damaged("its header is cut off");
+  const uint32_t header_bytes = ReadBig32(value.substr(value.size() - 4));
+  value.remove_suffix(4);
+  if (header_bytes > value.size()) return damaged("its header is cut off");
+  const std::string_view header = value.substr(value.size() - header_bytes);
+  value.remove_suffix(header_bytes);
   LoadedBlock block;
-  uint32_t log_bytes = 0, token_bytes = 0, unit_bytes = 0, token_frame_bytes = 0;
+  uint32_t log_bytes = 0;
+  std::array<LogPart, 3> parts;
   uint64_t log_hash = 0;
-  absl::Status s =
-      ReadMessage<schema::BlockHeader>(value.substr(0, header_bytes), "block header", [&](auto h) {
-        block.start = Time(h.getStartTime());
-        block.current_tid = h.getCurrentTid();
-        block.next_thread = h.getNextThread();
-        log_hash = h.getLogHash();
-        log_bytes = h.getLogBytes();
-        token_bytes = h.getTokenBytes();
-        unit_bytes = h.getUnitBytes();
-        token_frame_bytes = h.getTokenFrameBytes();
-        for (auto t : h.getThreads()) {
-          LoadedBlock::Snapshot snapshot{t.getTid(), ThreadNo(t.getNumber()), t.getLastPc(), {}};
-          auto regs = t.getRegisters();
-          for (unsigned r = 0; r < kTtqRegCount && r < regs.size(); ++r) {
-            snapshot.state.reg[r] = regs[r];
-          }
-          snapshot.state.pc = t.getPc();
-          block.threads.push_back(snapshot);
-        }
-      });
+  absl::Status s = ReadMessage<schema::BlockHeader>(header, "block header", [&](auto h) {
+    block.start = Time(h.getStartTime());
+    block.current_tid = h.getCurrentTid();
+    block.next_thread = h.getNextThread();
+    log_hash = h.getLogHash();
+    log_bytes = h.getLogBytes();
+    auto log_parts = h.getLogParts();
+    for (unsigned p = 0; p < log_parts.size() && p < parts.size(); ++p) {
+      parts[p] = {log_parts[p].getBytes(), log_parts[p].getStoredBytes()};
+    }
+    for (auto t : h.getThreads()) {
+      LoadedBlock::Snapshot snapshot{t.getTid(), ThreadNo(t.getNumber()), t.getLastPc(), {}};
+      auto regs = t.getRegisters();
+      for (unsigned r = 0; r < kTtqRegCount && r < regs.size(); ++r) {
+        snapshot.state.reg[r] = regs[r];
+      }
+      snapshot.state.pc = t.getPc();
+      block.threads.push_back(snapshot);
+    }
+  });
   if (!s.ok()) return s;
-  value.remove_prefix(header_bytes);
-  if (std::max({log_bytes, token_bytes, unit_bytes}) > kMaxLogBytes) {
-    return damaged("its log is too large");
-  }
-  if (token_frame_bytes > value.size()) return damaged("its log is cut off");
-  std::string tokens, units;
-  for (auto [frame, bytes, out] :
-       {std::tuple(value.substr(0, token_frame_bytes), token_bytes, &tokens),
-        std::tuple(value.substr(token_frame_bytes), unit_bytes, &units)}) {
-    if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != bytes) {
+  if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
+  std::array<std::string, parts.size()> unpacked;
+  std::array<std::string_view, parts.size()> sequences;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const auto [bytes, stored_bytes] = parts[p];
+    if (bytes > kMaxLogBytes) return damaged("its log is too large");
+    if (stored_bytes > value.size()) return damaged("its log is cut off");
+    sequences[p] = value.substr(0, stored_bytes);
+    value.remove_prefix(stored_bytes);
+    if (stored_bytes == bytes) continue;
+    if (ZSTD_getFrameContentSize(sequences[p].data(), stored_bytes) != bytes) {
       return damaged("its log is of another size than its header says");
     }
-    out->resize(bytes);
-    size_t n = ZSTD_decompress(out->data(), bytes, frame.data(), frame.size());
+    unpacked[p].resize(bytes);
+    size_t n = ZSTD_decompress(unpacked[p].data(), bytes, sequences[p].data(), stored_bytes);
     if (ZSTD_isError(n) || n != bytes) return damaged("its log does not decompress");
+    sequences[p] = unpacked[p];
   }
-  if (PackedLogHash(tokens, units) != log_hash) {
-    return damaged("its log differs from its hash");
-  }
-  auto log = UnpackLog(recipes, tokens, units, log_bytes);
+  if (!value.empty()) return damaged("its log is of another size than its header says");
+  const PackedLog packed{sequences[0], sequences[1], sequences[2]};
+  if (PackedLogHash(packed) != log_hash) return damaged("its log differs from its hash");
+  auto log = UnpackLog(recipes, packed, log_bytes);
   if (!log.ok()) return log.status();
   block.log = *std::move(log);
   return block;

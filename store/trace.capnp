@@ -77,11 +77,13 @@ struct BlockHeader {
   nextThread @2 :UInt32;
   threads @3 :List(ThreadSnapshot);
   logBytes @4 :UInt32;
-  logHash @5 :UInt64;        # XXH3 of the units, seeded with that of the tokens
-  # The header is followed by two zstd frames, tokens and units; see store/packed_log.h.
-  tokenBytes @6 :UInt32;
-  unitBytes @7 :UInt32;
-  tokenFrameBytes @8 :UInt32;
+  logHash @5 :UInt64;        # ttq::PackedLogHash
+  logParts @6 :List(LogPart);  # tokens, headers, units; see store/packed_log.h
+
+  struct LogPart {
+    bytes @0 :UInt32;
+    storedBytes @1 :UInt32;  # as many: as they are; fewer: a zstd frame
+  }
 }
 
 struct Event {

@@ -3,6 +3,7 @@
 // ttq record: runs a program under the recorder and stores its history.
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,6 +99,15 @@ uint64_t BytesUnder(const std::string& directory) {
     if (entry.is_regular_file(ec)) total += entry.file_size(ec);
   }
   return total;
+}
+
+// One thread allocates what another frees, a megabyte at a time and for each block. Memory that
+// goes back to the system in between, and from there zeroed to another thread's heap, costs a tenth
+// of the time that recording takes.
+void KeepMemory() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
 struct RecordOptions {
@@ -243,6 +253,7 @@ int RunRecord(int argc, char** argv) {
                        word == "--keep";
     if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
   }
+  KeepMemory();
   app.remove_option(app.get_option("program"));
   std::reverse(own.begin(), own.end());
   try {

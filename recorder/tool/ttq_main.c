@@ -1249,6 +1249,8 @@ static void pre_clo_init(void) {
   VG_(track_pre_thread_ll_exit)(pre_thread_ll_exit);
   VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdAllregsAtEachInsn;
   VG_(clo_px_file_backed) = VexRegUpdAllregsAtEachInsn;
+  // Each execution of a superblock has a record: the longer short loops are unrolled, the fewer.
+  VG_(clo_vex_control).iropt_unroll_thresh = 400;
 }
 
 VG_DETERMINE_INTERFACE_VERSION(pre_clo_init)

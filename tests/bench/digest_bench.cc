@@ -82,13 +82,13 @@ int Main(int argc, char** argv) {
   ScratchPool pool;
   double best = std::numeric_limits<double>::infinity();
   uint64_t hash = 0, executions = 0, accesses = 0, instructions = 0, pages = 0, log_bytes = 0;
-  uint64_t token_bytes = 0, unit_bytes = 0, tokens = 0, units = 0;
+  std::vector<LogPart> parts;
   // The first round also compiles.
   for (int round = 0; round <= rounds; ++round) {
     double seconds = 0;
     uint64_t round_hash = 0;
     executions = accesses = instructions = pages = log_bytes = 0;
-    token_bytes = unit_bytes = tokens = units = 0;
+    parts.clear();
     for (const auto& block : blocks) {
       double start = CpuSeconds();
       auto digest = DigestBlock(reader.recipes(), block->log, &pool, packing, native);
@@ -102,10 +102,11 @@ int Main(int argc, char** argv) {
       accesses += digest->reads + digest->writes;
       instructions += digest->instructions;
       log_bytes += block->log.size();
-      token_bytes += digest->token_bytes;
-      unit_bytes += digest->unit_bytes;
-      tokens += digest->tokens.size();
-      units += digest->units.size();
+      parts.resize(digest->log_parts.size());
+      for (size_t p = 0; p < parts.size(); ++p) {
+        parts[p].bytes += digest->log_parts[p].bytes;
+        parts[p].stored_bytes += digest->log_parts[p].stored_bytes;
+      }
       for (const auto& step : digest->steps) {
         step.pages.ForEach([&](const PageChanges::Page&) { ++pages; });
       }
@@ -128,8 +129,12 @@ int Main(int argc, char** argv) {
       per(executions), per(accesses), per(instructions),
       static_cast<double>(log_bytes) / best / 1e9, hash);
   if (packing == Packing::kPack) {
-    fmt::print("{} bytes of log, {} tokens in {} bytes, {} bytes of units in {}\n", log_bytes,
-               token_bytes, tokens, unit_bytes, units);
+    fmt::print("{} bytes of log", log_bytes);
+    for (size_t p = 0; p < parts.size(); ++p) {
+      constexpr const char* kNames[] = {"tokens", "headers", "units"};
+      fmt::print(", {} of {} in {}", parts[p].bytes, kNames[p], parts[p].stored_bytes);
+    }
+    fmt::print("\n");
   }
   return 0;
 }

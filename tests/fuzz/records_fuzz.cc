@@ -81,18 +81,19 @@ void AddWords(FuzzInput* in, capnp::List<capnp::Text>::Builder list) {
 std::string SoundBlock(FuzzInput* in) {
   const std::string payload(in->Below(600), static_cast<char>(in->Take<uint8_t>()));
   // A log of one control record.
-  std::string units(PackedRoom(payload.size() + 8), '\0');
-  PackedCursor packed{nullptr, reinterpret_cast<uint8_t*>(units.data())};
-  PackFirst(in->Below(1 << kTtqExitBits), &packed);
-  PackControl(payload, 0, &packed);
-  units.resize(packed.units - reinterpret_cast<uint8_t*>(units.data()));
+  std::string headers(PackedRoom(payload.size() + 8), '\0'), units = headers;
+  PackedCursor end{nullptr, reinterpret_cast<uint8_t*>(headers.data()),
+                   reinterpret_cast<uint8_t*>(units.data())};
+  PackFirst(in->Below(1 << kTtqExitBits), &end);
+  PackControl(payload, 0, &end);
+  headers.resize(end.headers - reinterpret_cast<uint8_t*>(headers.data()));
+  units.resize(end.units - reinterpret_cast<uint8_t*>(units.data()));
   capnp::MallocMessageBuilder message;
   auto h = message.initRoot<schema::BlockHeader>();
   h.setStartTime(in->Take<uint64_t>());
   h.setCurrentTid(in->Take<uint8_t>());
   h.setLogBytes(static_cast<uint32_t>(payload.size() + 8));
-  h.setLogHash(PackedLogHash("", units));
-  h.setUnitBytes(static_cast<uint32_t>(units.size()));
+  h.setLogHash(PackedLogHash({"", headers, units}));
   auto threads = h.initThreads(in->Below(4));
   for (auto t : threads) {
     t.setTid(in->Take<uint8_t>());
@@ -104,12 +105,20 @@ std::string SoundBlock(FuzzInput* in) {
     out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
     return out;
   };
-  const std::string no_tokens = compress("");
-  h.setTokenFrameBytes(static_cast<uint32_t>(no_tokens.size()));
-  const std::string header = BytesOf(message);
   std::string out;
-  AppendVarint(&out, header.size());
-  return out + header + no_tokens + compress(units);
+  const std::string_view sequences[] = {"", headers, units};
+  auto parts = h.initLogParts(3);
+  for (unsigned p = 0; p < 3; ++p) {
+    const std::string frame = compress(sequences[p]);
+    const std::string_view stored = frame.size() < sequences[p].size() ? frame : sequences[p];
+    parts[p].setBytes(static_cast<uint32_t>(sequences[p].size()));
+    parts[p].setStoredBytes(static_cast<uint32_t>(stored.size()));
+    out += stored;
+  }
+  const std::string header = BytesOf(message);
+  out += header;
+  AppendBig32(&out, static_cast<uint32_t>(header.size()));
+  return out;
 }
 
 // A record of the kind, as ingest would write it.
