@@ -56,7 +56,8 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   o.compression_opts.level = kLevel;
   rocksdb::BlockBasedTableOptions t;
   t.block_cache = std::move(cache);
-  t.block_size = family == Family::kPage ? 32 << 10 : 16 << 10;
+  // That of kBlock: one piece.
+  t.block_size = family == Family::kPage ? 32 << 10 : family == Family::kBlock ? 96 << 10 : 16 << 10;
   t.checksum = rocksdb::kXXH3;
   t.format_version = 5;
   o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(t));

@@ -522,8 +522,6 @@ class DigestSink {
 // instruction: to compress them takes longer than to digest the block. See docs/performance.md.
 constexpr int kTokenLevel = 1, kUnitLevel = -3;
 constexpr size_t kSampleBytes = 32 << 10;
-// More than the header of a block is long, unless it has many threads.
-constexpr size_t kHeaderRoom = 4 << 10;
 
 absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const PackedLog& packed,
                     bool compare, BlockDigest* out) {
@@ -536,12 +534,10 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
   out->log_hash = PackedLogHash(packed);
   Compressor* compressor = Compressor::OfThread();
   if (compressor == nullptr) return absl::ResourceExhaustedError("no memory to compress with");
-  out->log.reserve(packed.units.size() + (packed.headers.size() + packed.tokens.size()) / 4 +
-                   kHeaderRoom);
   const auto add = [out](std::string_view bytes, std::string_view stored) {
     out->log_parts.push_back(
         {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(stored.size())});
-    out->log += stored;
+    AppendInPieces(stored, &out->log);
   };
   add(packed.tokens, compressor->Compress(packed.tokens, kTokenLevel));
   add(packed.headers, compressor->Compress(packed.headers, kTokenLevel));

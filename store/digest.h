@@ -140,8 +140,8 @@ struct BlockDigest {
   std::vector<std::pair<uint32_t, uint64_t>> instructions_of;  // by tid
   std::vector<std::pair<uint32_t, ThreadState>> first_states, end_states;  // by tid
   uint32_t first_tid = 0, end_tid = 0;
-  // The packed log, its sequences one after the other, and room for the block's header behind it.
-  std::string log;
+  // The packed log, its sequences one after the other, in pieces.
+  std::vector<std::string> log;
   std::vector<LogPart> log_parts;
   uint32_t log_bytes = 0;  // before it was packed
   uint64_t log_hash = 0;   // PackedLogHash

@@ -57,6 +57,18 @@ bool ReadVarint(std::string_view* in, uint64_t* v) {
 
 std::string RecordingKey() { return "recording"; }
 
+void AppendInPieces(std::string_view bytes, std::vector<std::string>* pieces) {
+  while (!bytes.empty()) {
+    if (pieces->empty() || pieces->back().size() == kPieceBytes) {
+      pieces->emplace_back().reserve(kPieceBytes);
+    }
+    std::string& last = pieces->back();
+    const size_t n = std::min(bytes.size(), kPieceBytes - last.size());
+    last.append(bytes.substr(0, n));
+    bytes.remove_prefix(n);
+  }
+}
+
 namespace {
 std::string Named(std::string key, std::initializer_list<uint32_t> words) {
   for (uint32_t w : words) AppendBig32(&key, w);
@@ -73,7 +85,9 @@ std::string FileKey(uint64_t id) {
   AppendBig64(&key, id);
   return key;
 }
-std::string BlockKey(ProcessNo process, BlockNo block) { return Named("", {process.v, block.v}); }
+std::string BlockKey(ProcessNo process, BlockNo block, uint32_t piece) {
+  return Named("", {process.v, block.v, piece});
+}
 std::string PageKey(ProcessNo process, uint32_t group, uint64_t page, uint32_t block) {
   std::string key = Named("", {process.v, group});
   AppendBig64(&key, page);

@@ -954,10 +954,12 @@ class ProcessIngest {
 
     uint32_t number = static_cast<uint32_t>(info_.blocks);
     uint32_t group = group_first_;
-    std::string log = std::move(digest.log);
-    log += header;
-    AppendBig32(&log, static_cast<uint32_t>(header.size()));
-    batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number)), std::move(log));
+    AppendBig32(&header, static_cast<uint32_t>(header.size()));
+    AppendInPieces(header, &digest.log);
+    for (uint32_t piece = 0; piece < digest.log.size(); ++piece) {
+      batch_.Put(Family::kBlock, BlockKey(number_, BlockNo(number), piece),
+                 std::move(digest.log[piece]));
+    }
     for (const auto& [superblock, times] : digest.executions) {
       std::string& row = exec_[superblock];
       AppendVarint(&row, number - group);

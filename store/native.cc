@@ -55,7 +55,7 @@ namespace ttq {
 namespace {
 
 constexpr size_t kCodeBytes = 64 << 20;  // of address space; used as it fills
-constexpr size_t kMaxOps = 2000, kMaxPacked = 4096;
+constexpr size_t kMaxOps = 2000;
 constexpr size_t kMaxLastBytes = size_t{1} << 30;  // beyond, a record's place is no displacement
 // Interpreted so often, a program is translated. What ingest digests goes on for long; a question
 // may be about one block.
@@ -985,7 +985,8 @@ NativeCode::~NativeCode() {
 }
 
 const void* NativeCode::Compile(const Program& program) {
-  if (program.ops.size() > kMaxOps || program.record_bytes > kMaxPacked) return nullptr;
+  if (program.ops.size() > kMaxOps) return nullptr;
+  if (std::max(program.record_bytes, program.reach) > kLongest) return nullptr;
   if (program.last_at > kMaxLastBytes || program.instructions > kMaxInstructions) return nullptr;
   Translator translator(program, use_, exit_, load_, store_);
   Assembler& a = translator.Translate();

@@ -120,9 +120,12 @@ struct NativeContext {
 // Thread-safe.
 class NativeCode {
  public:
+  // The longest record that there is code for, and more than almost all are: near the end of a log
+  // records are interpreted.
+  static constexpr uint32_t kLongest = 1024;
   // No code reads further than this from its record's start: the longest and what is read of the
-  // next with it, or with the slots of a damaged recipe.
-  static constexpr ptrdiff_t kReach = kTtqMaxRecordBytes + 24;
+  // next with it.
+  static constexpr ptrdiff_t kReach = kLongest + 24;
   // No code takes more time than this.
   static constexpr uint32_t kMaxInstructions = 256;
 

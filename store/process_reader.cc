@@ -94,9 +94,16 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
       return cache_.front();
     }
   }
-  auto value = database_.Get(Family::kBlock, BlockKey(info_.number, BlockNo(number)));
-  if (!value.ok()) return value.status();
-  auto parsed = ParseBlock(recipes(), *value);
+  std::string value;
+  auto row = database_.NewIterator(Family::kBlock);
+  uint32_t piece = 0;
+  for (row->Seek(BlockKey(info_.number, BlockNo(number), piece));
+       row->Valid() && row->key() == BlockKey(info_.number, BlockNo(number), piece); row->Next()) {
+    value += row->value();
+    ++piece;
+  }
+  if (absl::Status s = row->status(); !s.ok()) return s;
+  auto parsed = ParseBlock(recipes(), value);
   if (!parsed.ok()) {
     return absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number,
                                            std::string(parsed.status().message())));
