@@ -95,14 +95,16 @@ class Deltas {
   }
   PageChanges Seal() {
     PageChanges out;
+    out.Reserve(last_words_);
     for (size_t i = 0; i < used_; ++i) out.Add(&list_[i]);
+    last_words_ = out.words();
     most_ = std::max(most_, used_);
     used_ = 0;
     return out;
   }
   // After a block: gives back what it did not need of the memory that those before it used.
   void EndBlock() {
-    constexpr size_t kSlack = 256;
+    constexpr size_t kSlack = 1024;
     if (in_memory_ > most_ + kSlack) {
       auto offset = [](size_t n) { return (n * sizeof(PageDelta) + kPageBytes - 1) & -kPageBytes; };
       madvise(reinterpret_cast<char*>(list_) + offset(most_), offset(in_memory_) - offset(most_),
@@ -116,6 +118,7 @@ class Deltas {
  private:
   PageDelta* list_ = nullptr;
   size_t used_ = 0;
+  size_t last_words_ = 0;  // sealed the last time: the next is about as long
   size_t most_ = 0;       // used at once in this block
   size_t in_memory_ = 0;  // used since memory was given back
 };

@@ -66,10 +66,8 @@ struct NativeContext {
   // By a mask of four units, which of them to put where to have those in front that it names.
   alignas(16) uint8_t gather[16][16];
   // The code of a record by its first word, direct-mapped by CodeSlot.
-  struct Code {
-    uint32_t word;
-    const void* code;
-  } code[1 << kCodeBits];
+  uint32_t code_word[1 << kCodeBits];
+  const void* code[1 << kCodeBits];
   uint64_t instruction = 0;  // for memory: which of the record's instructions `store` is told of
   // For registers: the last store, when it was one of eight bytes, else ~0.
   uint64_t stored_at = ~uint64_t{0}, stored = 0;
@@ -103,16 +101,17 @@ struct NativeContext {
   template <class F>
   bool KnowsCode(const uint8_t* record, NativeUse use, Walker* walker, F wanted) {
     const uint32_t word = WordOf(record);
-    Code& slot = code[CodeSlot(word)];
+    const uint32_t slot = CodeSlot(word);
     uint32_t id = word >> kTtqExitBits, exit = word & ((1 << kTtqExitBits) - 1);
     if (id == 0 || exit == kTtqExitOpen) return false;
-    if (slot.word == word) return true;
+    if (code_word[slot] == word) return true;
     const Program* program = walker->ProgramOf(word);
     if (program == nullptr) return false;
     const void* made = std::atomic_ref(program->native[static_cast<size_t>(use)].code)
                            .load(std::memory_order_acquire);
     if (made == nullptr || !wanted(*program, id)) return false;
-    slot = {word, made};
+    code_word[slot] = word;
+    code[slot] = made;
     return true;
   }
 };
@@ -140,13 +139,16 @@ class NativeCode {
   void Interpreted(const Program& program);
 
   void ClearCode(NativeContext* context) const {
-    for (auto& c : context->code) c = {0, exit_};
+    std::fill_n(context->code_word, std::size(context->code_word), 0);
+    std::fill_n(context->code, std::size(context->code), exit_);
   }
   // Takes a superblock's code out again.
   void DropCode(uint32_t id, NativeContext* context) const {
     for (uint32_t exit = 0; exit <= kTtqMaxSideExits; ++exit) {
-      NativeContext::Code& slot = context->code[NativeContext::CodeSlot(id << kTtqExitBits | exit)];
-      if (slot.word >> kTtqExitBits == id) slot = {0, exit_};
+      const uint32_t slot = NativeContext::CodeSlot(id << kTtqExitBits | exit);
+      if (context->code_word[slot] >> kTtqExitBits != id) continue;
+      context->code_word[slot] = 0;
+      context->code[slot] = exit_;
     }
   }
 
