@@ -3,6 +3,7 @@
 #include "query/elf_file.h"
 
 #include <elf.h>
+#include <xxhash.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "query/disk_cache.h"
 
 namespace ttq {
 namespace {
@@ -52,9 +54,34 @@ std::string Hex(Bytes bytes) {
 // in a debug section worth reading.
 constexpr uint64_t kMaxExpansion = 1100;
 
+// To inflate a megabyte takes 5 ms, and a process may ask one question only: what was inflated is
+// kept, named after what it was inflated from. A file is the bytes, then their XXH3.
+constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = 512 << 20;
+
+std::string KeptInflated(Bytes in, uint64_t size) {
+  if (size < kWorthKeeping || size > kMostKept) return "";
+  const XXH128_hash_t hash = XXH3_128bits(in.data(), in.size());
+  return CachePath(absl::StrCat("inflated-", absl::Hex(hash.high64, absl::kZeroPad16),
+                                absl::Hex(hash.low64, absl::kZeroPad16)));
+}
+
+std::optional<FileImage> LoadInflated(const std::string& path, uint64_t size) {
+  absl::StatusOr<FileImage> file = FileImage::Map(path);
+  if (!file.ok() || file->bytes().size() != size + sizeof(XXH64_hash_t)) return std::nullopt;
+  const Bytes bytes = file->bytes().subspan(0, size);
+  if (Load<XXH64_hash_t>(file->bytes(), size) != XXH3_64bits(bytes.data(), size)) {
+    return std::nullopt;
+  }
+  return FileImage(bytes, file->owner());
+}
+
 absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size) {
   if (size > max_size || size > in.size() * kMaxExpansion + 64) {
     return absl::DataLossError(absl::StrCat("a compressed section claims ", size, " bytes"));
+  }
+  const std::string kept = KeptInflated(in, size);
+  if (!kept.empty()) {
+    if (auto image = LoadInflated(kept, size)) return *std::move(image);
   }
   std::shared_ptr<uint8_t[]> out(new (std::nothrow) uint8_t[size + 1]);
   if (out == nullptr) return absl::ResourceExhaustedError("no memory for a compressed section");
@@ -66,6 +93,11 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
     ok = uncompress(out.get(), &got, in.data(), in.size()) == Z_OK && got == size;
   }
   if (!ok) return absl::DataLossError("a compressed section is damaged");
+  if (!kept.empty()) {
+    const XXH64_hash_t hash = XXH3_64bits(out.get(), size);
+    WriteCacheFile(kept,
+                   {{out.get(), size}, {reinterpret_cast<const uint8_t*>(&hash), sizeof(hash)}});
+  }
   return FileImage(absl::MakeConstSpan(out.get(), size), out);
 }
 

@@ -57,7 +57,9 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   rocksdb::BlockBasedTableOptions t;
   t.block_cache = std::move(cache);
   // That of kBlock: one piece.
-  t.block_size = family == Family::kPage ? 32 << 10 : family == Family::kBlock ? 96 << 10 : 16 << 10;
+  t.block_size = family == Family::kPage    ? 32 << 10
+                 : family == Family::kBlock ? 96 << 10
+                                            : 16 << 10;
   t.checksum = rocksdb::kXXH3;
   t.format_version = 5;
   o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(t));
@@ -252,9 +254,11 @@ class RocksIterator : public Database::Iterator {
 }  // namespace
 
 std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
-  return std::make_unique<RocksIterator>(std::unique_ptr<rocksdb::Iterator>(impl_->db->NewIterator(
-                                             rocksdb::ReadOptions(), impl_->handle(family))),
-                                         impl_->directory, family);
+  rocksdb::ReadOptions options;
+  options.fill_cache = family != Family::kBlock;  // whoever reads a log keeps it unpacked
+  return std::make_unique<RocksIterator>(
+      std::unique_ptr<rocksdb::Iterator>(impl_->db->NewIterator(options, impl_->handle(family))),
+      impl_->directory, family);
 }
 
 void Database::SetCacheBytes(size_t bytes) { impl_->cache->SetCapacity(bytes); }

@@ -119,8 +119,8 @@ class Deltas {
   PageDelta* list_ = nullptr;
   size_t used_ = 0;
   size_t last_words_ = 0;  // sealed the last time: the next is about as long
-  size_t most_ = 0;       // used at once in this block
-  size_t in_memory_ = 0;  // used since memory was given back
+  size_t most_ = 0;        // used at once in this block
+  size_t in_memory_ = 0;   // used since memory was given back
 };
 
 }  // namespace

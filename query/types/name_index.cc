@@ -2,17 +2,14 @@
 
 #include "query/types/name_index.h"
 
-#include <fcntl.h>
 #include <libdwarf/dwarf.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "query/disk_cache.h"
 #include "query/types/debug_file.h"
 
 namespace ttq {
@@ -44,29 +41,8 @@ uint32_t HashName(std::string_view name, uint32_t h = 2166136261u) {
   return h;
 }
 
-// Empty: no place to keep anything.
-std::string CacheFolder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/ttq");
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/ttq");
-  return "";
-}
-
-std::string CachePath(const std::string& build_id) {
-  // It becomes part of a path, and comes from an untrusted file.
-  if (build_id.empty() || build_id.size() > 128 ||
-      build_id.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    return "";
-  }
-  const std::string folder = CacheFolder();
-  return folder.empty() ? "" : absl::StrCat(folder, "/names-", build_id);
-}
-
-void MakeFolders(const std::string& path) {
-  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
-    mkdir(path.substr(0, at).c_str(), 0700);
-  }
+std::string PathOf(const std::string& build_id) {
+  return build_id.empty() ? "" : CachePath(absl::StrCat("names-", build_id));
 }
 
 bool IsTypeTag(uint16_t tag) {
@@ -173,7 +149,7 @@ class Pass {
 
 NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
   NameIndex index;
-  const std::string path = data.InfoSize() >= kWorthKeeping ? CachePath(build_id) : "";
+  const std::string path = data.InfoSize() >= kWorthKeeping ? PathOf(build_id) : "";
   if (!path.empty() && index.Load(path, data)) return index;
   index.Read(data);
   if (!path.empty()) index.Save(path, data);
@@ -213,9 +189,7 @@ bool NameIndex::Load(const std::string& path, const DwarfData& data) {
   return true;
 }
 
-// Without success nothing is lost but time.
 void NameIndex::Save(const std::string& path, const DwarfData& data) const {
-  MakeFolders(path);
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
@@ -224,23 +198,8 @@ void NameIndex::Save(const std::string& path, const DwarfData& data) const {
   const auto* bytes = reinterpret_cast<const uint8_t*>(entries_.data());
   const size_t size = entries_.size() * sizeof(Entry);
   header.checksum = static_cast<uint32_t>(crc32_z(0, bytes, size));
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return;
-  const auto write_all = [fd](const void* from, size_t n) {
-    const auto* p = static_cast<const char*>(from);
-    while (n > 0) {
-      const ssize_t done = write(fd, p, n);
-      if (done <= 0) return false;
-      p += done;
-      n -= static_cast<size_t>(done);
-    }
-    return true;
-  };
-  const bool written = write_all(&header, sizeof(header)) && write_all(bytes, size);
-  if (close(fd) != 0 || !written || rename(temporary.c_str(), path.c_str()) != 0) {
-    unlink(temporary.c_str());
-  }
+  WriteCacheFile(path,
+                 {{reinterpret_cast<const uint8_t*>(&header), sizeof(header)}, {bytes, size}});
 }
 
 std::vector<DieRef> NameIndex::Find(std::string_view name, NameKind kind) const {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Where a name occurs in a file's DWARF: one pass over all units, and a table sorted by a hash of
-// the name. For large files the table is kept under $XDG_CACHE_HOME/ttq (~/.cache/ttq), one file
-// per build-id. Such a file is written under another name and renamed, so that several writers do
-// no harm, and carries a checksum: a damaged one is made again. An entry only says where to look;
-// who uses it reads the DIE and compares the name. Thread-safe once made.
+// the name. For large files the table is kept, see query/disk_cache.h, one file per build-id. Such
+// a file carries a checksum: a damaged one is made again. An entry only says where to look; who
+// uses it reads the DIE and compares the name. Thread-safe once made.
 
 #ifndef TTQ_QUERY_TYPES_NAME_INDEX_H_
 #define TTQ_QUERY_TYPES_NAME_INDEX_H_

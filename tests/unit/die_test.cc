@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libdwarf/dwarf.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -416,12 +418,12 @@ TEST(Lines, DamageIsSurvived) {
   EXPECT_GT(rows, 0u);
 }
 
-// ---- The index of names -------------------------------------------------------------------------
+// ---- What is kept on disk -----------------------------------------------------------------------
 
-class NameIndexTest : public testing::Test {
+class CacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    home_ = testing::TempDir() + "/names." + std::to_string(getpid());
+    home_ = testing::TempDir() + "/cache." + std::to_string(getpid());
     fs::remove_all(home_);
     if (const char* old = std::getenv("XDG_CACHE_HOME")) old_ = old;
     setenv("XDG_CACHE_HOME", home_.c_str(), 1);
@@ -435,6 +437,52 @@ class NameIndexTest : public testing::Test {
     }
   }
 
+  std::string home_, old_;
+};
+
+TEST_F(CacheTest, InflatedSectionsAreKept) {
+  std::string content;
+  for (int i = 0; content.size() < 2 << 20; ++i) content += "type_" + std::to_string(i);
+  std::string deflated(compressBound(content.size()), '\0');
+  uLongf size = deflated.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(deflated.data()), &size,
+                     reinterpret_cast<const Bytef*>(content.data()), content.size()),
+            Z_OK);
+  ElfBytes section;
+  section.Add("ZLIB").U64(__builtin_bswap64(content.size())).Add(deflated.substr(0, size));
+  const std::string file = MakeElf({{".zdebug_info", section.data()}});
+  const auto read = [&] {
+    auto elf = ElfFile::Parse(FileImage::FromString(file));
+    EXPECT_TRUE(elf.ok());
+    auto data = elf->Data(*elf->FindSection(".zdebug_info"));
+    EXPECT_TRUE(data.ok());
+    EXPECT_TRUE(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()),
+                                    content.size()) == data->bytes());
+  };
+  const auto kept = [&] {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(home_ + "/ttq")) files.push_back(entry.path());
+    EXPECT_EQ(files.size(), 1u);
+    return files.empty() ? fs::path() : files[0];
+  };
+  const auto inode = [](const fs::path& path) {
+    struct stat st = {};
+    stat(path.c_str(), &st);
+    return st.st_ino;
+  };
+  read();
+  const fs::path path = kept();
+  const ino_t made = inode(path);
+  read();
+  EXPECT_EQ(inode(path), made);  // it was not made again
+  std::fstream(path) << "damage";
+  read();
+  EXPECT_EQ(kept(), path);
+  EXPECT_NE(inode(path), made);
+}
+
+class NameIndexTest : public CacheTest {
+ protected:
   // More than a megabyte: worth a file.
   static std::shared_ptr<const DwarfData> Large() {
     Dwarf d;
@@ -449,8 +497,6 @@ class NameIndexTest : public testing::Test {
     return d.Open();
   }
   std::string Path() const { return home_ + "/ttq/names-abcdef"; }
-
-  std::string home_, old_;
 };
 
 TEST_F(NameIndexTest, IsKeptAndReadAgain) {
