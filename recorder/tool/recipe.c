@@ -20,7 +20,7 @@
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
 
-enum { kMaxNodes = 6000, kMaxEffects = 6000, kMaxInstructionBytes = 4096 };
+enum { kMaxNodes = 6000, kMaxEffects = 6000, kMaxInstructionBytes = 8192 };
 enum { kUnknown = -1 };
 enum {  // a bit for each; xmm0 and xmm1 hold results
   kResultVectors = 3,

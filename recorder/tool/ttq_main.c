@@ -1249,8 +1249,9 @@ static void pre_clo_init(void) {
   VG_(track_pre_thread_ll_exit)(pre_thread_ll_exit);
   VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdAllregsAtEachInsn;
   VG_(clo_px_file_backed) = VexRegUpdAllregsAtEachInsn;
-  // Each execution of a superblock has a record: the longer short loops are unrolled, the fewer.
-  VG_(clo_vex_control).iropt_unroll_thresh = 400;
+  // Each execution of a superblock has a record: the further short loops are unrolled, the fewer.
+  // An exit takes two statements at least, so there are no more than kTtqMaxSideExits.
+  VG_(clo_vex_control).iropt_unroll_thresh = 2 * kTtqMaxSideExits;
 }
 
 VG_DETERMINE_INTERFACE_VERSION(pre_clo_init)

@@ -132,8 +132,25 @@ static void States(void) {
   if (c1 & 1 << 30) __asm__ volatile("rdrand %%rax; mov %%rax, %0" : "=m"(random)::"rax", "cc");
 }
 
+// Short loops, which are unrolled until they are full of long instructions, or of exits.
+static void Loops(void) {
+  long n = 300;
+  __asm__ volatile(
+      "1: .rept 40\n .byte 0x66, 0x66, 0x66, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0\n"
+      ".endr\n dec %0\n jnz 1b"
+      : "+r"(n)::"cc");
+#define EXITS(count)                                                                              \
+  n = 300;                                                                                        \
+  __asm__ volatile("1: .rept " #count "\n jo 2f\n .endr\n dec %0\n jnz 1b\n 2:" : "+r"(n)::"cc"); \
+  a[count] = (uint8_t)n
+  EXITS(4);
+  EXITS(14);
+  EXITS(46);
+}
+
 int main(void) {
   for (int i = 0; i < 40; ++i) {
+    Loops();
     Strings(i & 1);
     Atomics();
     Stack();
