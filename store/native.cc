@@ -19,10 +19,10 @@
 //     last is noted.
 //
 //   - To digest, the record is then packed (store/packed_log.h), four units at a time and without
-//   jumps, since
-//     whether a unit is as expected is hard to predict: those that were not are shuffled to the
-//     front of a vector register, all of it is stored, and the next ones go behind them. Else what
-//     it leaves in vector registers is noted, and whether the time asked for is near.
+//     jumps, since whether a unit is as expected is hard to predict: those that were not are
+//     shuffled to the front of a vector register, all of it is stored, and the next ones go behind
+//     them. Else what it leaves in vector registers is noted, and whether the time asked for is
+//     near.
 //
 //   - At its end a program advances to the next record, looks up the code for its first word in
 //     NativeContext::code and jumps there: code does not return between records. With a jump for
