@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace ttq {
@@ -30,9 +31,10 @@ void MakeFolders(const std::string& path) {
   }
 }
 
-bool WriteAll(int fd, absl::Span<const uint8_t> bytes) {
+bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t done = write(fd, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(done));
   }
@@ -41,27 +43,32 @@ bool WriteAll(int fd, absl::Span<const uint8_t> bytes) {
 
 }  // namespace
 
-std::string CachePath(std::string_view name) {
-  constexpr size_t kMaxName = 160;
-  const bool is_sound =
-      !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), [](char c) {
-        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-';
-      });
+std::string CachePath(std::string_view kind, const std::string& id) {
   const std::string folder = CacheFolder();
-  return is_sound && !folder.empty() ? absl::StrCat(folder, "/", std::string(name)) : "";
+  if (folder.empty() || id.empty() || id.size() > 128 ||
+      id.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return "";
+  }
+  return absl::StrCat(folder, "/", std::string(kind), "-", id);
 }
 
-void WriteCacheFile(const std::string& path,
-                    std::initializer_list<absl::Span<const uint8_t>> parts) {
-  MakeFolders(path);
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+void WriteWholeFile(const std::string& path, std::initializer_list<std::string_view> parts,
+                    mode_t mode) {
+  static std::atomic<unsigned> count{0};
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", count++);
+  const int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0) return;
   const bool written =
       std::all_of(parts.begin(), parts.end(), [fd](auto part) { return WriteAll(fd, part); });
   if (close(fd) != 0 || !written || rename(temporary.c_str(), path.c_str()) != 0) {
     unlink(temporary.c_str());
   }
+}
+
+void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts) {
+  MakeFolders(path);
+  WriteWholeFile(path, parts, 0600);
 }
 
 }  // namespace ttq

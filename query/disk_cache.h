@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: MIT
 //
-// Files under $XDG_CACHE_HOME/ttq (~/.cache/ttq): what takes long to derive from debug information.
-// Any of them may be deleted, or be another process's that is writing the same.
+// Files that keep what takes long to derive: under $XDG_CACHE_HOME/ttq (~/.cache/ttq) what comes
+// from debug information, beside a recording's store what comes from the recording. Any of them may
+// be deleted, or be another process's that is writing the same.
 
 #ifndef TTQ_QUERY_DISK_CACHE_H_
 #define TTQ_QUERY_DISK_CACHE_H_
 
-#include <cstdint>
+#include <sys/types.h>
+
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
-#include "absl/types/span.h"
-
 namespace ttq {
 
-// Where the file is, or would be. Empty when there is no place for it, or the name, which may come
-// from an untrusted file, is other than letters, digits and '-'.
-std::string CachePath(std::string_view name);
+// KIND-ID under the cache's folder. Empty when there is no such folder, or the id, which may come
+// from an untrusted file, is not one to 128 lower-case hexadecimal digits.
+std::string CachePath(std::string_view kind, const std::string& id);
 
 // Writes the parts one after the other, under another name that is then changed: nobody sees half a
-// file. Makes the folders. Without success nothing is lost but time.
-void WriteCacheFile(const std::string& path,
-                    std::initializer_list<absl::Span<const uint8_t>> parts);
+// file. Without success nothing is lost but time.
+void WriteWholeFile(const std::string& path, std::initializer_list<std::string_view> parts,
+                    mode_t mode = 0644);
+// The same to a CachePath: makes the folders, and the file is its user's alone.
+void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts);
 
 }  // namespace ttq
 

@@ -61,8 +61,8 @@ constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = 512 << 20;
 std::string KeptInflated(Bytes in, uint64_t size) {
   if (size < kWorthKeeping || size > kMostKept) return "";
   const XXH128_hash_t hash = XXH3_128bits(in.data(), in.size());
-  return CachePath(absl::StrCat("inflated-", absl::Hex(hash.high64, absl::kZeroPad16),
-                                absl::Hex(hash.low64, absl::kZeroPad16)));
+  return CachePath("inflated", absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
+                                            absl::Hex(hash.low64, absl::kZeroPad16)));
 }
 
 std::optional<FileImage> LoadInflated(const std::string& path, uint64_t size) {
@@ -95,8 +95,8 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
   if (!ok) return absl::DataLossError("a compressed section is damaged");
   if (!kept.empty()) {
     const XXH64_hash_t hash = XXH3_64bits(out.get(), size);
-    WriteCacheFile(kept,
-                   {{out.get(), size}, {reinterpret_cast<const uint8_t*>(&hash), sizeof(hash)}});
+    WriteCacheFile(kept, {{reinterpret_cast<const char*>(out.get()), size},
+                          {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
   }
   return FileImage(absl::MakeConstSpan(out.get(), size), out);
 }

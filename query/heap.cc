@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "query/context.h"
+#include "query/disk_cache.h"
 #include "query/symbols.h"
 
 namespace ttq {
@@ -389,25 +390,7 @@ void HeapIndex::WriteFile(const std::string& path, const ProcessInfo& info) cons
   head.lives = lives_.size();
   head.bad_frees = bad_frees_.size();
   head.hash = BodyHash(body);
-  // Only a whole file gets the name. A directory that cannot be written costs time, no answers.
-  const std::string scratch = fmt::format("{}.{}", path, getpid());
-  const int fd = open(scratch.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return;
-  const auto put = [fd](const void* data, size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t n = write(fd, at, size);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      at += n;
-      size -= static_cast<size_t>(n);
-    }
-    return true;
-  };
-  const bool whole = put(&head, sizeof(head)) && put(body.data(), body.size());
-  if (close(fd) != 0 || !whole || rename(scratch.c_str(), path.c_str()) != 0) {
-    unlink(scratch.c_str());
-  }
+  WriteWholeFile(path, {{reinterpret_cast<const char*>(&head), sizeof(head)}, body});
 }
 
 absl::StatusOr<std::unique_ptr<const HeapIndex>> HeapIndex::Make(const Context& context,

@@ -2,8 +2,6 @@
 
 #include "query/python/frame_history.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 #include <zstd.h>
 
@@ -15,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "query/disk_cache.h"
 #include "store/format.h"
 
 namespace ttq::python {
@@ -96,23 +95,6 @@ uint64_t RecordingKey(const Recording& recording, const Process& process) {
 
 std::string FilePath(const Recording& recording, const Process& process) {
   return fmt::format("{}/python-frames-{}", recording.info().path, process.info().number.v);
-}
-
-// Whether it could all be written makes no difference: the next question makes it again.
-void WriteFile(const std::string& path, const std::string& content) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return;
-  size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t n = write(fd, content.data() + done, content.size() - done);
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  const bool closed = close(fd) == 0;
-  if (done != content.size() || !closed || rename(temporary.c_str(), path.c_str()) != 0) {
-    unlink(temporary.c_str());
-  }
 }
 
 // The runtimes ever in the process, looked for when their modules have been there for a while.
@@ -354,7 +336,7 @@ absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recor
   }
   auto history = std::make_shared<FrameHistory>();
   if (absl::Status s = history->Build(recording, process, control); !s.ok()) return s;
-  if (recording.info().finished) WriteFile(path, history->Serialize(key));
+  if (recording.info().finished) WriteWholeFile(path, {history->Serialize(key)});
   return std::shared_ptr<const FrameHistory>(std::move(history));
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
 #include "query/disk_cache.h"
 #include "query/types/debug_file.h"
 
@@ -39,10 +38,6 @@ uint32_t HashName(std::string_view name, uint32_t h = 2166136261u) {
     if (c != ' ') h = (h ^ static_cast<uint8_t>(c)) * 16777619u;
   }
   return h;
-}
-
-std::string PathOf(const std::string& build_id) {
-  return build_id.empty() ? "" : CachePath(absl::StrCat("names-", build_id));
 }
 
 bool IsTypeTag(uint16_t tag) {
@@ -149,7 +144,7 @@ class Pass {
 
 NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
   NameIndex index;
-  const std::string path = data.InfoSize() >= kWorthKeeping ? PathOf(build_id) : "";
+  const std::string path = data.InfoSize() >= kWorthKeeping ? CachePath("names", build_id) : "";
   if (!path.empty() && index.Load(path, data)) return index;
   index.Read(data);
   if (!path.empty()) index.Save(path, data);
@@ -195,11 +190,11 @@ void NameIndex::Save(const std::string& path, const DwarfData& data) const {
   header.version = kVersion;
   for (int i = 0; i < DwarfData::kSections; ++i) header.sizes[i] = data.Bytes(i).size();
   header.count = entries_.size();
-  const auto* bytes = reinterpret_cast<const uint8_t*>(entries_.data());
-  const size_t size = entries_.size() * sizeof(Entry);
-  header.checksum = static_cast<uint32_t>(crc32_z(0, bytes, size));
-  WriteCacheFile(path,
-                 {{reinterpret_cast<const uint8_t*>(&header), sizeof(header)}, {bytes, size}});
+  const std::string_view entries(reinterpret_cast<const char*>(entries_.data()),
+                                 entries_.size() * sizeof(Entry));
+  header.checksum = static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(entries.data()), entries.size()));
+  WriteCacheFile(path, {{reinterpret_cast<const char*>(&header), sizeof(header)}, entries});
 }
 
 std::vector<DieRef> NameIndex::Find(std::string_view name, NameKind kind) const {
