@@ -52,7 +52,6 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   o.level0_slowdown_writes_trigger = o.level0_stop_writes_trigger = 1 << 30;
   o.write_buffer_size = 4 << 20;
   o.compression = family == Family::kBlock ? rocksdb::kNoCompression : rocksdb::kZSTD;
-  o.bottommost_compression = o.compression;
   o.compression_opts.level = kLevel;
   rocksdb::BlockBasedTableOptions t;
   t.block_cache = std::move(cache);
@@ -174,7 +173,7 @@ absl::Status Database::Add(Batch batch) {
     std::string path = fmt::format("{}/new-{}.sst", impl_->directory, impl_->next_file++);
     rocksdb::Options options(rocksdb::DBOptions(), OptionsOf(family, impl_->cache));
     if (options.compression != rocksdb::kNoCompression && !CompressionPays(rows)) {
-      options.compression = options.bottommost_compression = rocksdb::kNoCompression;
+      options.compression = rocksdb::kNoCompression;
     }
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options, impl_->handle(family));
     rocksdb::Status s = writer.Open(path);

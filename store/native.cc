@@ -494,8 +494,8 @@ class Translator {
       case OpCode::kMove: {
         const Value& from = values_[op.a];
         if (from.is_constant) return DefineConstant(op.dst, from.constant);
-        if (from.reg != kNoReg && op.dst < kFirstTemporary) return Define(op.dst, from.reg);
         const Reg r = Target(op.dst);
+        if (from.reg != kNoReg) return Define(op.dst, from.reg);
         Get(r, op.a);
         return Define(op.dst, r);
       }
@@ -503,7 +503,7 @@ class Translator {
       case OpCode::kAddI: {
         const auto v = static_cast<int32_t>(op.imm);
         if (op.code == OpCode::kAddI8 && op.dst == op.a && op.dst < kFirstTemporary &&
-            v == static_cast<int64_t>(op.imm) && !values_[op.a].is_constant) {
+            v == static_cast<int64_t>(op.imm)) {
           a_.Arith(kDigitAdd, 8, ValueAt(op.dst), v);
           return;
         }

@@ -119,8 +119,8 @@ struct NativeContext {
 // Thread-safe.
 class NativeCode {
  public:
-  // The longest record that there is code for, and more than almost all are: near the end of a log
-  // records are interpreted.
+  // The longest record that there is code for. Almost all are shorter, and so near the end of a log
+  // all are interpreted.
   static constexpr uint32_t kLongest = 1024;
   // No code reads further than this from its record's start: the longest and what is read of the
   // next with it.

@@ -4,9 +4,8 @@
 // and again, and most of what they load is what they loaded the last time. So a log is kept as
 // three sequences, each compressed afterwards where that pays:
 //
-//   tokens   flags for each execution: which of its units, and whether the header after it, were
-//   not
-//            as expected
+//   tokens   flags for each execution: which of its units, and whether the header after it,
+//            were not as expected
 //   headers  those headers
 //   units    those units
 //

@@ -95,12 +95,11 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
     }
   }
   std::string value;
+  const auto key = [&](uint32_t piece) { return BlockKey(info_.number, BlockNo(number), piece); };
   auto row = database_.NewIterator(Family::kBlock);
-  uint32_t piece = 0;
-  for (row->Seek(BlockKey(info_.number, BlockNo(number), piece));
-       row->Valid() && row->key() == BlockKey(info_.number, BlockNo(number), piece); row->Next()) {
+  row->Seek(key(0));
+  for (uint32_t piece = 0; row->Valid() && row->key() == key(piece); ++piece, row->Next()) {
     value += row->value();
-    ++piece;
   }
   if (absl::Status s = row->status(); !s.ok()) return s;
   auto parsed = ParseBlock(recipes(), value);
