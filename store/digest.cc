@@ -95,9 +95,7 @@ class Deltas {
   }
   PageChanges Seal() {
     PageChanges out;
-    out.Reserve(last_words_);
     for (size_t i = 0; i < used_; ++i) out.Add(&list_[i]);
-    last_words_ = out.words();
     most_ = std::max(most_, used_);
     used_ = 0;
     return out;
@@ -118,9 +116,8 @@ class Deltas {
  private:
   PageDelta* list_ = nullptr;
   size_t used_ = 0;
-  size_t last_words_ = 0;  // sealed the last time: the next is about as long
-  size_t most_ = 0;        // used at once in this block
-  size_t in_memory_ = 0;   // used since memory was given back
+  size_t most_ = 0;       // used at once in this block
+  size_t in_memory_ = 0;  // used since memory was given back
 };
 
 }  // namespace

@@ -88,8 +88,6 @@ class PageChanges {
     }
   }
   bool empty() const { return words_.empty(); }
-  size_t words() const { return words_.size(); }
-  void Reserve(size_t words) { words_.reserve(words); }
 
  private:
   // Of each page its number, what was read, a bit for each piece that was written in, then for each
