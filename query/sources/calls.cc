@@ -296,8 +296,7 @@ class Results {
       case CType::Kind::kUnion:
         return Type::kObject;
       case CType::Kind::kFloat:
-        // The others are shown, as text.
-        return type->Size() == 4 || type->Size() == 8 ? Type::kReal : Type::kString;
+        return Type::kReal;
       default:
         break;
     }

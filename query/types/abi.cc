@@ -6,6 +6,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "query/types/floating_point.h"
 
 namespace ttq {
 namespace {
@@ -39,7 +40,7 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
   if (depth > kMaxDepth) return put(Class::kMemory, 0);
   switch (type->kind) {
     case CType::Kind::kFloat:
-      if (size > 8) return put(Class::kX87, 0);
+      if (size > 8 && !IsQuad(*type)) return put(Class::kX87, 0);
       return put(Class::kSse, offset);
     case CType::Kind::kComplex:
       if (size > 16) return put(Class::kMemory, 0);

@@ -10,6 +10,7 @@
 
 #include "fmt/format.h"
 #include "query/text.h"
+#include "query/types/floating_point.h"
 
 namespace ttq {
 namespace {
@@ -110,22 +111,7 @@ CValue Evaluator::FromNumber(const CType* type, __int128 n) const {
 CValue Evaluator::FromFloat(const CType* type, long double f) const {
   CValue value;
   value.type = type;
-  switch (types_.SizeOf(type).value_or(8)) {
-    case 4: {
-      const auto v = static_cast<float>(f);
-      value.bytes.assign(reinterpret_cast<const char*>(&v), sizeof(v));
-      break;
-    }
-    case 8: {
-      const auto v = static_cast<double>(f);
-      value.bytes.assign(reinterpret_cast<const char*>(&v), sizeof(v));
-      break;
-    }
-    default:
-      value.bytes.assign(16, 0);
-      std::memcpy(value.bytes.data(), &f, 10);
-      break;
-  }
+  value.bytes = FloatBytes(*type->Strip(), f);
   return value;
 }
 
@@ -170,17 +156,7 @@ absl::StatusOr<Evaluator::Number> Evaluator::NumberOf(const ast::Expr& expr, con
   }
   if (type->kind == Kind::kFloat) {
     number.is_float = true;
-    if (loaded->bytes.size() == 4) {
-      float v;
-      std::memcpy(&v, loaded->bytes.data(), 4);
-      number.f = v;
-    } else if (loaded->bytes.size() == 8) {
-      double v;
-      std::memcpy(&v, loaded->bytes.data(), 8);
-      number.f = v;
-    } else {
-      std::memcpy(&number.f, loaded->bytes.data(), std::min<size_t>(10, loaded->bytes.size()));
-    }
+    number.f = FloatOf(*type, loaded->bytes);
     return number;
   }
   std::memcpy(&number.i, loaded->bytes.data(), std::min<size_t>(16, loaded->bytes.size()));

@@ -5,12 +5,12 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "fmt/format.h"
 #include "query/context.h"
 #include "query/text.h"
+#include "query/types/floating_point.h"
 #include "query/types/location.h"
 
 namespace ttq {
@@ -34,56 +34,10 @@ uint64_t Extend(uint64_t v, uint64_t size, bool is_signed) {
   return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(v) >> unused) : v >> unused;
 }
 
-std::string FloatText(const std::string& bytes) {
-  const auto special = [](double v, uint64_t mantissa) -> std::string {
-    if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    return Cat(std::signbit(v) ? "-" : "", "nan(", Hex(mantissa), ")");
-  };
-  if (bytes.size() == 4) {
-    float v;
-    uint32_t raw;
-    std::memcpy(&v, bytes.data(), 4);
-    std::memcpy(&raw, bytes.data(), 4);
-    return std::isfinite(v) ? fmt::format("{:.9g}", v) : special(v, raw & 0x7fffff);
-  }
-  if (bytes.size() == 8) {
-    double v;
-    uint64_t raw;
-    std::memcpy(&v, bytes.data(), 8);
-    std::memcpy(&raw, bytes.data(), 8);
-    return std::isfinite(v) ? fmt::format("{:.17g}", v) : special(v, raw & 0xfffffffffffff);
-  }
-  if (bytes.size() >= 10) {
-    long double v = 0;
-    uint64_t raw;
-    std::memcpy(&raw, bytes.data(), 8);
-    std::memcpy(&v, bytes.data(), 10);
-    if (!std::isfinite(v)) return special(static_cast<double>(v), raw);
-    char text[64];
-    std::snprintf(text, sizeof(text), "%.18Lg", v);
-    return text;
-  }
-  return kUnknown;
-}
-
-// A number; of those that no value holds, wider than a double, the text.
-Value RealValue(const std::string& bytes) {
-  if (bytes.size() == 4) {
-    float v;
-    std::memcpy(&v, bytes.data(), 4);
-    return v;
-  }
-  if (bytes.size() == 8) {
-    double v;
-    std::memcpy(&v, bytes.data(), 8);
-    return v;
-  }
-  return FloatText(bytes);
-}
-
-std::string ComplexText(const std::string& bytes) {
+std::string ComplexText(const CType& type, std::string_view bytes) {
   const size_t half = bytes.size() / 2;
-  return Cat(FloatText(bytes.substr(0, half)), " + ", FloatText(bytes.substr(half)), "i");
+  return Cat(FloatText(type, bytes.substr(0, half)), " + ", FloatText(type, bytes.substr(half)),
+             "i");
 }
 
 std::string WideText(const std::string& bytes, bool is_signed) {
@@ -538,8 +492,8 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
     }
     return top && !loaded->missing.empty() ? Cat("<", loaded->missing, ">") : std::string(kUnknown);
   }
-  if (type->kind == Kind::kFloat) return FloatText(loaded->bytes);
-  if (type->kind == Kind::kComplex) return ComplexText(loaded->bytes);
+  if (type->kind == Kind::kFloat) return FloatText(*type, loaded->bytes);
+  if (type->kind == Kind::kComplex) return ComplexText(*type, loaded->bytes);
   if (loaded->bytes.size() > 8) return WideText(loaded->bytes, type->is_signed);
   if (loaded->bytes.empty()) return std::string("<incomplete type>");
   uint64_t n = 0;
@@ -882,8 +836,8 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
       absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
       if (!loaded.ok()) return loaded.status();
       if (!loaded->complete()) return Value(Null{});
-      if (type->kind == Kind::kComplex) return Value(ComplexText(loaded->bytes));
-      return RealValue(loaded->bytes);
+      if (type->kind == Kind::kComplex) return Value(ComplexText(*type, loaded->bytes));
+      return FloatValue(*type, loaded->bytes);
     }
     default:
       break;

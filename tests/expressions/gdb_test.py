@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-C_GLOBALS = """counter; file_static; ratio; half; precise; letter; byte_value; negative_char; truth
+C_GLOBALS = """counter; file_static; ratio; half; precise; quad; quad*2; sixteen
+least; turn; (float)sixteen; letter; byte_value; negative_char; truth
 text; escaped; words; numbers; zeros; matrix; colour; some_flags; origin; *origin_pointer
 origin_pointer; bits; bits.b; number; points; small; large; size; nothing; hidden; *hidden; wide
 per_thread; callback; twice; &twice; &counter; &numbers[2]; numbers[2]*2+1; sizeof(matrix)

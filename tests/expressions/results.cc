@@ -85,6 +85,10 @@ NOINLINE double Mix(double a, double b, float c, double d) {
   asm volatile("");
   return a + 2 * b + 3 * c + 4 * d;
 }
+NOINLINE long Tenths(long double amount, long digit) {
+  asm volatile("");
+  return static_cast<long>(amount * 10) + digit;
+}
 // Arguments that branches change on the way to a call.
 static void CallMix(int i) {
   double a = i * minus * -0.5, b = i * minus * -0.25, d = i * minus * -2.0;
@@ -173,6 +177,7 @@ int main(int argc, char** argv) {
   Keep(ReturnsLarge());
   Keep(ReturnsUnion());
   ReturnsNothing();
+  for (int i = 1; i < 4; ++i) Keep(Tenths(i * 1.5L, i));
   Keep(ReturnsDouble());
   Keep(ReturnsFloat());
   Keep(ReturnsMixed());
