@@ -167,8 +167,28 @@ class Explainer {
     return !result || *result > bad_ + 1;
   }
 
+  // A glob without its quotes: the bad token is its star, the tokens around it touch.
+  bool FindGlob() {
+    if (BadType() != TtqLexer::Star || bad_ > kMaxProbedTokens) return false;
+    size_t first = bad_, last = bad_;
+    while (first > 0 && statement_[first - 1].end == statement_[first].begin) --first;
+    while (last + 1 < statement_.size() && statement_[last].end == statement_[last + 1].begin) {
+      ++last;
+    }
+    Statement attempt(statement_.begin(), statement_.begin() + first);
+    attempt.push_back({.type = TtqLexer::Text});
+    const std::optional<size_t> result = probe_(attempt);
+    if (result && *result < attempt.size()) return false;
+    diagnostic_.message = "a pattern is written in quotes";
+    diagnostic_.begin = statement_[first].begin;
+    diagnostic_.end = statement_[last].end;
+    diagnostic_.hint =
+        Cat("\"", text_.substr(diagnostic_.begin, diagnostic_.end - diagnostic_.begin), "\"");
+    return true;
+  }
+
   void FindHint() {
-    if (AtEnd()) return;
+    if (AtEnd() || FindGlob()) return;
     const Token& token = statement_[bad_];
     if (token.type != TtqLexer::Identifier && !IsKeyword(token.type)) return;
     const std::string word = Lower(TextOf(token));

@@ -446,6 +446,24 @@ TEST(ParserErrorTest, MisspeltWords) {
             "  ^~~~~\n");
 }
 
+TEST(ParserErrorTest, PatternsWithoutQuotes) {
+  EXPECT_EQ(Error("calls to mem* where arg2 > 5"),
+            "ttq: a pattern is written in quotes\n"
+            "  calls to mem* where arg2 > 5\n"
+            "           ^~~~\n"
+            "did you mean \"mem*\"?\n");
+  EXPECT_EQ(Error("py calls to Tests.*_slow | first 1"),
+            "ttq: a pattern is written in quotes\n"
+            "  py calls to Tests.*_slow | first 1\n"
+            "              ^~~~~~~~~~~~\n"
+            "did you mean \"Tests.*_slow\"?\n");
+  EXPECT_EQ(Error("writes to x by *"),
+            "ttq: a pattern is written in quotes\n"
+            "  writes to x by *\n"
+            "                 ^\n"
+            "did you mean \"*\"?\n");
+}
+
 TEST(ParserErrorTest, WhatWasExpected) {
   EXPECT_EQ(Error("last write to"),
             "ttq: expected an address, a name or an expression after 'write to'\n"
