@@ -55,9 +55,9 @@ rocksdb::ColumnFamilyOptions OptionsOf(Family family, std::shared_ptr<rocksdb::C
   o.compression_opts.level = kLevel;
   rocksdb::BlockBasedTableOptions t;
   t.block_cache = std::move(cache);
-  // That of kBlock: one piece.
+  // Of kBlock: two pieces, for which RocksDB's buffer then has room.
   t.block_size = family == Family::kPage    ? 32 << 10
-                 : family == Family::kBlock ? 96 << 10
+                 : family == Family::kBlock ? 130 << 10
                                             : 16 << 10;
   t.checksum = rocksdb::kXXH3;
   t.format_version = 5;
@@ -129,12 +129,19 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& di
   if (mkdir(directory.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, directory);
   rocksdb::DBOptions o = DatabaseOptions();
   o.create_if_missing = true;
-  o.create_missing_column_families = true;
   o.error_if_exists = true;
   rocksdb::DB* db = nullptr;
-  rocksdb::Status s = rocksdb::DB::Open(o, directory, Families(impl.cache), &impl.handles, &db);
+  // One after the other, as Open makes them, each would write a file of options, and wait for it.
+  std::vector<rocksdb::ColumnFamilyDescriptor> families = Families(impl.cache);
+  const std::vector<rocksdb::ColumnFamilyDescriptor> first = {families[0]};
+  families.erase(families.begin());
+  rocksdb::Status s = rocksdb::DB::Open(o, directory, first, &impl.handles, &db);
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  s = db->CreateColumnFamilies(families, &handles);
+  impl.handles.insert(impl.handles.end(), handles.begin(), handles.end());
+  if (!s.ok()) return StatusOf(s, directory);
   return out;
 }
 
