@@ -12,7 +12,9 @@
 //
 //   - A load or store looks its page up in NativeContext::pages, like the TLB of a machine. One
 //     unsigned comparison, offset from the slot's page > 4096 - size, finds both the wrong page and
-//     the access that runs over its end; then a helper does the access. Else a load is one or more
+//     the access that runs over its end; then a helper does the access. A load of a number, which
+//     most often is aligned, is tested for that at once, and touches one word then. An access with
+//     the same base as the one before it goes on from where that was. Then a load is one or more
 //     byte stores into PageDelta::read_words, a store copies its bytes and marks them in
 //     PageDelta::written_bytes. To follow memory, loads are left out, and a store first looks at
 //     WordSet's filter: what is watched is a helper's too. To follow registers, of stores only the
@@ -59,6 +61,10 @@ constexpr size_t kMaxOps = 2000;
 // How far ahead of a record the log is fetched that another processor has just written: digests
 // take a twentieth to an eighth less time for it.
 constexpr int32_t kPrefetchBytes = 1024;
+// Accesses with the same base that are less far apart share the search for their page. An offset in
+// a page that none is near to tells the second of them that the first found none.
+constexpr int64_t kMaxDistance = 4096;
+constexpr uint64_t kNoOffset = 0x80000000;
 constexpr size_t kMaxLastBytes = size_t{1} << 30;  // beyond, a record's place is no displacement
 // Interpreted so often, a program is translated. What ingest digests goes on for long; a question
 // may be about one block.
@@ -159,6 +165,7 @@ enum {
   kDigitAnd = 4,
   kDigitXor = 6,
   kDigitCmp = 7,
+  kDigitTest = 0,
   kDigitShl = 4,
   kDigitShr = 5,
   kDigitSar = 7,
@@ -414,6 +421,7 @@ class Translator {
 
   // The value is now what `from` holds.
   void Define(uint16_t v, Reg from) {
+    if (page_.base == v) page_.known = false;
     Value& value = values_[v];
     value.is_constant = false;
     if (value.reg != kNoReg) {
@@ -424,6 +432,7 @@ class Translator {
   }
 
   void DefineConstant(uint16_t v, uint64_t constant) {
+    if (page_.base == v) page_.known = false;
     if (v >= kFirstTemporary) {
       values_[v].is_constant = true;
       values_[v].constant = constant;
@@ -448,7 +457,13 @@ class Translator {
     return values_[v].reg != kNoReg ? R(values_[v].reg) : ValueAt(v);
   }
 
+  // The code that follows changes this register.
+  void Changes(Reg r) {
+    if (r == kCx || r == kDx) page_.known = false;
+  }
+
   void Get(Reg r, uint16_t v) {
+    Changes(r);
     if (values_[v].is_constant) {
       a_.Constant(r, values_[v].constant);
     } else {
@@ -459,6 +474,7 @@ class Translator {
   // The second operand of an instruction; a constant goes through rcx.
   Operand Second(uint16_t v) {
     if (!values_[v].is_constant) return Place(v);
+    Changes(kCx);
     a_.Constant(kCx, values_[v].constant);
     return R(kCx);
   }
@@ -468,6 +484,7 @@ class Translator {
     if (static_cast<int64_t>(v) == static_cast<int32_t>(v)) {
       a_.Arith(kDigitAdd, 8, R(r), static_cast<int32_t>(v));
     } else {
+      Changes(kCx);
       a_.Constant(kCx, v);
       a_.Ins(kAdd, 8, r, R(kCx));
     }
@@ -505,6 +522,7 @@ class Translator {
         if (op.code == OpCode::kAddI8 && op.dst == op.a && op.dst < kFirstTemporary &&
             v == static_cast<int64_t>(op.imm)) {
           a_.Arith(kDigitAdd, 8, ValueAt(op.dst), v);
+          if (page_.base == op.dst) page_.offset -= op.imm;
           return;
         }
         const Reg r = Target(op.dst);
@@ -537,6 +555,7 @@ class Translator {
         unsigned byte = static_cast<unsigned>(op.imm);
         const Reg r = Target(op.dst);
         Get(r, op.a);
+        Changes(kCx);
         a_.Constant(kCx, ~(MaskOf(op.size) << (8 * byte)));
         a_.Ins(kAnd, 8, r, R(kCx));
         Get(kCx, op.b);
@@ -559,6 +578,7 @@ class Translator {
           ++now_;
           return;
         }
+        page_.known = false;
         Get(kAx, op.a);
         a_.Arith(kDigitCmp, 8, R(kAx), 0);
         size_t skip = a_.JumpIf(kEqual);
@@ -567,6 +587,7 @@ class Translator {
         FreeTemporaries();
         const Op& guarded = program_.ops[++now_];
         Translate(guarded);
+        page_.known = false;
         size_t back = a_.code.size();
         bool load = guarded.code == OpCode::kLoad;
         rare_.push_back([this, skip, back, load] {
@@ -722,6 +743,7 @@ class Translator {
   // rax = the address. Returns the jumps taken when one of the words that are stored to may be
   // watched, or the store is not aligned, which is rare.
   std::vector<size_t> FindWatched(const Op& op) {
+    Address(op, values_[op.a]);
     std::vector<size_t> slow;
     if (op.size > 1) {
       a_.Ins(kLoadReg, 4, kDx, R(kAx));
@@ -742,59 +764,122 @@ class Translator {
     return slow;
   }
 
-  // rax = the address; rdx = its offset in the page, rcx = the page's content. Returns the jump
-  // taken when the page's slot holds another, or the access leaves it.
-  size_t FindPage(const Op& op) {
-    a_.Ins(kLoadReg, 4, kCx, R(kAx));
-    a_.Shift(kDigitShr, 4, kCx, 12 - 4);
-    static_assert(sizeof(NativeContext::Page) == 16);
-    a_.Arith(kDigitAnd, 4, R(kCx), ((1 << NativeContext::kPageBits) - 1) << 4);
-    a_.Ins(kLoadReg, 8, kDx, R(kAx));
-    a_.Ins(kSub, 8, kDx, At(kContext, offsetof(NativeContext::Page, address), kCx));
-    a_.Arith(kDigitCmp, 8, R(kDx), static_cast<int32_t>(kPageBytes) - op.size);
-    size_t slow = a_.JumpIf(kAbove);
-    a_.Ins(kLoadReg, 8, kCx, At(kContext, offsetof(NativeContext::Page, content), kCx));
-    return slow;
+  // Where an access goes: rdx = its offset in the page, rcx = the page's content. `slow` is taken
+  // when the page's slot holds another or the access leaves it, and, if it has to be `aligned`,
+  // when it is not. `again`: by the access before it, with the same base; rax is not the address
+  // then.
+  struct Found {
+    size_t slow;
+    bool again = false;
+    Value base;  // as it is now
+  };
+  Found FindPage(const Op& op, bool aligned, bool in_rax = false) {
+    Found found;
+    found.base = values_[op.a];
+    const int64_t distance = static_cast<int64_t>(op.imm - page_.offset);
+    found.again =
+        page_.known && page_.base == op.a && -kMaxDistance < distance && distance < kMaxDistance;
+    if (found.again) {
+      if (distance != 0) a_.Ins(kLea, 4, kDx, At(kDx, static_cast<int32_t>(distance)));
+    } else {
+      if (!in_rax) Address(op, found.base);
+      a_.Ins(kLoadReg, 4, kCx, R(kAx));
+      a_.Shift(kDigitShr, 4, kCx, 12 - 4);
+      static_assert(sizeof(NativeContext::Page) == 16);
+      a_.Arith(kDigitAnd, 4, R(kCx), ((1 << NativeContext::kPageBits) - 1) << 4);
+      a_.Ins(kLoadReg, 8, kDx, R(kAx));
+      a_.Ins(kSub, 8, kDx, At(kContext, offsetof(NativeContext::Page, address), kCx));
+    }
+    if (aligned) {
+      a_.Ins(kGroup3, 8, kDigitTest, R(kDx));
+      a_.Imm(static_cast<uint64_t>(-static_cast<int64_t>(kPageBytes) | (op.size - 1)), 4);
+      found.slow = a_.JumpIf(kNotEqual);
+    } else {
+      a_.Arith(kDigitCmp, 8, R(kDx), static_cast<int32_t>(kPageBytes) - op.size);
+      found.slow = a_.JumpIf(kAbove);
+    }
+    if (!found.again) LoadContent();
+    page_ = {use_ == NativeUse::kDigest, op.a, op.imm};
+    return found;
   }
 
-  void Address(const Op& op) {
-    if (values_[op.a].is_constant) {
-      a_.Constant(kAx, values_[op.a].constant + op.imm);
+  void LoadContent() {
+    a_.Ins(kLoadReg, 8, kCx, At(kContext, offsetof(NativeContext::Page, content), kCx));
+  }
+
+  // For a helper, at `slow`: rax = the address.
+  void AddressOf(const Op& op, const Found& found) {
+    if (found.again) Address(op, found.base);
+  }
+
+  // After a helper, which leaves nothing in rcx and rdx: what would go by them takes `slow` too.
+  void ForgetPage() { a_.Constant(kDx, kNoOffset); }
+
+  // rax = the address.
+  void Address(const Op& op, const Value& base) {
+    if (base.is_constant) {
+      a_.Constant(kAx, base.constant + op.imm);
     } else {
-      Get(kAx, op.a);
+      a_.Ins(kLoadReg, 8, kAx, base.reg != kNoReg ? R(base.reg) : ValueAt(op.a));
       AddConstant(kAx, op.imm);
     }
   }
 
   void Load(const Op& op) {
-    Address(op);
     auto by_helper = [this, size = op.size] {
       a_.Constant(kDx, size);
       a_.Call(load_);
     };
-    if (op.size > 32) return by_helper();
-    size_t slow = FindPage(op);
-    // Every word the load touches holds its first byte, its last, or one a multiple of eight on.
-    for (int byte = 0;; byte = std::min<int>(byte + 8, op.size - 1)) {
-      bool last = byte == op.size - 1;
-      Reg word = last ? kDx : kAx;
-      if (byte != 0) {
-        a_.Ins(kLea, 4, word, At(kDx, byte));
-      } else if (!last) {
-        a_.Ins(kLoadReg, 4, word, R(kDx));
-      }
-      a_.Shift(kDigitShr, 4, word, 3);
-      a_.Ins(kMoveImmByte, 4, 0, At(kCx, offsetof(PageDelta, read_words), word));
-      a_.Imm(0xff, 1);
-      if (last) break;
+    if (op.size > 32) {
+      Address(op, values_[op.a]);
+      by_helper();
+      page_.known = false;
+      return;
     }
-    Rarely({slow}, by_helper);
+    // Most numbers are aligned, and within one word then.
+    const bool aligned = op.size <= 8 && std::has_single_bit(op.size);
+    const Found found = FindPage(op, aligned);
+    MarkRead(aligned ? 1 : op.size);
+    Rarely({found.slow}, [this, op, aligned, found, by_helper](size_t back) {
+      if (aligned && op.size > 1) {
+        a_.Arith(kDigitCmp, 8, R(kDx), static_cast<int32_t>(kPageBytes) - op.size);
+        const size_t elsewhere = a_.JumpIf(kAbove);
+        if (!found.again) LoadContent();
+        MarkRead(op.size);
+        a_.JumpTo(back);
+        a_.Bind(elsewhere, a_.code.size());
+      }
+      AddressOf(op, found);
+      by_helper();
+      ForgetPage();
+    });
+  }
+
+  // Every word that is touched holds the first byte, the last, or one a multiple of eight on.
+  void MarkRead(int size) {
+    for (int byte = 0;; byte = std::min(byte + 8, size - 1)) {
+      if (byte == 0) {
+        a_.Ins(kLoadReg, 4, kAx, R(kDx));
+      } else {
+        a_.Ins(kLea, 4, kAx, At(kDx, byte));
+      }
+      a_.Shift(kDigitShr, 4, kAx, 3);
+      a_.Ins(kMoveImmByte, 4, 0, At(kCx, offsetof(PageDelta, read_words), kAx));
+      a_.Imm(0xff, 1);
+      if (byte == size - 1) break;
+    }
   }
 
   void Store(const Op& op) {
-    Address(op);
-    if (use_ == NativeUse::kRegisters) return NoteStore(op);
-    if (op.code == OpCode::kStoreMask) return StoreMask(op);
+    if (use_ == NativeUse::kRegisters) {
+      Address(op, values_[op.a]);
+      return NoteStore(op);
+    }
+    if (op.code == OpCode::kStoreMask) {
+      Address(op, values_[op.a]);
+      page_.known = false;
+      return StoreMask(op);
+    }
     auto by_helper = [this, op] {
       SayWhere(op);
       if (op.code == OpCode::kStoreSlot) {
@@ -817,11 +902,16 @@ class Translator {
       by_helper();
     };
     bool vector = op.size == 16 || op.size == 32;
-    if (op.size > 8 && !vector) return slow_path();
-    if (op.size == 3 || op.size == 5 || op.size == 6 || op.size == 7) return slow_path();
+    if ((op.size > 8 && !vector) || op.size == 3 || op.size == 5 || op.size == 6 || op.size == 7) {
+      Address(op, values_[op.a]);
+      slow_path();
+      page_.known = false;
+      return;
+    }
     std::vector<size_t> slow;
     if (use_ == NativeUse::kMemory) slow = FindWatched(op);
-    slow.push_back(FindPage(op));
+    const Found found = FindPage(op, /*aligned=*/false, /*in_rax=*/use_ == NativeUse::kMemory);
+    slow.push_back(found.slow);
     static_assert(offsetof(PageDelta, bytes) == 0 &&
                   offsetof(PageDelta, written_bytes) == kPageBytes);
     Operand to = At(kCx, 0, kDx), mark = At(kCx, kPageBytes, kDx);
@@ -846,7 +936,11 @@ class Translator {
       a_.Ins(op.size == 1 ? kMoveImmByte : kMoveImm, op.size, 0, mark);
       a_.Imm(~uint64_t{0}, std::min<int>(op.size, 4));
     }
-    Rarely(std::move(slow), slow_path);
+    Rarely(std::move(slow), [this, op, found, slow_path](size_t) {
+      AddressOf(op, found);
+      slow_path();
+      ForgetPage();
+    });
   }
 
   // For memory: which store it is that the helper is about to be told of.
@@ -901,7 +995,7 @@ class Translator {
   void Rarely(std::vector<size_t> jumps, F emit) {
     rare_.push_back([this, jumps = std::move(jumps), emit, back = a_.code.size()] {
       for (const size_t jump : jumps) a_.Bind(jump, a_.code.size());
-      emit();
+      emit(back);
       a_.JumpTo(back);
     });
   }
@@ -912,6 +1006,12 @@ class Translator {
   Assembler a_;
   std::vector<Value> values_;
   uint16_t owner_[std::size(kTemporaries)] = {};
+  // What is in rcx and rdx: as FindPage leaves them for this address.
+  struct {
+    bool known = false;
+    uint16_t base = 0;
+    uint64_t offset = 0;
+  } page_;
   std::vector<std::function<void()>> rare_;
   size_t now_ = 0;
 };
