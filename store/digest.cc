@@ -127,18 +127,20 @@ class DigestScratch {
   uint64_t recipes = 0;     // whose programs the rest is about, RecipeTable::identity
   bool knows_code = false;  // context.code is valid
   NativeContext context;
-  // Executions by Program::index: interpreted, and as machine code; and those programs, where one
-  // of the two is not 0.
-  std::vector<uint32_t> counts, native_counts;
+  // By Program::index: interpreted executions, and the programs that were executed in whatever way.
+  std::vector<uint32_t> counts;
   struct Known {
     const Program* program = nullptr;
     uint32_t id = 0;
   };
   std::vector<Known> programs;
-  // The log, packed; and what is expected of each program's next record, at Program::last_at.
+  // The log, packed; and each program's ProgramState.
   std::unique_ptr<uint8_t[]> tokens, headers, units;
   size_t room = 0;
-  std::vector<uint8_t> lasts;
+  std::vector<uint8_t> states;
+  ProgramState& StateOf(const Program& program) {
+    return *reinterpret_cast<ProgramState*>(states.data() + program.state_at);
+  }
   Deltas deltas;
 };
 
@@ -180,9 +182,8 @@ class DigestSink {
     if (scratch_.recipes != recipes.identity()) {
       scratch_.recipes = recipes.identity();
       scratch_.counts.clear();
-      scratch_.native_counts.clear();
       scratch_.programs.clear();
-      scratch_.lasts.clear();
+      scratch_.states.clear();
       scratch_.knows_code = false;
     }
     if (native_ != nullptr && !scratch_.knows_code) {
@@ -190,9 +191,9 @@ class DigestSink {
       scratch_.knows_code = true;
     }
     for (size_t i = 0; i < scratch_.programs.size(); ++i) {
-      if (scratch_.counts[i] + scratch_.native_counts[i] == 0) continue;
-      const Program& program = *scratch_.programs[i].program;
-      memset(scratch_.lasts.data() + program.last_at, 0, ExpectedBytes(program.record_bytes));
+      const Program* program = scratch_.programs[i].program;
+      if (program == nullptr) continue;
+      if (scratch_.counts[i] + scratch_.StateOf(*program).executions != 0) Forget(*program);
     }
     if (scratch_.room < PackedRoom(log.size())) {
       scratch_.room = PackedRoom(log.size());
@@ -202,13 +203,11 @@ class DigestSink {
       scratch_.units.reset(new uint8_t[scratch_.room]);
     }
     context_.packed = {scratch_.tokens.get(), scratch_.headers.get(), scratch_.units.get()};
-    context_.lasts = scratch_.lasts.data();
+    context_.states = scratch_.states.data();
     if (!log.empty()) PackFirst(WordAt(reinterpret_cast<const uint8_t*>(log.data())), packed());
     std::fill(scratch_.counts.begin(), scratch_.counts.end(), 0);
-    std::fill(scratch_.native_counts.begin(), scratch_.native_counts.end(), 0);
     context_.ClearPages();
     context_.values = walker->registers();
-    context_.counts = scratch_.native_counts.data();
     context_.skipped_reads = context_.skipped_writes = 0;
     context_.sink = this;
     context_.load = [](void* self, uint64_t address, uint64_t size) {
@@ -225,7 +224,14 @@ class DigestSink {
     context_.record = at;
     context_.last = nullptr;
     context_.time = walker_.time().v;
-    while (context_.record <= context_.limit && KnowsCode(context_.record)) native_->Run(&context_);
+    while (context_.record <= context_.limit && KnowsCode(context_.record)) {
+      // What is expected after the last record is this one.
+      if (context_.last != nullptr) {
+        const Program* last = walker_.ProgramOf(NativeContext::WordOf(context_.last));
+        scratch_.StateOf(*last).next_code = context_.CodeOf(context_.record);
+      }
+      native_->Run(&context_);
+    }
     walker_.set_time(Time(context_.time));
     if (context_.last != nullptr) last_word_ = NativeContext::WordOf(context_.last);
     return context_.record;
@@ -252,8 +258,9 @@ class DigestSink {
       return true;
     }
     Know(program, id);
-    PackRecord(record, program.record_bytes, next, scratch_.lasts.data() + program.last_at,
-               packed());
+    ProgramState& state = scratch_.StateOf(program);
+    PackRecord(record, program.record_bytes, next, state.expected, packed());
+    if (native_ != nullptr) state.next_code = native_->exit();
     scratch_.counts[program.index]++;
     if (native_ != nullptr) native_->Interpreted(program);
     return true;
@@ -361,30 +368,38 @@ class DigestSink {
                               });
   }
 
-  // Makes room for its counts.
+  // Makes room for what is kept of it.
   void Know(const Program& program, uint32_t id) {
     if (program.index >= scratch_.programs.size()) [[unlikely]] {
       size_t n = std::max<size_t>(program.index + 1, recipes_.program_count()) + 1024;
       scratch_.programs.resize(n);
       scratch_.counts.resize(n);
-      scratch_.native_counts.resize(n);
-      context_.counts = scratch_.native_counts.data();
     }
-    if (program.last_at + ExpectedBytes(program.record_bytes) > scratch_.lasts.size())
-        [[unlikely]] {
-      scratch_.lasts.resize(recipes_.last_bytes() + (64 << 10));
-      context_.lasts = scratch_.lasts.data();
+    if (program.state_at + ProgramState::BytesOf(program) > scratch_.states.size()) [[unlikely]] {
+      scratch_.states.resize(recipes_.state_bytes() + (64 << 10));
+      context_.states = scratch_.states.data();
     }
     DigestScratch::Known& known = scratch_.programs[program.index];
-    if (known.program == nullptr) [[unlikely]]
+    if (known.program == nullptr) [[unlikely]] {
       known = {&program, id};
+      Forget(program);
+    }
+  }
+
+  // Nothing is expected of it.
+  void Forget(const Program& program) {
+    ProgramState& state = scratch_.StateOf(program);
+    memset(static_cast<void*>(&state), 0, ProgramState::BytesOf(program));
+    if (native_ != nullptr) state.next_code = native_->exit();
   }
 
   void CountExecutions() {
     for (size_t i = 0; i < scratch_.programs.size(); ++i) {
-      uint32_t native = scratch_.native_counts[i], times = scratch_.counts[i] + native;
-      if (times == 0) continue;
       const auto& [program, id] = scratch_.programs[i];
+      if (program == nullptr) continue;
+      const uint32_t native = scratch_.StateOf(*program).executions;
+      const uint32_t times = scratch_.counts[i] + native;
+      if (times == 0) continue;
       out_.executions.emplace_back(id, times);
       out_.reads += uint64_t{native} * program->loads;
       out_.writes += uint64_t{native} * program->stores;

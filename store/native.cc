@@ -26,11 +26,12 @@
 //     them. Else what it leaves in vector registers is noted, and whether the time asked for is
 //     near.
 //
-//   - At its end a program advances to the next record, looks up the code for its first word in
-//     NativeContext::code and jumps there: code does not return between records. With a jump for
-//     each program the processor predicts them from the program's history. No code, or too near
-//     the end of the log: jump to `exit`, which returns to C++ (that interprets the record, and
-//     comes back).
+//   - At its end a program advances to the next record and jumps to its code, which it looks up by
+//     the record's first word in NativeContext::code; to digest, it keeps that of the record that
+//     is expected to follow (ProgramState). Code does not return between records. With a jump for
+//     each program the processor predicts them from the program's history. No code, or too near the
+//     end of the log: jump to `exit`, which returns to C++ (that interprets the record, and comes
+//     back).
 //
 // What is rare (slow accesses, false guards) is placed after the program's end, out of the way.
 // Helpers must not throw: there is nothing to unwind running code with.
@@ -42,6 +43,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -65,7 +67,7 @@ constexpr int32_t kPrefetchBytes = 1024;
 // a page that none is near to tells the second of them that the first found none.
 constexpr int64_t kMaxDistance = 4096;
 constexpr uint64_t kNoOffset = 0x80000000;
-constexpr size_t kMaxLastBytes = size_t{1} << 30;  // beyond, a record's place is no displacement
+constexpr size_t kMaxStateBytes = size_t{1} << 30;  // beyond, a state's place is no displacement
 // Interpreted so often, a program is translated. What ingest digests goes on for long; a question
 // may be about one block.
 constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 300;
@@ -91,9 +93,9 @@ enum Reg : int8_t {
 };
 
 // Registers of running code. rax, rcx and rdx are scratch.
-constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTokens = kX13, kLasts = kX14,
+constexpr Reg kValues = kBx, kRecord = kBp, kContext = kX12, kTokens = kX13, kStates = kX14,
               kUnits = kX15;
-constexpr Reg kWatched = kLasts;
+constexpr Reg kWatched = kStates;
 constexpr Reg kTemporaries[] = {kSi, kDi, kX8, kX9};
 // To digest.
 constexpr Reg kHeaders = kX10, kTime = kX11;
@@ -298,20 +300,22 @@ class Assembler {
     Leave(code.size() - 4, target);
   }
 
-  // On to the record at kRecord. `word_in_ax`: rax is its first word.
-  void Dispatch(bool word_in_ax, const std::function<void(size_t)>& to_exit) {
+  // rax: first word of the record at kRecord. Its code is at CodeFound(), which goes by rcx;
+  // returns the jumps taken when there is none, or the record lies beyond the limit.
+  std::array<size_t, 2> FindCode() {
     Ins(kCmp, 8, kRecord, FIELD(limit));
-    to_exit(JumpIf(kAbove));
-    if (!word_in_ax) Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+    const size_t beyond = JumpIf(kAbove);
     Ins(kMulImm, 4, kCx, R(kAx));  // NativeContext::CodeSlot
     Imm(0x9e3779b1, 4);
     Shift(kDigitShr, 4, kCx, 32 - NativeContext::kCodeBits);
-    auto by_slot = [](size_t array, uint8_t scale) {
-      return At(kContext, static_cast<int32_t>(array) - kContextBias, kCx, scale);
-    };
-    Ins(kCmp, 4, kAx, by_slot(offsetof(NativeContext, code_word), 4));
-    to_exit(JumpIf(kNotEqual));
-    Ins(kGroup5, 4, kDigitJump, by_slot(offsetof(NativeContext, code), 8));
+    Ins(kCmp, 4, kAx, BySlot(offsetof(NativeContext, code_word), 4));
+    return {beyond, JumpIf(kNotEqual)};
+  }
+  static Operand CodeFound() { return BySlot(offsetof(NativeContext, code), 8); }
+
+ private:
+  static Operand BySlot(size_t array, uint8_t scale) {
+    return At(kContext, static_cast<int32_t>(array) - kContextBias, kCx, scale);
   }
 };
 
@@ -325,8 +329,7 @@ class Translator {
     FindLastUses();
     if (use_ == NativeUse::kDigest) {
       a_.Ins(kPrefetch, 4, kDigitPrefetch, At(kRecord, kPrefetchBytes));
-      a_.Ins(kLoadReg, 8, kCx, FIELD(counts));
-      a_.Ins(kGroup5, 4, kDigitInc, At(kCx, static_cast<int32_t>(program_.index * 4)));
+      a_.Ins(kGroup5, 4, kDigitInc, State(offsetof(ProgramState, executions)));
     }
     for (now_ = 0; now_ < program_.ops.size(); ++now_) {
       Translate(program_.ops[now_]);
@@ -338,16 +341,14 @@ class Translator {
       Pack();
     } else {
       SetVectors();
-    }
-    a_.Ins(kStoreReg, 8, kRecord, FIELD(last));
-    a_.Arith(kDigitAdd, 8, R(kRecord), static_cast<int32_t>(program_.record_bytes));
-    if (use_ != NativeUse::kDigest) {
+      ToNext();
       a_.Ins(kLoadReg, 8, kAx, FIELD(time));
       a_.Ins(kCmp, 8, kAx, FIELD(last_time));
       a_.Leave(a_.JumpIf(kAbove), exit_);
+      a_.Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+      for (const size_t jump : a_.FindCode()) a_.Leave(jump, exit_);
+      a_.Ins(kGroup5, 4, kDigitJump, a_.CodeFound());
     }
-    a_.Dispatch(/*word_in_ax=*/use_ == NativeUse::kDigest,
-                [this](size_t jump) { a_.Leave(jump, exit_); });
     for (size_t i = 0; i < rare_.size(); ++i) rare_[i]();
     return a_;
   }
@@ -626,18 +627,28 @@ class Translator {
     }
   }
 
-  // PackRecord. Temporaries are not needed any more. Leaves the next record's first word in rax.
+  // kRecord: the next.
+  void ToNext() {
+    a_.Ins(kStoreReg, 8, kRecord, FIELD(last));
+    a_.Arith(kDigitAdd, 8, R(kRecord), static_cast<int32_t>(program_.record_bytes));
+  }
+
+  Operand State(size_t offset) const {
+    return At(kStates, static_cast<int32_t>(program_.state_at + offset));
+  }
+
+  // PackRecord, and on to the next record. Temporaries are not needed any more.
   void Pack() {
     const uint32_t slots = program_.record_bytes - 4, units = (slots + 3) / 4;
-    const auto last = [this](uint32_t at) {
-      return At(kLasts, static_cast<int32_t>(program_.last_at + at));
+    const auto expected = [this](uint32_t at) {
+      return State(offsetof(ProgramState, expected) + at);
     };
     for (uint32_t first = 0; first < units; first += 4) {
       const uint32_t here = std::min<uint32_t>(units - first, 4), bytes = slots - 4 * first;
       a_.Ins(kLoadVector, 4, 0, At(kRecord, static_cast<int32_t>(4 + 4 * first)));
       if (bytes < 16 && bytes % 4 != 0) AndWithOnes(bytes);
-      a_.Ins(kLoadVector, 4, 1, last(4 + 4 * first));
-      a_.Ins(kStoreVector, 4, 0, last(4 + 4 * first));
+      a_.Ins(kLoadVector, 4, 1, expected(4 + 4 * first));
+      a_.Ins(kStoreVector, 4, 0, expected(4 + 4 * first));
       a_.Ins(kEqual4, 4, 1, R(kAx));    // xmm1 == xmm0, by units
       a_.Ins(kSigns4, 4, kCx, R(kCx));  // of xmm1
       a_.Arith(kDigitXor, 4, R(kCx), 15);
@@ -652,16 +663,33 @@ class Translator {
       a_.Ins(kLea, 8, kUnits, At(kUnits, 0, kAx, 4));
       if (high && here == 4) PackToken();
     }
+    const Operand next_code = State(offsetof(ProgramState, next_code));
+    const int flag = 1 << units % 8;
+    if (flag == 1) a_.Ins(kXor, 4, kDx, R(kDx));
     a_.Ins(kLoadReg, 4, kAx, At(kRecord, static_cast<int32_t>(program_.record_bytes)));
-    a_.Ins(kStoreReg, 4, kAx, At(kHeaders, 0));
-    a_.Ins(kXor, 4, kSi, R(kSi));
-    a_.Ins(kCmp, 4, kAx, last(0));
-    a_.Ins(kStoreReg, 4, kAx, last(0));
-    a_.SetIf(kNotEqual, kSi);
-    a_.Ins(kLea, 8, kHeaders, At(kHeaders, 0, kSi, 4));
-    a_.Shift(kDigitShl, 4, kSi, units % 8);
-    a_.Ins(units % 8 == 0 ? kLoadReg : kOr, 4, kDx, R(kSi));
+    a_.Ins(kCmp, 4, kAx, expected(0));
+    const size_t unexpected = a_.JumpIf(kNotEqual);
     PackToken();
+    ToNext();
+    a_.Ins(kCmp, 8, kRecord, FIELD(limit));
+    a_.Leave(a_.JumpIf(kAbove), exit_);
+    a_.Ins(kGroup5, 4, kDigitJump, next_code);
+    rare_.push_back([this, unexpected, flag, next_code, header = expected(0)] {
+      a_.Bind(unexpected, a_.code.size());
+      a_.Ins(kStoreReg, 4, kAx, header);
+      a_.Ins(kStoreReg, 4, kAx, At(kHeaders, 0));
+      a_.Arith(kDigitAdd, 8, R(kHeaders), 4);
+      a_.Arith(kDigitOr, 4, R(kDx), flag);
+      PackToken();
+      ToNext();
+      const auto none = a_.FindCode();
+      a_.Ins(kLoadReg, 8, kCx, a_.CodeFound());
+      a_.Ins(kStoreReg, 8, kCx, next_code);
+      a_.Ins(kGroup5, 4, kDigitJump, R(kCx));
+      for (const size_t jump : none) a_.Bind(jump, a_.code.size());
+      StoreConstant(next_code, reinterpret_cast<uint64_t>(exit_), kCx);
+      a_.Leave(a_.Jump(), exit_);
+    });
   }
 
   // dl: flags.
@@ -1054,12 +1082,13 @@ std::shared_ptr<NativeCode> NativeCode::Create(NativeUse use) {
     enter.Ins(kLoadReg, 8, kHeaders, FIELD(packed.headers));
     enter.Ins(kLoadReg, 8, kTime, FIELD(time));
   }
-  static_assert(offsetof(NativeContext, lasts) == offsetof(NativeContext, watched));
-  enter.Ins(kLoadReg, 8, kLasts, FIELD(lasts));
-  std::vector<size_t> exits;
-  enter.Dispatch(/*word_in_ax=*/false, [&](size_t jump) { exits.push_back(jump); });
-  size_t exit = enter.code.size();
-  for (size_t jump : exits) enter.Bind(jump, exit);
+  static_assert(offsetof(NativeContext, states) == offsetof(NativeContext, watched));
+  enter.Ins(kLoadReg, 8, kStates, FIELD(states));
+  enter.Ins(kLoadReg, 4, kAx, At(kRecord, 0));
+  const auto exits = enter.FindCode();
+  enter.Ins(kGroup5, 4, kDigitJump, enter.CodeFound());
+  const size_t exit = enter.code.size();
+  for (const size_t jump : exits) enter.Bind(jump, exit);
   enter.Ins(kStoreReg, 8, kRecord, FIELD(record));
   enter.Ins(kStoreReg, 8, kTokens, FIELD(packed.tokens));
   enter.Ins(kStoreReg, 8, kUnits, FIELD(packed.units));
@@ -1102,7 +1131,7 @@ NativeCode::~NativeCode() {
 const void* NativeCode::Compile(const Program& program) {
   if (program.ops.size() > kMaxOps) return nullptr;
   if (std::max(program.record_bytes, program.reach) > kLongest) return nullptr;
-  if (program.last_at > kMaxLastBytes || program.instructions > kMaxInstructions) return nullptr;
+  if (program.state_at > kMaxStateBytes || program.instructions > kMaxInstructions) return nullptr;
   Translator translator(program, use_, exit_, load_, store_);
   Assembler& a = translator.Translate();
   std::lock_guard lock(mutex_);

@@ -39,9 +39,7 @@ struct NativeContext {
   const uint8_t* last = nullptr;    // the last record executed; left alone when there was none
   const uint8_t* limit = nullptr;   // records beyond it are not begun
   uint64_t time = 0;
-  uint64_t last_time = 0;      // not to digest: records are not begun after it
-  uint32_t* counts = nullptr;  // to digest: executions by Program::index; longer than that of any
-                               // `code`
+  uint64_t last_time = 0;                          // not to digest: records are not begun after it
   uint64_t skipped_reads = 0, skipped_writes = 0;  // to digest: whose guard was false
   void* sink = nullptr;
   // Accesses that are not plainly within a page of `pages`. They may change `pages`. For memory,
@@ -49,11 +47,10 @@ struct NativeContext {
   // is being executed, `time` when it began.
   void (*load)(void* sink, uint64_t address, uint64_t size) = nullptr;
   void (*store)(void* sink, uint64_t address, const uint8_t* bytes, uint64_t size) = nullptr;
-  // To digest: where the packed log goes, see store/packed_log.h, and what is expected of each
-  // program's record.
+  // To digest: where the packed log goes, see store/packed_log.h, and each program's ProgramState.
   PackedCursor packed;
   union {
-    uint8_t* lasts = nullptr;
+    uint8_t* states = nullptr;
     const uint8_t* watched;  // for memory: see WordSet::filter
   };
 
@@ -90,6 +87,8 @@ struct NativeContext {
     return word;
   }
   static uint32_t CodeSlot(uint32_t word) { return (word * 0x9e3779b1u) >> (32 - kCodeBits); }
+  // REQUIRES: it is known.
+  const void* CodeOf(const uint8_t* record) const { return code[CodeSlot(WordOf(record))]; }
   Page& PageSlot(uint64_t address) { return pages[(address >> 12) & ((1 << kPageBits) - 1)]; }
   // Empty slots hold a page that belongs in another slot.
   void ClearPages() {
@@ -152,6 +151,8 @@ class NativeCode {
     }
   }
 
+  // Code for records of which nothing is known: Run returns.
+  const void* exit() const { return exit_; }
   // Executes records from context->record on until one has no code or lies beyond the limit.
   void Run(NativeContext* context) const { enter_(context); }
 

@@ -33,9 +33,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "store/recipe.h"
 
 namespace ttq {
+
+class RecipeTable;
 
 // Where packing has come to. Room for a log of n bytes is PackedRoom(n) bytes of each.
 struct PackedCursor {

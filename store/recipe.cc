@@ -669,8 +669,8 @@ const Program* RecipeTable::FindProgram(uint32_t id, uint32_t exit) const {
   if (program != nullptr) return program;
   programs_.push_back(entry->recipe->Compile(exit));
   programs_.back().index = static_cast<uint32_t>(program_keys_.size());
-  programs_.back().last_at = last_bytes_;
-  last_bytes_ += ExpectedBytes(programs_.back().record_bytes);
+  programs_.back().state_at = state_bytes_;
+  state_bytes_ += ProgramState::BytesOf(programs_.back());
   program_keys_.emplace_back(id, exit);
   program_count_ = static_cast<uint32_t>(program_keys_.size());
   program = &programs_.back();

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "recorder/stream.h"
+#include "store/packed_log.h"
 #include "store/types.h"
 
 namespace ttq {
@@ -91,9 +93,8 @@ struct Program {
   static constexpr uint32_t kNoIndex = ~uint32_t{0};
   uint32_t index = kNoIndex;
   uint32_t loads = 0, stores = 0;  // among `ops`
-  // Its place in an array that has room for what is expected after each program of its table, see
-  // store/packed_log.h.
-  size_t last_at = 0;
+  // The place of its ProgramState in an array that has one for each program of its table.
+  size_t state_at = 0;
 
   // Its machine code by NativeUse, once it has run often enough to be worth it. Shared by threads:
   // for std::atomic_ref only.
@@ -103,6 +104,18 @@ struct Program {
   };
   mutable Native native[kNativeUses];
 };
+
+// What a digest keeps of a program.
+struct ProgramState {
+  const void* next_code;  // where code goes on when the header that follows is the expected one
+  uint32_t executions;    // by machine code
+  uint8_t expected[4];    // and more: ExpectedBytes, see store/packed_log.h
+
+  static size_t BytesOf(const Program& program) {
+    return offsetof(ProgramState, expected) + ExpectedBytes(program.record_bytes);
+  }
+};
+static_assert(sizeof(ProgramState) == 16);
 
 struct Instruction {
   Address address;
@@ -186,8 +199,8 @@ class RecipeTable {
   const Program* FindProgram(uint32_t id, uint32_t exit) const;
   // Programs compiled so far; Program::index is below it.
   uint32_t program_count() const { return program_count_; }
-  // Size of an array with each program's ExpectedBytes at its Program::last_at.
-  size_t last_bytes() const { return last_bytes_; }
+  // Size of an array with each program's ProgramState.
+  size_t state_bytes() const { return state_bytes_; }
   std::pair<uint32_t, uint32_t> IdAndExit(uint32_t program_index) const;
   // No other table of this run of ours has, or had, the same.
   uint64_t identity() const { return identity_; }
@@ -220,7 +233,7 @@ class RecipeTable {
   mutable std::mutex mutex_;
   mutable std::atomic<Chunk*> chunks_[1 << (32 - kTtqExitBits - kChunkBits)] = {};
   mutable std::atomic<uint32_t> program_count_{0};
-  mutable std::atomic<size_t> last_bytes_{0};
+  mutable std::atomic<size_t> state_bytes_{0};
   mutable std::deque<Program> programs_;
   mutable std::vector<std::pair<uint32_t, uint32_t>> program_keys_;
 };
