@@ -131,6 +131,7 @@ enum : uint32_t {
   kLoadReg = 0x8b,
   kStoreReg = 0x89,
   kStoreByte = 0x88,
+  kLoadByte = 0x8a,
   kCmpByte = 0x3a,
   kLea = 0x8d,
   kMul = 0x0faf,
@@ -472,6 +473,21 @@ class Translator {
     }
   }
 
+  // r = `width` bytes of a value from that byte on.
+  void Extract(Reg r, uint16_t v, unsigned byte, unsigned width) {
+    if (values_[v].is_constant || width == 8 || byte + width > 8 ||
+        (byte != 0 && values_[v].reg != kNoReg)) {
+      Get(r, v);
+      a_.Shift(kDigitShr, 8, r, 8 * byte);
+      a_.Truncate(r, width);
+      return;
+    }
+    Changes(r);
+    Operand from = Place(v);
+    if (from.memory) from.offset += static_cast<int32_t>(byte);
+    a_.Ins(width == 1 ? kZero1 : width == 2 ? kZero2 : kLoadReg, width == 1 ? 1 : 4, r, from);
+  }
+
   // The second operand of an instruction; a constant goes through rcx.
   Operand Second(uint16_t v) {
     if (!values_[v].is_constant) return Place(v);
@@ -539,14 +555,14 @@ class Translator {
       }
       case OpCode::kUnary: {
         const Reg r = Target(op.dst);
-        Get(r, op.a);
         if (op.kind == kTtqNot) {
+          Get(r, op.a);
           a_.Ins(kGroup3, 8, kDigitNot, R(r));
           a_.Truncate(r, op.size);
         } else if (op.kind == kTtqExtract) {
-          a_.Shift(kDigitShr, 8, r, 8u * op.b);
-          a_.Truncate(r, op.size);
+          Extract(r, op.a, op.b, op.size);
         } else {
+          Get(r, op.a);
           a_.SignExtendFrom(r, op.size);
           a_.Truncate(r, op.b);
         }
@@ -556,11 +572,14 @@ class Translator {
         unsigned byte = static_cast<unsigned>(op.imm);
         const Reg r = Target(op.dst);
         Get(r, op.a);
+        if (byte == 0 && op.size <= 2 && !values_[op.b].is_constant) {
+          a_.Ins(op.size == 1 ? kLoadByte : kLoadReg, op.size, r, Place(op.b));
+          return Define(op.dst, r);
+        }
         Changes(kCx);
         a_.Constant(kCx, ~(MaskOf(op.size) << (8 * byte)));
         a_.Ins(kAnd, 8, r, R(kCx));
-        Get(kCx, op.b);
-        a_.Truncate(kCx, op.size);
+        Extract(kCx, op.b, 0, op.size);
         a_.Shift(kDigitShl, 8, kCx, 8 * byte);
         a_.Ins(kOr, 8, r, R(kCx));
         return Define(op.dst, r);
@@ -952,7 +971,12 @@ class Translator {
       }
     } else {
       Reg from = kAx;
-      if (op.code == OpCode::kStoreSlot) {
+      const bool immediate = value.is_constant && static_cast<int64_t>(value.constant) ==
+                                                      static_cast<int32_t>(value.constant);
+      if (immediate) {
+        a_.Ins(op.size == 1 ? kMoveImmByte : kMoveImm, op.size, 0, to);
+        a_.Imm(value.constant, std::min<int>(op.size, 4));
+      } else if (op.code == OpCode::kStoreSlot) {
         uint32_t opcode = op.size == 1 ? kZero1 : op.size == 2 ? kZero2 : kLoadReg;
         a_.Ins(opcode, op.size == 8 ? 8 : 4, kAx, At(kRecord, op.b));
       } else if (value.reg != kNoReg) {
@@ -960,7 +984,7 @@ class Translator {
       } else {
         Get(kAx, op.b);
       }
-      a_.Ins(op.size == 1 ? kStoreByte : kStoreReg, op.size, from, to);
+      if (!immediate) a_.Ins(op.size == 1 ? kStoreByte : kStoreReg, op.size, from, to);
       a_.Ins(op.size == 1 ? kMoveImmByte : kMoveImm, op.size, 0, mark);
       a_.Imm(~uint64_t{0}, std::min<int>(op.size, 4));
     }
