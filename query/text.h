@@ -45,6 +45,25 @@ inline std::string Lower(std::string_view text) {
   return result;
 }
 
+// A code point, a lone surrogate too. REQUIRES: below 0x200000.
+inline void AppendUtf8(char32_t c, std::string* out) {
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c));
+  } else if (c < 0x800) {
+    out->push_back(static_cast<char>(0xc0 | c >> 6));
+    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
+  } else if (c < 0x10000) {
+    out->push_back(static_cast<char>(0xe0 | c >> 12));
+    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3f)));
+    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
+  } else {
+    out->push_back(static_cast<char>(0xf0 | c >> 18));
+    out->push_back(static_cast<char>(0x80 | (c >> 12 & 0x3f)));
+    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3f)));
+    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
+  }
+}
+
 // The parts between occurrences of `separator`, at most `limit` of them; the last has the rest.
 inline std::vector<std::string_view> Split(std::string_view text, std::string_view separator,
                                            size_t limit = std::string_view::npos) {

@@ -10,27 +10,10 @@
 #include "fmt/format.h"
 #include "query/format.h"
 #include "query/python/frames.h"
+#include "query/text.h"
 
 namespace ttq::python {
 namespace {
-
-void AppendUtf8(char32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xc0 | c >> 6));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xe0 | c >> 12));
-    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3f)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
-  } else {
-    out->push_back(static_cast<char>(0xf0 | c >> 18));
-    out->push_back(static_cast<char>(0x80 | (c >> 12 & 0x3f)));
-    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3f)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
-  }
-}
 
 bool IsPrintable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;

@@ -5,6 +5,7 @@
 // memory: never more of them than the container says it has, nor than `most`.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "query/text.h"
@@ -36,13 +37,17 @@ class Taker {
   MaybeView Take() {
     std::string_view name = type_->name;
     if (!Consume(&name, "std::")) return std::nullopt;
+    if (name == "any") return Any();
+    Consume(&name, "filesystem::");
     for (const std::string_view inner : {"__cxx11::", "__1::", "__debug::", "__cxx1998::"}) {
       Consume(&name, inner);
     }
     const auto is = [&name](std::string_view wanted) {
       return name.starts_with(wanted) && name.size() > wanted.size() && name[wanted.size()] == '<';
     };
-    if (is("basic_string")) return String();
+    if (name == "path") return PathName();
+    if (is("basic_string")) return String("_M_dataplus._M_p", "_M_string_length");
+    if (is("basic_string_view")) return String("_M_str", "_M_len");
     if (is("vector")) return Vector();
     if (is("map") || is("multimap") || is("set") || is("multiset")) {
       return Tree(name.substr(0, name.find('<')));
@@ -58,7 +63,14 @@ class Taker {
     if (is("tuple")) return Tuple();
     if (is("bitset")) return Bitset();
     if (is("list")) return ListOf();
+    if (is("forward_list")) return ForwardList();
     if (is("deque")) return Deque();
+    if (is("stack") || is("queue") || is("priority_queue")) {
+      return Wrapped(name.substr(0, name.find('<')));
+    }
+    if (is("initializer_list")) return Range("initializer_list", "_M_array", "_M_len");
+    if (is("span")) return Range("span", "_M_ptr", "_M_extent._M_extent_value");
+    if (is("atomic")) return Atomic();
     return std::nullopt;
   }
 
@@ -119,26 +131,38 @@ class Taker {
   }
   std::string TemplateName(size_t index) {
     const CType* type = TemplateType(type_, index);
-    if (!type) return "";
+    return type ? NameOf(type) : "";
+  }
+  static std::string NameOf(const CType* type) {
     const std::string text = ToText(type);
     return text == kStdString ? "std::string" : text;
   }
 
-  MaybeView String() {
+  MaybeView String(std::string_view start, std::string_view count) {
     uint64_t at = 0, length = 0;
-    if (!Number(value_, "_M_dataplus._M_p", &at) || !Number(value_, "_M_string_length", &length) ||
-        length > kMaxItems) {
+    if (!Number(value_, start, &at) || !Number(value_, count, &length) || length > kMaxItems) {
       return Nothing();
     }
     const CType* element = TemplateType(type_, 0);
-    if (!element || element->Size() != 1) return Nothing();
     View view;
     view.kind = View::Kind::kString;
-    const uint64_t size = std::min<uint64_t>({length, std::max<size_t>(most_, 1), kMaxString});
+    if (element) view.character = CharacterTypeOf(element);
+    if (view.character.bytes == 0) return Nothing();
+    const uint64_t shown = std::min<uint64_t>({length, std::max<size_t>(most_, 1), kMaxString});
+    const uint64_t size = shown * view.character.bytes;
     view.text.resize(size);
     absl::StatusOr<uint64_t> got = reader_.moment()->Read(Address(at), size, view.text.data());
     if (!Keep(got.status()) || *got < size) return Nothing();
-    view.cut = size < length;
+    view.cut = shown < length;
+    view.items.push_back({std::nullopt, At(at, element)});
+    return view;
+  }
+
+  MaybeView PathName() {
+    absl::StatusOr<std::optional<CValue>> text = reader_.Path(value_, "_M_pathname");
+    if (!Keep(text.status()) || !*text) return Nothing();
+    MaybeView view = ViewContainer(reader_, **text, most_);
+    if (view.ok() && *view) (*view)->summary = "filesystem::path ";
     return view;
   }
 
@@ -275,27 +299,22 @@ class Taker {
     return view;
   }
 
-  // The pointer inside std::unique_ptr's tuple, wherever its implementation puts it.
-  std::optional<CValue> Head(const CValue& object, int depth) {
-    const CType* type = reader_.types().Complete(object.type);
-    if (depth > 8 || !type->IsRecord()) return std::nullopt;
-    for (const CMember& member : type->members) {
-      if (member.is_static) continue;
-      absl::StatusOr<CValue> part = reader_.MemberOf(object, member);
-      if (!Keep(part.status())) return std::nullopt;
-      if (member.name == "_M_head_impl" && part->type->IsPointer()) return *std::move(part);
-      if (auto inner = Head(*part, depth + 1)) return inner;
-    }
-    return std::nullopt;
-  }
-
+  // The first item of a tuple of a pointer and a deleter.
   MaybeView Unique() {
-    std::optional<CValue> pointer = Head(value_, 0);
-    if (!pointer) return Nothing();
+    absl::StatusOr<std::optional<CValue>> tuple = reader_.Path(value_, "_M_t._M_t");
+    if (!Keep(tuple.status())) return Nothing();
+    if (!*tuple) tuple = reader_.Path(value_, "_M_t");  // of GCC 6 and before
+    if (!Keep(tuple.status()) || !*tuple) return Nothing();
+    const std::optional<CValue> items = BaseNamed(**tuple, "std::_Tuple_impl<");
+    const std::optional<CValue> first =
+        items ? BaseNamed(*items, "std::_Head_base<") : std::nullopt;
+    if (!first) return Nothing();
+    absl::StatusOr<std::optional<CValue>> pointer = reader_.Path(*first, "_M_head_impl");
+    if (!Keep(pointer.status()) || !*pointer || !(*pointer)->type->IsPointer()) return Nothing();
     View view;
     view.kind = View::Kind::kPointer;
     view.summary = Cat("std::unique_ptr<", TemplateName(0), ">");
-    view.items.push_back({std::nullopt, *std::move(pointer)});
+    view.items.push_back({std::nullopt, **std::move(pointer)});
     return view;
   }
 
@@ -442,6 +461,107 @@ class Taker {
       if (!Word(node, &node)) return Nothing();
     }
     view.cut = node != (*head)->address;
+    return view;
+  }
+
+  MaybeView ForwardList() {
+    const CType* element = TemplateType(type_, 0);
+    uint64_t node = 0;
+    if (!element || !Number(value_, "_M_impl._M_head._M_next", &node)) return Nothing();
+    View view;
+    view.numbered = true;
+    view.summary = node == 0 ? "empty std::forward_list" : "std::forward_list";
+    const uint64_t offset = After(8, element);
+    while (node != 0 && view.items.size() < most_) {
+      view.items.push_back({std::nullopt, At(node + offset, element)});
+      if (!Word(node, &node)) return Nothing();
+    }
+    view.cut = node != 0;
+    return view;
+  }
+
+  // An adapter, by what it adapts.
+  MaybeView Wrapped(std::string_view name) {
+    absl::StatusOr<std::optional<CValue>> inner = reader_.Path(value_, "c");
+    if (!Keep(inner.status()) || !*inner) return Nothing();
+    MaybeView view = ViewContainer(reader_, **inner, most_);
+    if (view.ok() && *view) {
+      (*view)->summary = Cat("std::", name, " wrapping: ", (*view)->summary);
+    }
+    return view;
+  }
+
+  // Items that lie somewhere else.
+  MaybeView Range(std::string_view name, std::string_view start, std::string_view length) {
+    const CType* element = TemplateType(type_, 0);
+    uint64_t at = 0, count = 0;
+    const uint64_t step = element ? reader_.types().SizeOf(element).value_or(0) : 0;
+    if (step == 0 || !Number(value_, start, &at)) return Nothing();
+    if (!Number(value_, length, &count)) {
+      if (!status_.ok()) return status_;
+      // A span of fixed size has it in its type only: std::span<int, 3>.
+      const std::string& type = type_->name;
+      const size_t comma = type.rfind(", ");
+      if (comma == std::string::npos || comma + 2 >= type.size() || !IsDigit(type[comma + 2])) {
+        return Nothing();
+      }
+      count = std::strtoull(type.c_str() + comma + 2, nullptr, 10);
+    }
+    if (count > kMaxItems) return Nothing();
+    View view;
+    view.summary = Cat("std::", name, " of length ", count);
+    for (uint64_t i = 0; i < count && i < most_; ++i) {
+      view.items.push_back({std::nullopt, At(at + i * step, element)});
+    }
+    view.cut = view.items.size() < count;
+    return view;
+  }
+
+  MaybeView Atomic() {
+    View view;
+    view.kind = View::Kind::kAtomic;
+    view.summary = Cat("std::atomic<", TemplateName(0), ">");
+    for (const char* const member : {"_M_i", "_M_base._M_i", "_M_fp", "_M_b._M_p"}) {
+      absl::StatusOr<std::optional<CValue>> held = reader_.Path(value_, member);
+      if (!Keep(held.status())) return Nothing();
+      if (!*held) continue;
+      view.items.push_back({std::nullopt, **std::move(held)});
+      return view;
+    }
+    return Nothing();
+  }
+
+  // The type is known by the name of the function that manages it.
+  MaybeView Any() {
+    uint64_t manager = 0;
+    if (!Number(value_, "_M_manager", &manager)) return Nothing();
+    View view;
+    view.kind = View::Kind::kOptional;
+    if (manager == 0) {
+      view.summary = "std::any [no contained value]";
+      return view;
+    }
+    const auto function = reader_.types().symbols().FunctionAt(Address(manager));
+    if (!function) return Nothing();
+    std::string_view name = function->name;
+    const bool internal = name.starts_with("std::any::_Manager_internal<");
+    if (!Consume(&name, "std::any::_Manager_internal<") &&
+        !Consume(&name, "std::any::_Manager_external<")) {
+      return Nothing();
+    }
+    name = name.substr(0, name.rfind(">::_S_manage"));
+    const CType* type = reader_.types().Find(name, Address(manager));
+    absl::StatusOr<std::optional<CValue>> storage =
+        reader_.Path(value_, internal ? "_M_storage._M_buffer" : "_M_storage._M_ptr");
+    if (!type || !Keep(storage.status()) || !*storage) return Nothing();
+    CValue held = internal ? reader_.Part(**storage, type, 0) : CValue();
+    if (!internal) {
+      absl::StatusOr<std::optional<uint64_t>> at = reader_.Number(**storage);
+      if (!Keep(at.status()) || !*at) return Nothing();
+      held = At(**at, type);
+    }
+    view.summary = Cat("std::any containing ", NameOf(type));
+    view.items.push_back({std::nullopt, std::move(held)});
     return view;
   }
 

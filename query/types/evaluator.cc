@@ -127,6 +127,14 @@ absl::StatusOr<CValue> Evaluator::Dereferenced(CValue value) {
 absl::StatusOr<Evaluator::Number> Evaluator::NumberOf(const ast::Expr& expr, const CValue& given) {
   absl::StatusOr<CValue> followed = Dereferenced(given);
   if (!followed.ok()) return followed.status();
+  if (types_.Complete(followed->type)->IsRecord()) {
+    absl::StatusOr<std::optional<ContainerView>> view = ViewContainer(reader_, *followed, 1);
+    if (!view.ok()) return view.status();
+    if (*view && (*view)->kind == ContainerView::Kind::kAtomic) {
+      CValue held = (*view)->items[0].value;
+      followed = std::move(held);
+    }
+  }
   const CValue& value = *followed;
   const CType* type = value.type->Strip();
   Number number;
@@ -861,6 +869,18 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Index& in
             ErrorAt(index.index->range, Cat("it has ", (*view)->items.size(), " elements")));
       }
       return (*view)->items[static_cast<size_t>(n->i)].value;
+    }
+    if (*view && (*view)->kind == ContainerView::Kind::kString) {
+      absl::StatusOr<Number> n = NumberOf(*index.index, *at);
+      if (!n.ok()) return n.status();
+      const uint32_t bytes = (*view)->character.bytes;
+      const size_t count = (*view)->text.size() / bytes;
+      if (n->i < 0 || n->i >= static_cast<__int128>(count)) {
+        return Here(ErrorAt(index.index->range, Cat("it has ", count, " characters")));
+      }
+      CValue character = (*view)->items[0].value;
+      character.address += static_cast<uint64_t>(n->i) * bytes;
+      return character;
     }
     if (*view && (*view)->kind == ContainerView::Kind::kMap) {
       Renderer renderer(types_, moment_);

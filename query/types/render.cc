@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "query/context.h"
 #include "query/text.h"
+#include "query/types/characters.h"
 #include "query/types/floating_point.h"
 #include "query/types/location.h"
 
@@ -97,14 +98,6 @@ std::string EnumText(const CType& type, uint64_t number) {
   return text + ")";
 }
 
-const char* CharacterPrefix(const CType& type) {
-  if (type.name == "wchar_t") return "L";
-  if (type.name == "char16_t") return "u";
-  if (type.name == "char32_t") return "U";
-  if (type.name == "char8_t") return "u8";
-  return "";
-}
-
 // "main+18": gdb's way of writing it.
 std::string CodeName(const Symbolizer& symbols, Address address) {
   const std::shared_ptr<const CodeLocation> location = symbols.Symbolize(address);
@@ -120,63 +113,6 @@ bool AllUnknown(const LoadedValue& loaded) {
 }
 
 }  // namespace
-
-std::string EscapedCharacter(uint32_t c, char quote) {
-  switch (c) {
-    case '\a':
-      return "\\a";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case '\v':
-      return "\\v";
-    case 27:
-      return "\\033";
-    default:
-      break;
-  }
-  if (c == static_cast<uint32_t>(quote) || c == '\\') {
-    return std::string("\\") + static_cast<char>(c);
-  }
-  if (c >= 32 && c < 127) return std::string(1, static_cast<char>(c));
-  return c < 256 ? fmt::format("\\{:03o}", c) : fmt::format("\\x{:x}", c);
-}
-
-std::string QuotedString(std::string_view text, bool cut) {
-  if (text.empty()) return cut ? "\"\"..." : "\"\"";
-  std::string out;
-  bool in_quotes = false;
-  for (size_t i = 0; i < text.size();) {
-    size_t run = i + 1;
-    while (run < text.size() && text[run] == text[i]) ++run;
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (run - i > kRepeats) {
-      if (in_quotes) out += "\"";
-      if (!out.empty()) out += ", ";
-      Append(&out, "'", EscapedCharacter(c, '\''), "' <repeats ", run - i, " times>");
-      in_quotes = false;
-      i = run;
-      continue;
-    }
-    if (!in_quotes) {
-      if (!out.empty()) out += ", ";
-      out += "\"";
-      in_quotes = true;
-    }
-    out += EscapedCharacter(c, '"');
-    ++i;
-  }
-  if (in_quotes) out += "\"";
-  if (cut) out += "...";
-  return out;
-}
 
 // --- ValueReader ---
 
@@ -263,26 +199,28 @@ absl::StatusOr<std::optional<uint64_t>> ValueReader::Number(const CValue& value)
 }
 
 absl::StatusOr<std::optional<std::string>> ValueReader::CString(uint64_t address, size_t most,
-                                                                bool* cut) const {
+                                                                bool* cut, uint32_t unit) const {
   std::string text;
   *cut = false;
+  most *= unit;
   while (text.size() < most) {
     char buffer[256];
     const uint64_t at = address + text.size();
     const uint64_t size = std::min<uint64_t>(sizeof(buffer), most - text.size());
     absl::StatusOr<uint64_t> got = moment_->Read(Address(at), size, buffer);
     if (!got.ok()) return got.status();
-    if (*got == 0) {
+    const uint64_t whole = *got / unit * unit;
+    if (whole == 0) {
       if (text.empty()) return std::nullopt;
-      *cut = true;
+      break;
+    }
+    static constexpr char kNul[sizeof(char32_t)] = {};
+    for (uint64_t i = 0; i < whole; i += unit) {
+      if (std::memcmp(buffer + i, kNul, unit) != 0) continue;
+      text.append(buffer, i);
       return text;
     }
-    const void* end = std::memchr(buffer, 0, *got);
-    if (end) {
-      text.append(buffer, static_cast<const char*>(end) - buffer);
-      return text;
-    }
-    text.append(buffer, *got);
+    text.append(buffer, whole);
   }
   *cut = true;
   return text;
@@ -499,17 +437,17 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   uint64_t n = 0;
   std::memcpy(&n, loaded->bytes.data(), loaded->bytes.size());
   n = Extend(n, loaded->bytes.size(), type->is_signed);
+  if (const CharacterType character = CharacterTypeOf(value.type); character.bytes != 0) {
+    const auto c = static_cast<char32_t>(Extend(n, character.bytes, false) &
+                                         (~uint64_t{0} >> (64 - 8 * character.bytes)));
+    const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
+    return Cat(number, " ", character.prefix, "'", EscapedCharacter(c, '\'', character), "'");
+  }
   switch (type->kind) {
     case Kind::kBool:
       return n == 0 ? "false" : n == 1 ? "true" : Cat(n);
     case Kind::kEnum:
       return EnumText(*type, n);
-    case Kind::kChar: {
-      const auto c = static_cast<uint32_t>(Extend(n, loaded->bytes.size(), false));
-      const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
-      const uint32_t mask = loaded->bytes.size() == 1 ? 0xff : 0xffffffff;
-      return Cat(number, " ", CharacterPrefix(*type), "'", EscapedCharacter(c & mask, '\''), "'");
-    }
     case Kind::kMemberPointer:
       return Hex(n);
     default:
@@ -530,15 +468,16 @@ absl::StatusOr<std::string> Renderer::Pointer(const CValue& value, const CType* 
   std::memcpy(&n, loaded->bytes.data(), 8);
   const CType* target = type->target()->Strip();
   std::string text = Hex(n);
-  if (target->kind == Kind::kChar && target->Size() == 1) {
+  if (const CharacterType character = CharacterTypeOf(type->target()); character.bytes != 0) {
     if (n == 0) return text;
     bool cut = false;
-    absl::StatusOr<std::optional<std::string>> string = reader_.CString(n, kElements, &cut);
+    absl::StatusOr<std::optional<std::string>> string =
+        reader_.CString(n, kElements, &cut, character.bytes);
     if (!string.ok()) return string.status();
     if (!*string) {
       return Cat(text, " <error: Cannot access memory at address ", text, ">");
     }
-    return Cat(text, " ", QuotedString(**string, cut));
+    return Cat(text, " ", QuotedString(**string, cut, character));
   }
   if (top) text = Cat("(", ToText(value.type), ") ", text);
   if (n == 0) return text;
@@ -564,10 +503,13 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
   if (!view.ok()) return view.status();
   if (*view) {
     const ContainerView& v = **view;
-    if (v.kind == ContainerView::Kind::kString) return QuotedString(v.text, v.cut);
+    if (v.kind == ContainerView::Kind::kString) {
+      return v.summary + QuotedString(v.text, v.cut, v.character);
+    }
     std::string text = v.summary;
     if (v.items.empty()) return text;
-    Append(&text, " = {");
+    const char* const space = v.kind == ContainerView::Kind::kAtomic ? " " : "";  // as gdb does
+    Append(&text, " = {", space);
     for (size_t i = 0; i < v.items.size(); ++i) {
       if (i > 0) Append(&text, ", ");
       if (v.items[i].key) {
@@ -586,7 +528,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
       Append(&text, *item);
       if (text.size() > kMaxText) break;
     }
-    return text + (v.cut ? "...}" : "}");
+    return Cat(text, v.cut ? "..." : "", space, "}");
   }
   if (type->is_declaration) return std::string("<incomplete type>");
   if (value.in_memory) {
@@ -671,15 +613,15 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
 
 absl::StatusOr<std::string> Renderer::Array(const CValue& value, const CType* type, int depth) {
   const CType* element = type->target();
-  const CType* plain = reader_.types().Complete(element);
+  const CharacterType character = CharacterTypeOf(element);
   const uint64_t step = reader_.types().SizeOf(element).value_or(0);
   const uint64_t count = type->count.value_or(0);
   if (step == 0 || (!type->count && !value.in_memory)) return std::string("<incomplete type>");
-  if (plain->kind == Kind::kChar && step == 1 && !type->is_vector) {
+  if (character.bytes != 0 && !type->is_vector) {
     CValue shown = value;
     const uint64_t wanted = std::min<uint64_t>(count, kElements);
     shown.type = reader_.types().ArrayOf(element, std::max<uint64_t>(wanted, 1));
-    if (count == 0) return std::string("\"\"");
+    if (count == 0) return QuotedString("", /*cut=*/false, character);
     absl::StatusOr<LoadedValue> loaded = reader_.Load(shown);
     if (!loaded.ok()) return loaded.status();
     if (!loaded->complete()) return Scalar(shown, type, false);
@@ -687,8 +629,11 @@ absl::StatusOr<std::string> Renderer::Array(const CValue& value, const CType* ty
     const bool cut = count > wanted;
     // gdb: a last NUL is the string's end; more of them are its content, unless nothing else
     // follows within what is shown.
-    if (!cut && !text.empty() && text.back() == '\0') text.remove_suffix(1);
-    return QuotedString(text, cut);
+    const size_t last = text.size() - std::min<size_t>(text.size(), character.bytes);
+    if (!cut && text.find_first_not_of('\0', last) == std::string_view::npos) {
+      text = text.substr(0, last);
+    }
+    return QuotedString(text, cut, character);
   }
   std::string text = "{";
   size_t shown = 0;
@@ -758,9 +703,9 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
       if (!view.ok()) return view.status();
       if (*view) {
         const ContainerView& v = **view;
-        if (v.kind == ContainerView::Kind::kString) return Value(v.text);
+        if (v.kind == ContainerView::Kind::kString) return Value(TextOf(v.text, v.character));
         if (v.kind == ContainerView::Kind::kPointer || v.kind == ContainerView::Kind::kOptional ||
-            v.kind == ContainerView::Kind::kVariant) {
+            v.kind == ContainerView::Kind::kVariant || v.kind == ContainerView::Kind::kAtomic) {
           if (v.items.empty()) return Value(Null{});
           return Structure(v.items[0].value, depth + 1);
         }
@@ -811,11 +756,12 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
     }
     case Kind::kArray: {
       const CType* element = type->target();
-      if (reader_.types().Complete(element)->kind == Kind::kChar && element->Size() == 1) {
+      if (const CharacterType character = CharacterTypeOf(element); character.bytes != 0) {
         absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
         if (!loaded.ok()) return loaded.status();
         if (!loaded->complete()) return Value(Null{});
-        return Value(loaded->bytes.substr(0, loaded->bytes.find('\0')));
+        const std::string text = TextOf(loaded->bytes, character);
+        return Value(text.substr(0, text.find('\0')));
       }
       const uint64_t step = reader_.types().SizeOf(element).value_or(0);
       List list;

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "query/types/c_value.h"
+#include "query/types/characters.h"
 #include "query/types/type_space.h"
 #include "query/value.h"
 #include "store/reader.h"
@@ -39,9 +40,9 @@ class ValueReader {
   absl::StatusOr<LoadedValue> Load(const CValue& value) const;
   // Integers, enums, pointers: sign- or zero-extended by the type. nullopt: not known.
   absl::StatusOr<std::optional<uint64_t>> Number(const CValue& value) const;
-  // Up to the first NUL or `most` bytes; nullopt: the first byte is not known.
-  absl::StatusOr<std::optional<std::string>> CString(uint64_t address, size_t most,
-                                                     bool* cut) const;
+  // Up to the first NUL or `most` characters of `unit` bytes; nullopt: the first is not known.
+  absl::StatusOr<std::optional<std::string>> CString(uint64_t address, size_t most, bool* cut,
+                                                     uint32_t unit = 1) const;
 
   // A part of an object.
   CValue Part(const CValue& whole, const CType* type, uint64_t offset) const;
@@ -86,10 +87,11 @@ class Renderer {
 
 // A standard container, taken apart.
 struct ContainerView {
-  enum class Kind { kString, kSequence, kMap, kPointer, kOptional, kVariant };
+  enum class Kind { kString, kSequence, kMap, kPointer, kOptional, kVariant, kAtomic };
   Kind kind = Kind::kSequence;
-  std::string summary;    // "std::vector of length 3, capacity 4"
-  std::string text;       // kString
+  std::string summary;  // "std::vector of length 3, capacity 4"
+  std::string text;     // kString: the bytes of characters of this type, the first in `items`
+  CharacterType character;
   bool cut = false;       // there is more than `items` or `text`
   bool numbered = false;  // a sequence whose items gdb shows with [0], [1]
   size_t first = 0;       // the number of its first item
@@ -102,11 +104,6 @@ struct ContainerView {
 // nullopt: not a container that is known, or it cannot be read: shown as the struct it is.
 absl::StatusOr<std::optional<ContainerView>> ViewContainer(const ValueReader& reader,
                                                            const CValue& value, size_t most);
-
-// 'a', '\n', '\000' as gdb writes them; `quote` is the quote to escape.
-std::string EscapedCharacter(uint32_t c, char quote);
-// A string in quotes with repeats as gdb shows them; `cut` adds "...".
-std::string QuotedString(std::string_view text, bool cut);
 
 }  // namespace ttq
 

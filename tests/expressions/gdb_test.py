@@ -37,6 +37,9 @@ CC_CONTAINERS = """text; empty; long_text; vector; words; flags; map; empty_map;
 shared; none; maybe; never; pair; list; alias; shape; *shape; name; number; circle; stack; both
 shapes::level; shapes::Shape::count; shapes::Kind::kSquare; circle.kind; circle.radius_
 wave; ripple; choice; other_choice; triple; flag_bits; no_bits; trio; trio._M_elems[1]; verb
+view; wide; sixteen; thirty_two; atomic; atomic_flag; atomic_real; atomic_pointer; any_number
+any_text; any_nothing; forward; no_forward; pile; line; best; initial; span; fixed_span; released
+*released
 Verb::kRun; sizeof(Both); sizeof(Left); stack.items[1]; &alias
 sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
 shape->id_; both.left; &circle; &name; *(Spot*)&spot; *(library::Spot*)&far_spot"""
@@ -68,7 +71,7 @@ def normal(text):
 
 
 def ask_gdb(program, call, frame, expressions):
-    commands = ["set style enabled off", "set width 0", "break stop_here", "run"]
+    commands = ["set host-charset UTF-8", "set style enabled off", "set width 0", "break stop_here", "run"]
     commands += ["continue"] * (call - 1) + [f"frame {frame}"]
     for expression in expressions:
         commands += ["echo @@@\\n", f"print {expression}"]
@@ -165,6 +168,11 @@ def check_forms(ttq, traces):
     check(ttq, cc, "print trio[2]", "9")
     check(ttq, cc, "print trio[3]", "trio")
     check(ttq, cc, "print stop_there", "int (int)")
+    at = "at (executions of stop_here | first 1)"
+    check(ttq, cc, f"print view[1] {at}", "105 'i'")
+    check(ttq, cc, f"print view[6] {at}", "it has 6 characters")
+    check(ttq, cc, f"print sixteen[8] == 0xd83d and atomic + 1 == 42 {at}", "  1")
+    check(ttq, cc, f"print line[0] {at}", '"first"')
 
 
 def check_cache(ttq, traces):

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 //
 // Values of C++: classes with bases, references, namespaces, templates, the standard containers.
+#include <any>
 #include <array>
+#include <atomic>
 #include <bitset>
 #include <complex>
+#include <deque>
+#include <forward_list>
+#include <initializer_list>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <queue>
 #include <set>
+#include <span>
+#include <stack>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <variant>
@@ -95,6 +104,25 @@ std::bitset<70> flag_bits = 5;
 std::bitset<9> no_bits;
 std::array<short, 3> trio = {7, 8, 9};
 
+std::string_view view = "viewed";
+std::wstring wide = L"w\u00efde";
+std::u16string sixteen = u"sixteen \U0001F600";
+std::u32string thirty_two(30, U'x');
+std::atomic<int> atomic = 41;
+std::atomic<bool> atomic_flag = true;
+std::atomic<double> atomic_real = 2.5;
+std::atomic<Left*> atomic_pointer = nullptr;
+std::any any_number = 42, any_text = std::string("held"), any_nothing;
+std::forward_list<int> forward = {5, 6}, no_forward;
+std::stack<int> pile;
+std::queue<std::string> line;
+std::priority_queue<int> best;
+std::initializer_list<int> initial = {1, 2, 3};
+std::span<const int> span(initial);
+std::span<short, 3> fixed_span(trio);
+static void Release(int* p) { delete p; }
+std::unique_ptr<int, void (*)(int*)> released(new int(3), Release);
+
 // An enumerator of another scope has the name of a function.
 enum class Verb { kRun, stop_there };
 Verb verb = Verb::stop_there;
@@ -131,6 +159,10 @@ __attribute__((noinline)) int containers(const std::string& name, int& number) {
 int main() {
   stack.push(10);
   stack.push(20);
+  pile.push(1);
+  line.push("first");
+  best.push(3);
+  best.push(9);
   int number = stop_there(8);
   const int result = containers("the name", number);
   return result == 0;
