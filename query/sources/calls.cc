@@ -275,6 +275,10 @@ class Results {
       if (type_ == Type::kString && number) return Value(std::to_string(*number));
       return shown;
     }
+    // As in `args`; a column of integers would have no place for the greatest.
+    if (type->kind == CType::Kind::kInteger && !type->is_signed) {
+      return Renderer(*result.types, then).Structured(*value);
+    }
     if (result.types->SizeOf(result.type).value_or(kMostBytes + 1) > kMostBytes) {
       return Value(Null{});
     }

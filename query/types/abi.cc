@@ -196,14 +196,9 @@ absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& plac
   }
   if (place.pieces.empty() || place.by_reference) {
     value.in_memory = true;
-    value.address = result                 ? registers.gpr[kRax]
-                    : !place.by_reference  ? stack + place.stack_offset
-                    : place.pieces.empty() ? 0
-                                           : gpr(place.pieces[0].index);
-    if (place.by_reference && place.pieces.empty() && !result) {
-      value.in_memory = false;
-      value.missing = "its address is on the stack";
-    }
+    value.address = result               ? registers.gpr[kRax]
+                    : place.by_reference ? gpr(place.pieces[0].index)
+                                         : stack + place.stack_offset;
     return value;
   }
   const uint64_t size = types.SizeOf(type).value_or(8);

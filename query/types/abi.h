@@ -37,7 +37,8 @@ std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* ret
 AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type);
 
 // The object at its place. `stack`: the address of stack_offset 0. What is in registers that are
-// not recorded is not known, and the value says so.
+// not recorded is not known, and the value says so. REQUIRES: not an argument of which the address
+// is on the stack.
 absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& place,
                                     const CType* type, const Registers& registers, uint64_t stack,
                                     bool result);

@@ -514,8 +514,20 @@ absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType
   const auto same = [&](const Die& die) { return die.ref() == parameter.ref(); };
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
   const auto index = found == parameters_.end() ? 0 : found - parameters_.begin();
-  return ValueAtPlace(types_, passed_[static_cast<size_t>(index)], type, registers,
-                      registers.gpr[kRsp] + 8, /*result=*/false);
+  const AbiPlace& place = passed_[static_cast<size_t>(index)];
+  const uint64_t stack = registers.gpr[kRsp] + 8;
+  if (!place.by_reference || !place.pieces.empty()) {
+    return ValueAtPlace(types_, place, type, registers, stack, /*result=*/false);
+  }
+  CValue value;
+  value.type = type;
+  absl::StatusOr<std::optional<uint64_t>> address =
+      moment_->ReadNumber(Address(stack + place.stack_offset), 8);
+  if (!address.ok()) return address.status();
+  value.in_memory = address->has_value();
+  value.address = address->value_or(0);
+  if (!value.in_memory) value.missing = "its address is not known";
+  return value;
 }
 
 // The last execution, in this activation, of an instruction at which the variable had a place; then

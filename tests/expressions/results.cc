@@ -85,6 +85,11 @@ NOINLINE double Mix(double a, double b, float c, double d) {
   asm volatile("");
   return a + 2 * b + 3 * c + 4 * d;
 }
+// All registers taken: the address of the text is passed on the stack.
+NOINLINE unsigned long SizeOf(long a, long b, long c, long d, long e, long f, std::string text) {
+  asm volatile("" ::"r"(a + b + c + d + e + f));
+  return text.size();
+}
 NOINLINE long Tenths(long double amount, long digit) {
   asm volatile("");
   return static_cast<long>(amount * 10) + digit;
@@ -177,6 +182,7 @@ int main(int argc, char** argv) {
   Keep(ReturnsLarge());
   Keep(ReturnsUnion());
   ReturnsNothing();
+  Keep(SizeOf(1, 2, 3, 4, 5, 6, "passed"));
   for (int i = 1; i < 4; ++i) Keep(Tenths(i * 1.5L, i));
   Keep(ReturnsDouble());
   Keep(ReturnsFloat());

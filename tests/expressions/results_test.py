@@ -135,6 +135,8 @@ with tempfile.TemporaryDirectory() as scratch:
             "result > args.bias": [1.25, 2.125]}.items():
         rows = ask(recording, f"calls to Blend where {condition} | select result")["rows"]
         check([r["result"] for r in rows] == wanted, f"{condition}: {rows}")
+    sized = ask(recording, "calls to SizeOf | select args, result")["rows"]
+    check([(r["args"]["text"], r["result"]) for r in sized] == [("passed", 6)], f"SizeOf: {sized}")
     tenths = ask(recording, "calls to Tenths where args.amount > 1.5 | select args.amount * 2, result")
     check([list(r.values()) for r in tenths["rows"]] == [[6, 32], [9, 48]], f"Tenths: {tenths}")
     order = ask(recording, "calls to Blend | sort by result desc | select result, result * 2, -result")
