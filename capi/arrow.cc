@@ -327,7 +327,8 @@ class Builder {
   }
 
   std::string TextOf(const Value& value) const {
-    if (const auto* s = value.get<std::string>()) return Utf8(*s);
+    const auto* s = value.get<std::string>();
+    if (s != nullptr && field_->type == Type::kString) return Utf8(*s);
     std::string json;
     AppendJson(value, field_->type, &json);
     return json;
@@ -345,7 +346,7 @@ class Builder {
     int32_t index;
     if (shared && shared == last_shared_) {
       index = last_index_;
-    } else if (const auto* s = value.get<std::string>()) {
+    } else if (const auto* s = value.get<std::string>(); s && field_->type == Type::kString) {
       index = IndexOf(*s);
     } else {
       index = IndexOf(TextOf(value));

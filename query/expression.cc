@@ -94,6 +94,7 @@ Value Truth(bool b) { return int64_t{b}; }
 
 // Of what a computation with numbers of the two types gives.
 Type Common(Type a, Type b) {
+  if (a == Type::kObject || b == Type::kObject) return Type::kObject;  // not known
   return a == Type::kReal || b == Type::kReal ? Type::kReal : Type::kInteger;
 }
 
@@ -249,8 +250,8 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
     if (const auto found = columns_.Find(name.name)) {
       const size_t slot = found->slot;
-      return Bound{[slot](const Row& row) { return row[slot]; }, found->type,
-                   found->any ? Kind::kAny : KindOf(found->type)};
+      return Bound{[slot](const Row& row) { return row[slot]; }, found->column.type,
+                   found->column.any ? Kind::kAny : KindOf(found->column.type)};
     }
     if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
                                 name.name[3] >= '0' && name.name[3] <= '9')) {
@@ -413,8 +414,14 @@ class Binder {
     return out;
   }
 
-  // The column and the path of fields of `args.NAME.member`; nullopt for anything else.
-  std::optional<std::pair<size_t, std::vector<std::string>>> FieldOf(const ast::Member& member) {
+  // `args.NAME.member`: the column's slot, the path of fields, and what the last of them is.
+  struct Field {
+    size_t slot;
+    std::vector<std::string> path;
+    Column column;
+    Kind kind = Kind::kNull;  // of any
+  };
+  std::optional<Field> FieldOf(const ast::Member& member) {
     std::vector<std::string> path = {member.member};
     const ast::Expr* at = member.object.get();
     for (int i = 0; i < 100; ++i) {
@@ -426,8 +433,22 @@ class Binder {
       const auto* name = std::get_if<ast::Name>(&at->node);
       if (!name) return std::nullopt;
       const auto found = columns_.Find(name->name);
-      if (!found || found->type != Type::kObject) return std::nullopt;
-      return std::pair(found->slot, std::move(path));
+      if (!found || found->column.type != Type::kObject) return std::nullopt;
+      Field field = {found->slot, std::move(path), {"", Type::kObject, /*any=*/true, {}}};
+      const Column* column = &found->column;
+      for (const std::string& step : field.path) {
+        const auto known = std::find_if(column->fields.begin(), column->fields.end(),
+                                        [&](const Column& c) { return c.name == step; });
+        if (known == column->fields.end()) return field;
+        column = &*known;
+      }
+      field.column = *column;
+      if (column->any) {
+        field.kind = Kind::kAny;
+      } else if (column->type != Type::kObject && column->type != Type::kList) {
+        field.kind = KindOf(column->type);
+      }
+      return field;
     }
     return std::nullopt;
   }
@@ -639,7 +660,7 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Member& member) {
     // A field of an object column.
     if (const auto field = FieldOf(member)) {
-      return Bound{[slot = field->first, path = field->second](const Row& row) -> Value {
+      return Bound{[slot = field->slot, path = field->path](const Row& row) -> Value {
                      Value at = row[slot];
                      for (const std::string& name : path) {
                        const Object* object = at.object();
@@ -652,7 +673,7 @@ class Binder {
                      }
                      return at;
                    },
-                   Type::kValue, Kind::kNull};
+                   field->column.type, field->kind};
     }
     return OfProgram(e, false);
   }
@@ -862,15 +883,17 @@ absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
   absl::StatusOr<Bound> bound = Binder(columns, context).Bind(expr);
   if (!bound.ok()) return bound.status();
   const auto* name = std::get_if<ast::Name>(&expr.node);
-  return BoundExpression{std::move(bound->value), bound->type,
-                         name ? name->name : ast::ToString(expr)};
+  // What is computed from what is not known is not known.
+  const bool any = bound->kind == Kind::kAny || bound->type == Type::kObject;
+  return BoundExpression{std::move(bound->value),
+                         {name ? name->name : ast::ToString(expr), bound->type, any, {}}};
 }
 
 absl::StatusOr<BoundExpression> BindCondition(const ast::Expr& expr, Columns& columns,
                                               const Context* context) {
   absl::StatusOr<Bound> bound = Binder(columns, context).Condition(expr);
   if (!bound.ok()) return bound.status();
-  return BoundExpression{std::move(bound->value), bound->type, ast::ToString(expr)};
+  return BoundExpression{std::move(bound->value), {ast::ToString(expr), bound->type, false, {}}};
 }
 
 namespace {

@@ -33,8 +33,7 @@ class Columns {
   virtual std::shared_ptr<RowMoment> moment() { return nullptr; }
   struct Found {
     size_t slot;
-    Type type;
-    bool any = false;  // its values may be numbers or text
+    Column column;
   };
   // The slot of a visible column; sees to it that it is filled. Nullopt: no such column.
   virtual std::optional<Found> Find(std::string_view name) = 0;
@@ -44,8 +43,7 @@ class Columns {
 
 struct BoundExpression {
   std::function<absl::StatusOr<Value>(const Row&)> value;
-  Type type = Type::kInteger;
-  std::string name;  // what a column of this is called
+  Column column;  // of this
 };
 
 // `context` must outlive the result. An error at the place of the mistake when a name is no column,

@@ -135,7 +135,7 @@ class Pipeline : public Columns {
         moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
       visible_.push_back(
-          {column.column, column.slot, column.derived, column.compute, column.hidden, column.any});
+          {column.column, column.slot, column.derived, column.compute, column.hidden});
     }
   }
 
@@ -145,7 +145,7 @@ class Pipeline : public Columns {
     for (Visible& column : visible_) {
       if (column.column.name != name) continue;
       Materialize(&column);
-      return Found{column.slot, column.column.type, column.any};
+      return Found{column.slot, column.column};
     }
     return FindArgument(name);
   }
@@ -153,7 +153,8 @@ class Pipeline : public Columns {
   // The rows' time; without one, their only other column that is a time, as after `select
   // return_time`.
   std::optional<Found> FindTime() {
-    if (const auto time = Find("time")) return time->type == Type::kTime ? time : std::nullopt;
+    if (const auto time = Find("time"))
+      return time->column.type == Type::kTime ? time : std::nullopt;
     std::string_view only;
     for (const Visible& column : visible_) {
       if (column.hidden || column.column.type != Type::kTime) continue;
@@ -195,7 +196,7 @@ class Pipeline : public Columns {
 
   // A column that the operator just pushed appends to each row.
   void Append(Column column) {
-    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false, false});
+    visible_.push_back({std::move(column), width_++, Derived::kNone, nullptr, false});
   }
 
   absl::StatusOr<std::vector<BoundExpression>> BindAll(const std::vector<ast::ExprPtr>& exprs) {
@@ -217,8 +218,7 @@ class Pipeline : public Columns {
       Materialize(&visible_[i]);
       const size_t slot = visible_[i].slot;
       in_place = in_place && slot == i;
-      all.push_back({[slot](const Row& row) { return row[slot]; }, visible_[i].column.type,
-                     visible_[i].column.name});
+      all.push_back({[slot](const Row& row) { return row[slot]; }, visible_[i].column});
     }
     if (in_place && visible_.size() == width_) return;
     const std::vector<Column> names = columns();
@@ -235,7 +235,6 @@ class Pipeline : public Columns {
     Derived derived;
     ComputeColumn compute;
     bool hidden;
-    bool any;
   };
 
   // A field of `args`, as a slot of its own.
@@ -244,7 +243,8 @@ class Pipeline : public Columns {
       return std::nullopt;
     }
     const auto known = argument_slots_.find(std::string(name));
-    if (known != argument_slots_.end()) return Found{known->second, Type::kValue, /*any=*/true};
+    Column column = {std::string(name), Type::kObject, /*any=*/true, {}};
+    if (known != argument_slots_.end()) return Found{known->second, std::move(column)};
     const auto args = std::find_if(visible_.begin(), visible_.end(),
                                    [](const Visible& v) { return v.column.name == "args"; });
     if (args == visible_.end()) return std::nullopt;
@@ -261,7 +261,7 @@ class Pipeline : public Columns {
       });
     });
     argument_slots_[std::string(name)] = width_;
-    return Found{width_++, Type::kValue, /*any=*/true};
+    return Found{width_++, std::move(column)};
   }
 
   void Materialize(Visible* wanted) {
@@ -327,12 +327,13 @@ std::vector<Column> ColumnsOf(const std::vector<BoundExpression>& bound) {
   std::vector<Column> columns;
   // A name must say which column it is: the second `size` is `size_2`.
   for (const BoundExpression& b : bound) {
-    std::string name = b.name;
+    std::string name = b.column.name;
     const auto taken = [&](const Column& c) { return c.name == name; };
     for (int n = 2; std::any_of(columns.begin(), columns.end(), taken); ++n) {
-      name = absl::StrCat(b.name, "_", n);
+      name = absl::StrCat(b.column.name, "_", n);
     }
-    columns.push_back({std::move(name), b.type});
+    columns.push_back(b.column);
+    columns.back().name = std::move(name);
   }
   return columns;
 }
@@ -520,7 +521,7 @@ class Planner {
       pipeline.Push([&](OperatorPtr in) {
         return MakeProject(
             std::move(in),
-            {{[slot = time->slot](const Row& row) { return row[slot]; }, Type::kTime, "time"}});
+            {{[slot = time->slot](const Row& row) { return row[slot]; }, time->column}});
       });
       pipeline.Replace({{"time", Type::kTime}});
     }
@@ -581,7 +582,7 @@ class Planner {
       for (const ast::SortKey& key : sort->keys) {
         absl::StatusOr<BoundExpression> bound = Bind(*key.column, *pipeline, &context_);
         if (!bound.ok()) return bound.status();
-        absl::StrAppend(&text, text.empty() ? "" : ", ", bound->name,
+        absl::StrAppend(&text, text.empty() ? "" : ", ", bound->column.name,
                         key.descending ? " desc" : "");
         keys.push_back({*std::move(bound), key.descending});
       }
@@ -645,7 +646,7 @@ class Planner {
   };
   absl::StatusOr<When> FindWhen(ast::Range range, std::string_view column, Pipeline* pipeline) {
     const auto time = pipeline->Find("time"), thread = pipeline->Find("thread");
-    if (!time || time->type != Type::kTime) {
+    if (!time || time->column.type != Type::kTime) {
       return ErrorAt(range, "these rows have no time, so there is no stack to them",
                      "put this stage before the one that leaves `time` out");
     }

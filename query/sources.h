@@ -48,8 +48,6 @@ struct SourceColumn {
   ComputeColumn compute;  // for Derived::kComputed
   // Can be asked for by name and is not among the columns of the answer.
   bool hidden = false;
-  // Its values are numbers or text, whatever its type.
-  bool any = false;
 };
 
 // What the planner asks of a source.

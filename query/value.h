@@ -39,6 +39,8 @@ std::string_view TypeName(Type type);  // "time", "address", …
 struct Column {
   std::string name;
   Type type = Type::kString;
+  bool any = false;            // its values may be numbers or text, row by row
+  std::vector<Column> fields;  // of objects: those whose type is known
   bool operator==(const Column&) const = default;
 };
 

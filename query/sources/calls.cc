@@ -21,6 +21,7 @@ namespace {
 // Functions whose return types are looked at before a query runs, and the size of a result that a
 // column of values shows.
 constexpr size_t kMostTyped = 64;
+constexpr const char* kArgumentNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
 constexpr uint64_t kMostBytes = 4096;
 
 // Slots of the rows as CallSource gives them.
@@ -211,6 +212,75 @@ class CallSource : public Operator {
   absl::flat_hash_map<Key, Value> callers_;
 };
 
+// What the column of a value of this type is.
+Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int depth = 0) {
+  constexpr int kMaxDepth = 3;
+  Column column = {std::move(name), Type::kObject, /*any=*/false, {}};
+  type = types.Complete(type);
+  switch (type->kind) {
+    case CType::Kind::kPointer:
+      column.type = Type::kAddress;
+      return column;
+    case CType::Kind::kEnum:  // its name, or a number that has none
+      column.type = Type::kString;
+      column.any = true;
+      return column;
+    case CType::Kind::kStruct:
+    case CType::Kind::kUnion:
+      for (const CMember& member : type->members) {
+        if (depth == kMaxDepth || member.is_static || member.name.empty()) continue;
+        const CType* inner = type->At(member.type);
+        while (inner->Strip()->IsReference()) inner = inner->Strip()->target();
+        column.fields.push_back(ColumnOf(member.name, types, inner, depth + 1));
+      }
+      return column;
+    case CType::Kind::kFloat:
+      column.type = Type::kReal;
+      return column;
+    default:
+      break;
+  }
+  // Above the greatest signed number a column of integers has no place for it.
+  const bool fits = type->is_signed || types.SizeOf(type).value_or(8) < 8;
+  if (type->IsIntegral()) {
+    column.type = fits ? Type::kInteger : Type::kValue;
+  } else {
+    column.any = true;
+  }
+  return column;
+}
+
+// The fields of the column `args`: of what type each is in all the functions that have it.
+absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context,
+                                                      const std::vector<Address>& entries) {
+  std::vector<Column> fields;
+  if (entries.size() > kMostTyped) return fields;
+  const auto add = [&fields](Column column) {
+    const auto same = std::find_if(fields.begin(), fields.end(),
+                                   [&](const Column& c) { return c.name == column.name; });
+    if (same == fields.end()) {
+      fields.push_back(std::move(column));
+    } else if (*same != column) {
+      *same = {column.name, Type::kObject, /*any=*/true, {}};
+    }
+  };
+  for (const Address entry : entries) {
+    absl::StatusOr<std::optional<ParameterTypes>> found =
+        ParameterTypesOf(context, context.process().info().end, entry);
+    if (!found.ok()) return found.status();
+    if (!*found || (*found)->parameters.empty()) {
+      for (const char* const name : kArgumentNames) add({name, Type::kValue});
+      continue;
+    }
+    for (const auto& [name, type] : (*found)->parameters) {
+      const CType* target = type;
+      while (target->Strip()->IsReference()) target = target->Strip()->target();
+      add(ColumnOf(name, *(*found)->types, target));
+    }
+  }
+  return fields;
+}
+
 // The column `result`. Each function's result is read by its own return type; the column has that
 // type's kind when the functions agree in it, and is one of values, in their own width, when they
 // do not. Belongs to one thread.
@@ -290,23 +360,9 @@ class Results {
  private:
   static Type TypeOf(const ResultPlace& result) {
     if (result.type->IsReference()) return Type::kAddress;
-    const CType* type = result.types->Complete(result.type);
-    switch (type->kind) {
-      case CType::Kind::kPointer:
-        return Type::kAddress;
-      case CType::Kind::kEnum:
-        return Type::kString;
-      case CType::Kind::kStruct:
-      case CType::Kind::kUnion:
-        return Type::kObject;
-      case CType::Kind::kFloat:
-        return Type::kReal;
-      default:
-        break;
-    }
-    // Above the greatest signed number a column of integers has no place for it.
-    const bool fits = type->is_signed || result.types->SizeOf(type).value_or(8) < 8;
-    return type->IsIntegral() && fits ? Type::kInteger : Type::kValue;
+    const Column column = ColumnOf("", *result.types, result.type);
+    // What has no value to speak of: void, for one.
+    return column.type == Type::kObject && column.any ? Type::kValue : column.type;
   }
 
   absl::StatusOr<const std::optional<ResultPlace>*> PlaceOf(Time t, Address entry) {
@@ -426,7 +482,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("line", Type::kInteger, kLine);
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
   add("address", Type::kAddress, kAddress);
-  plan.columns.push_back({{"args", Type::kObject},
+  absl::StatusOr<std::vector<Column>> fields = FieldsOfArguments(context, base.calls.entries);
+  if (!fields.ok()) return fields.status();
+  plan.columns.push_back({{"args", Type::kObject, /*any=*/false, *std::move(fields)},
                           0,
                           Derived::kComputed,
                           [&context](RowMoment& moment, const Row& row) {
@@ -444,9 +502,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("caller", Type::kString, kCaller);
   add("kind", Type::kString, kKind);
   add("return_address", Type::kAddress, kReturnAddress, /*hidden=*/true);
-  static constexpr const char* kNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
-  for (size_t i = 0; i < 6; ++i) {
-    add(kNames[i], Type::kValue, kArguments + i, /*hidden=*/true);
+  for (size_t i = 0; i < std::size(kArgumentNames); ++i) {
+    add(kArgumentNames[i], Type::kValue, kArguments + i, /*hidden=*/true);
   }
   plan.presentation.table_columns = {"time",   "thread",      "function", "args",
                                      "result", "return_time", "depth",    "caller"};

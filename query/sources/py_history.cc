@@ -253,7 +253,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
   Add(&plan, "result", Type::kString);
-  plan.columns.back().any = true;
+  plan.columns.back().column.any = true;
   Add(&plan, "return_time", Type::kTime);
   Add(&plan, "ended", Type::kString);
   Add(&plan, "depth", Type::kInteger);

@@ -46,6 +46,22 @@ absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const 
   return out;
 }
 
+absl::StatusOr<std::optional<ParameterTypes>> ParameterTypesOf(const Context& context, Time t,
+                                                               Address function) {
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);
+  if (!types.ok()) return types.status();
+  const std::optional<TypeSpace::Placed> placed = (*types)->FileAt(function);
+  if (!placed) return std::nullopt;
+  const std::vector<CodeScope> scopes = placed->file->ScopesAt(function.v - placed->bias);
+  if (scopes.empty()) return std::nullopt;
+  ParameterTypes out = {*types, {}};
+  for (const Die& die : ParametersOf(scopes.front().die)) {
+    out.parameters.emplace_back(DebugFile::NameOf(die),
+                                placed->file->TypeAt(DebugFile::TypeOf(die)));
+  }
+  return out;
+}
+
 absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
                                                          Address function) {
   absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);

@@ -69,18 +69,18 @@ Die FrameState::FindLocal(std::string_view name) const {
   return Die();
 }
 
-std::vector<Die> FrameState::Parameters() const {
+std::vector<Die> ParametersOf(const Die& function) {
   std::vector<Die> out;
-  const auto collect = [](const Die& function) {
+  const auto collect = [](const Die& of) {
     std::vector<Die> found;
-    for (Die child = function.Child(); child; child = child.Sibling()) {
+    for (Die child = of.Child(); child; child = child.Sibling()) {
       if (child.tag() == DW_TAG_formal_parameter) found.push_back(child);
     }
     return found;
   };
-  if (!function_) return out;
-  out = collect(function_);
-  const Die written = function_.Follow(DW_AT_abstract_origin);
+  if (!function) return out;
+  out = collect(function);
+  const Die written = function.Follow(DW_AT_abstract_origin);
   if (!written) return out;
   std::vector<Die> all = collect(written);
   // The copy's own, where it has kept them.
@@ -503,7 +503,7 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
 absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType* type,
                                                const Registers& registers) {
   if (passed_.empty()) {
-    parameters_ = Parameters();
+    parameters_ = ParametersOf(function_);
     std::vector<const CType*> parameter_types;
     for (const Die& die : parameters_) {
       parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(die)));

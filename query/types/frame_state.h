@@ -21,6 +21,9 @@
 
 namespace ttq {
 
+// A function's parameters, as they were written: also of a copy that has lost some.
+std::vector<Die> ParametersOf(const Die& function);
+
 class FrameState {
  public:
   // The moment must stay at its time while this is used.
@@ -36,7 +39,7 @@ class FrameState {
   // The variable or parameter that `name` means here: the innermost. Empty: none.
   Die FindLocal(std::string_view name) const;
   // In order; those of the declaration, so that one the compiler removed is there too.
-  std::vector<Die> Parameters() const;
+  std::vector<Die> Parameters() const { return ParametersOf(function_); }
   // The function that really exists begins at this instruction, and its arguments are still where
   // the ABI puts them: places in the frame that DWARF says hold for the whole function are only
   // filled by the prologue.

@@ -105,6 +105,14 @@ with tempfile.TemporaryDirectory() as scratch:
                           "calls to /^Returns(Int|Double)$/": "value",
                           "calls to /^Returns(Int|Pointer)$/": "value"}.items():
         check(types(query)["result"] == wanted, f"{query}: {types(query)}")
+    # So are those of arguments, and of what is computed from them.
+    fields = "args.weight, args.count, args.mixed.real, args.more, args.mixed, args.weight * 2"
+    check(list(types(f"calls to Blend | select {fields}").values()) ==
+          ["real", "integer", "real", "address", "object", "real"], "types of arguments")
+    check(list(types("calls to Takes | select args.text, args.colour").values()) ==
+          ["object", "string"], "types of arguments that are text")
+    check(list(types("calls to /^(Down|Blend|Tenths)$/ | select args.digit, args.weight + 1").values())
+          == ["integer", "real"], "types of arguments of several functions")
     check(ask(recording, "calls to ReturnsInt where result == -7 | count")["rows"][0]["count"] == 1,
           "a condition on a result")
     check(ask(recording, "calls to ReturnsEnum where result = \"kGreen\" | count")
