@@ -2,7 +2,7 @@
 """What calls returned, by their types, compared with gdb's `finish`; and calls of functions that the
 dynamic linker chooses.
 
-    results_test.py TTQ PROGRAMS
+    results_test.py TTQ PROGRAMS [PACKAGE]
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+TTQ, PROGRAMS, *PACKAGE = (os.path.abspath(a) for a in sys.argv[1:] if a)
 PROGRAM = os.path.join(PROGRAMS, "results")
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.cc")
 
@@ -113,6 +113,20 @@ with tempfile.TemporaryDirectory() as scratch:
           ["object", "string"], "types of arguments that are text")
     check(list(types("calls to /^(Down|Blend|Tenths)$/ | select args.digit, args.weight + 1").values())
           == ["integer", "real"], "types of arguments of several functions")
+    # Python gets numbers and texts of them, not what is left of them in a column of one type.
+    rows = PACKAGE and subprocess.run(
+        [sys.executable, "-c",
+         "import sys, ttq; trace = ttq.open(sys.argv[1])\n"
+         "for query in sys.argv[2:]: print([list(r) for r in trace.query(query)])", recording,
+         "calls to /^(Blend|Takes)$/ | select args.weight, args.text, args.colour, args.maybe",
+         "calls to Blend | select args.weight * 2, args.mixed"],
+        env={**os.environ, "PYTHONPATH": PACKAGE[0]},
+        capture_output=True, text=True)
+    check(not rows or rows.stdout.splitlines() == [
+        "[[-1.25, None, None, None], [-2.5, None, None, None], [-3.75, None, None, None], "
+        "[None, 'text', 'kBlue', -4]]",
+        "[[-2.5, {'real': -0.5, 'whole': 1}], [-5.0, {'real': -1.0, 'whole': 2}], "
+        "[-7.5, {'real': -1.5, 'whole': 3}]]"], f"in Python: {rows}")
     check(ask(recording, "calls to ReturnsInt where result == -7 | count")["rows"][0]["count"] == 1,
           "a condition on a result")
     check(ask(recording, "calls to ReturnsEnum where result = \"kGreen\" | count")
