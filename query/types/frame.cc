@@ -27,6 +27,24 @@ absl::StatusOr<Argument> Shown(const TypeSpace& types, Moment* moment, std::stri
   return argument;
 }
 
+// What DWARF says of the function with its entry at an address.
+struct Declaration {
+  const TypeSpace* types;
+  const DebugFile* file;
+  Die die;
+};
+
+absl::StatusOr<std::optional<Declaration>> DeclarationOf(const Context& context, Time t,
+                                                         Address function) {
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);
+  if (!types.ok()) return types.status();
+  const std::optional<TypeSpace::Placed> placed = (*types)->FileAt(function);
+  if (!placed) return std::nullopt;
+  const std::vector<CodeScope> scopes = placed->file->ScopesAt(function.v - placed->bias);
+  if (scopes.empty()) return std::nullopt;
+  return Declaration{*types, placed->file, scopes.front().die};
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const FrameView& frame,
@@ -48,37 +66,32 @@ absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const 
 
 absl::StatusOr<std::optional<ParameterTypes>> ParameterTypesOf(const Context& context, Time t,
                                                                Address function) {
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);
-  if (!types.ok()) return types.status();
-  const std::optional<TypeSpace::Placed> placed = (*types)->FileAt(function);
-  if (!placed) return std::nullopt;
-  const std::vector<CodeScope> scopes = placed->file->ScopesAt(function.v - placed->bias);
-  if (scopes.empty()) return std::nullopt;
-  ParameterTypes out = {*types, {}};
-  for (const Die& die : ParametersOf(scopes.front().die)) {
-    out.parameters.emplace_back(DebugFile::NameOf(die),
-                                placed->file->TypeAt(DebugFile::TypeOf(die)));
+  absl::StatusOr<std::optional<Declaration>> found = DeclarationOf(context, t, function);
+  if (!found.ok()) return found.status();
+  if (!*found) return std::nullopt;
+  const auto& [types, file, die] = **found;
+  ParameterTypes out = {types, {}};
+  for (const Die& parameter : ParametersOf(die)) {
+    out.parameters.emplace_back(DebugFile::NameOf(parameter),
+                                file->TypeAt(DebugFile::TypeOf(parameter)));
   }
   return out;
 }
 
 absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
                                                          Address function) {
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(t);
-  if (!types.ok()) return types.status();
-  const std::optional<TypeSpace::Placed> placed = (*types)->FileAt(function);
-  if (!placed) return std::nullopt;
-  const std::vector<CodeScope> scopes = placed->file->ScopesAt(function.v - placed->bias);
-  if (scopes.empty()) return std::nullopt;
-  const Die& die = scopes.front().die;
+  absl::StatusOr<std::optional<Declaration>> found = DeclarationOf(context, t, function);
+  if (!found.ok()) return found.status();
+  if (!*found) return std::nullopt;
+  const auto& [types, file, die] = **found;
   // An assembler knows where a function is, not what it returns.
   if (die.data().RootOf(die.unit()).language == DW_LANG_Mips_Assembler) return std::nullopt;
   ResultPlace result;
-  result.types = *types;
-  result.type = placed->file->TypeAt(DebugFile::TypeOf(die));
+  result.types = types;
+  result.type = file->TypeAt(DebugFile::TypeOf(die));
   if (result.type->Strip()->kind == CType::Kind::kVoid) return result;
-  result.place = PlaceOfResult(**types, result.type);
-  const CType* type = (*types)->Complete(result.type);
+  result.place = PlaceOfResult(*types, result.type);
+  const CType* type = types->Complete(result.type);
   result.in_rax = result.place.pieces.size() == 1 && !result.place.pieces[0].sse &&
                   type->IsScalar() && !type->IsReference();
   return result;
