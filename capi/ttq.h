@@ -261,7 +261,7 @@ enum {
   TTQ_TYPE_INTEGER = 3, /* signed */
   TTQ_TYPE_TEXT = 4,
   TTQ_TYPE_BYTES = 5,  /* a piece of memory */
-  TTQ_TYPE_OBJECT = 6, /* names with values: JSON as text */
+  TTQ_TYPE_OBJECT = 6, /* names with values, or values of several types: JSON as text */
   TTQ_TYPE_LIST = 7,   /* JSON as text */
   TTQ_TYPE_VALUE = 8,  /* what an access moved, a register: unsigned up to 8 bytes, else bytes */
   TTQ_TYPE_REAL = 9    /* a floating-point number */

@@ -252,7 +252,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   if (!codes.ok()) return codes.status();
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
-  Add(&plan, "result", Type::kString);
+  Add(&plan, "result", Type::kObject);
   plan.columns.back().column.any = true;
   Add(&plan, "return_time", Type::kTime);
   Add(&plan, "ended", Type::kString);
