@@ -4,12 +4,12 @@ import os
 import tempfile
 import unittest
 
-WORK = tempfile.mkdtemp()
+WORK = tempfile.TemporaryDirectory()
 
 
 class Instances(unittest.TestCase):
     def scratch(self, name):
-        path = os.path.join(WORK, name)
+        path = os.path.join(WORK.name, name)
         os.mkdir(path)
         return path
 
@@ -26,9 +26,5 @@ for n in range(200):
     setattr(Instances, f"test_{n:03}", make_test(n))
 
 
-class LeavesOne(Instances):
-    pass
-
-
 if __name__ == "__main__":
-    unittest.main(argv=["left_directory", "Instances"])
+    unittest.main()
