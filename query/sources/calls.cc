@@ -212,10 +212,11 @@ class CallSource : public Operator {
   absl::flat_hash_map<Key, Value> callers_;
 };
 
-// What the column of a value of this type is.
+// What the column of a value of this type is; of a reference, that of what it refers to.
 Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int depth = 0) {
   constexpr int kMaxDepth = 3;
   Column column = {std::move(name), Type::kObject, /*any=*/false, {}};
+  while (type->Strip()->IsReference()) type = type->Strip()->target();
   type = types.Complete(type);
   switch (type->kind) {
     case CType::Kind::kPointer:
@@ -229,9 +230,7 @@ Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int
     case CType::Kind::kUnion:
       for (const CMember& member : type->members) {
         if (depth == kMaxDepth || member.is_static || member.name.empty()) continue;
-        const CType* inner = type->At(member.type);
-        while (inner->Strip()->IsReference()) inner = inner->Strip()->target();
-        column.fields.push_back(ColumnOf(member.name, types, inner, depth + 1));
+        column.fields.push_back(ColumnOf(member.name, types, type->At(member.type), depth + 1));
       }
       return column;
     case CType::Kind::kFloat:
@@ -273,9 +272,7 @@ absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context,
       continue;
     }
     for (const auto& [name, type] : (*found)->parameters) {
-      const CType* target = type;
-      while (target->Strip()->IsReference()) target = target->Strip()->target();
-      add(ColumnOf(name, *(*found)->types, target));
+      add(ColumnOf(name, *(*found)->types, type));
     }
   }
   return fields;

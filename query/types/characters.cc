@@ -10,8 +10,6 @@
 namespace ttq {
 namespace {
 
-constexpr size_t kRepeats = 10;  // gdb's `set print repeats`
-
 bool IsSurrogate(char32_t c, char32_t first) { return c >= first && c < first + 0x400; }
 
 // Whether Unicode has it.

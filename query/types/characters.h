@@ -5,6 +5,7 @@
 #ifndef TTQ_QUERY_TYPES_CHARACTERS_H_
 #define TTQ_QUERY_TYPES_CHARACTERS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "query/types/type.h"
 
 namespace ttq {
+
+// gdb's `set print repeats`.
+inline constexpr size_t kRepeats = 10;
 
 struct CharacterType {
   uint32_t bytes = 0;       // of a character: 1, 2 or 4; 0: the type is none of characters

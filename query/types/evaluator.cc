@@ -861,25 +861,23 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Index& in
     absl::StatusOr<std::optional<ContainerView>> view =
         ViewContainer(reader_, *object, kMaxElements);
     if (!view.ok()) return view.status();
-    if (*view && (*view)->kind == ContainerView::Kind::kSequence && !(*view)->items.empty()) {
+    const auto within = [&](size_t count, const char* what) -> absl::StatusOr<size_t> {
       absl::StatusOr<Number> n = NumberOf(*index.index, *at);
       if (!n.ok()) return n.status();
-      if (n->i < 0 || n->i >= static_cast<__int128>((*view)->items.size())) {
-        return Here(
-            ErrorAt(index.index->range, Cat("it has ", (*view)->items.size(), " elements")));
-      }
-      return (*view)->items[static_cast<size_t>(n->i)].value;
+      if (n->i >= 0 && n->i < static_cast<__int128>(count)) return static_cast<size_t>(n->i);
+      return Here(ErrorAt(index.index->range, Cat("it has ", count, " ", what)));
+    };
+    if (*view && (*view)->kind == ContainerView::Kind::kSequence && !(*view)->items.empty()) {
+      absl::StatusOr<size_t> n = within((*view)->items.size(), "elements");
+      if (!n.ok()) return n.status();
+      return (*view)->items[*n].value;
     }
     if (*view && (*view)->kind == ContainerView::Kind::kString) {
-      absl::StatusOr<Number> n = NumberOf(*index.index, *at);
-      if (!n.ok()) return n.status();
       const uint32_t bytes = (*view)->character.bytes;
-      const size_t count = (*view)->text.size() / bytes;
-      if (n->i < 0 || n->i >= static_cast<__int128>(count)) {
-        return Here(ErrorAt(index.index->range, Cat("it has ", count, " characters")));
-      }
+      absl::StatusOr<size_t> n = within((*view)->text.size() / bytes, "characters");
+      if (!n.ok()) return n.status();
       CValue character = (*view)->items[0].value;
-      character.address += static_cast<uint64_t>(n->i) * bytes;
+      character.address += *n * bytes;
       return character;
     }
     if (*view && (*view)->kind == ContainerView::Kind::kMap) {

@@ -19,9 +19,8 @@ namespace {
 
 using Kind = CType::Kind;
 
-// gdb's `set print elements`, `repeats` and `max-depth`.
+// gdb's `set print elements` and `max-depth`.
 constexpr size_t kElements = 200;
-constexpr size_t kRepeats = 10;
 constexpr int kDepth = 20;
 constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr size_t kMaxText = 1 << 20;
@@ -438,8 +437,7 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   std::memcpy(&n, loaded->bytes.data(), loaded->bytes.size());
   n = Extend(n, loaded->bytes.size(), type->is_signed);
   if (const CharacterType character = CharacterTypeOf(value.type); character.bytes != 0) {
-    const auto c = static_cast<char32_t>(Extend(n, character.bytes, false) &
-                                         (~uint64_t{0} >> (64 - 8 * character.bytes)));
+    const auto c = static_cast<char32_t>(Extend(n, character.bytes, false));
     const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
     return Cat(number, " ", character.prefix, "'", EscapedCharacter(c, '\'', character), "'");
   }
