@@ -17,6 +17,9 @@ struct Opcodes {
   uint8_t yield_from = 0;  // sets the word back, to be executed again
   uint8_t send_again = 0;  // jumps back in a loop that is none to the reader
   uint8_t pairs[5] = {};
+  uint8_t end_for = 0;  // with pop_iter, the end of a loop: neither begins a line
+  uint8_t pop_iter =
+      0;  // 3.14: nor does what follows it, on the line of what stands before the two
 };
 Opcodes OpcodesOf(int minor) {
   switch (minor) {
@@ -30,6 +33,8 @@ Opcodes OpcodesOf(int minor) {
       return {.reraise = 119, .send_again = 134, .pairs = {84, 86, 88, 154, 158}};
     case 13:
       return {.reraise = 102, .send_again = 78};
+    case 14:
+      return {.reraise = 105, .send_again = 76, .end_for = 9, .pop_iter = 30};
     default:
       return {};
   }
@@ -172,6 +177,17 @@ absl::StatusOr<const LineScanner::Function*> LineScanner::FunctionOf(const Activ
   return known.get();
 }
 
+bool LineScanner::Function::MayBegin(int64_t offset, const LineRange& range, uint8_t end_for,
+                                     uint8_t pop_iter) const {
+  if (pop_iter == 0) return true;
+  if (Opcode(offset) == pop_iter) return false;
+  int64_t before = offset - 2;
+  if (before < 0 || Opcode(before) != pop_iter || Argument(before) != 0) return true;
+  while (before >= 0 && (Opcode(before) == pop_iter || Opcode(before) == end_for)) before -= 2;
+  const LineRange* ended = before < 0 ? nullptr : At(before);
+  return !ended || ended->line != range.line;
+}
+
 void LineScanner::Execute(const Activation& activation, const Function& function, Time time,
                           int64_t previous, int64_t offset, bool is_loop) {
   const Layout& layout = history_.layout_of(activation.code);
@@ -189,7 +205,9 @@ void LineScanner::Execute(const Activation& activation, const Function& function
     begins = begins || ((!before || previous != before->begin) &&
                         std::binary_search(handlers.begin(), handlers.end(), offset));
   } else {
-    begins = begins || !before || before->line != range->line;
+    const Opcodes opcodes = OpcodesOf(layout.minor);
+    begins = begins || ((!before || before->line != range->line) &&
+                        function.MayBegin(offset, *range, opcodes.end_for, opcodes.pop_iter));
   }
   if (!begins || (line_ != 0 && range->line != line_)) return;
   events_.push_back({time, activation.thread, activation.frame, activation.code, range->line});

@@ -8,7 +8,8 @@
 //
 // Two things are told apart by the instructions themselves. Where an exception is raised again, the
 // word is set back to where it came from: nothing is executed there. 3.11 and 3.12 run some pairs
-// of instructions as one, with one write: the second may begin a line of its own.
+// of instructions as one, with one write: the second may begin a line of its own. 3.14 does not
+// tell a line anew behind a loop's end.
 //
 // A scanner goes forward and belongs to one thread.
 
@@ -63,6 +64,9 @@ class LineScanner {
     const LineRange* At(int64_t offset) const;
     uint8_t Opcode(int64_t offset) const;
     uint8_t Argument(int64_t offset) const;
+    // Whether the instruction, which is in `range`, is one where sys.monitoring may begin a line
+    // (CPython 3.14, Python/instrumentation.c, initialize_lines).
+    bool MayBegin(int64_t offset, const LineRange& range, uint8_t end_for, uint8_t pop_iter) const;
   };
   static constexpr int64_t kNone = -1;
 

@@ -1259,8 +1259,7 @@ struct ObjectReader::Printer {
     if (!type || type->name == "NoneType") {
       return Add(fmt::format("<weakref at {:#x}; dead>", object)), true;
     }
-    return Add(fmt::format("<weakref at {:#x}; to '{}' at {:#x}>", object,
-                           layout().minor >= 14 ? reader.FullTypeName(*type) : type->name, target)),
+    return Add(fmt::format("<weakref at {:#x}; to '{}' at {:#x}>", object, type->name, target)),
            true;
   }
 

@@ -145,6 +145,12 @@ class Investigation {
         if (faulting) functions_.push_back(frame.function);
       }
       if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
+      if (python && faulting) {
+        const auto running = python->StackOf(thread);
+        if (running && !running->stack.frames.empty()) {
+          py_function_ = running->stack.frames.front().function;
+        }
+      }
       Object one;
       one.fields = {
           {"thread", OfThread(thread)},
@@ -514,6 +520,7 @@ class Investigation {
 
   // Of all addresses that took part, those that lead most directly to an object come first.
   absl::Status PythonObject() {
+    using Interest = Suspect::Interest;
     std::vector<Suspect> suspects;
     // What CPython found wrong itself, it names.
     static const RE2* const kAddress = new RE2("0x([0-9a-f]{6,12})");
@@ -522,23 +529,25 @@ class Investigation {
     while (RE2::FindAndConsume(&message, *kAddress, &digits)) {
       uint64_t address = 0;
       if (absl::SimpleHexAtoi(digits, &address)) {
-        suspects.push_back({address, false, false, "the message"});
+        suspects.push_back({address, false, Interest::kAny, "the message"});
       }
     }
-    const auto add_register = [&](uint8_t number, bool at_hand) {
+    const auto add_register = [&](uint8_t number, Interest interest) {
       const RegisterName name{RegisterName::File::kGeneral, number, 0, 8};
-      suspects.push_back({r_.registers.gpr[number], false, at_hand, name.Text().substr(1)});
+      suspects.push_back({r_.registers.gpr[number], false, interest, name.Text().substr(1)});
     };
-    if (r_.base) add_register(*r_.base, false);
+    if (r_.base) add_register(*r_.base, Interest::kAny);
     if (r_.word && r_.word_memory.kind != "stack") {
-      suspects.push_back({r_.word->v, true, false, fmt::format("the word at {:#x}", r_.word->v)});
+      suspects.push_back(
+          {r_.word->v, true, Interest::kAny, fmt::format("the word at {:#x}", r_.word->v)});
     }
     if (r_.address && r_.memory.kind != "stack") {
-      suspects.push_back({r_.address->v, true, false, "the address"});
+      suspects.push_back({r_.address->v, true, Interest::kAny, "the address"});
     }
+    suspects.push_back({py_function_, false, Interest::kFreed, "the function that ran"});
     for (const Gpr at_hand :
          {kRdi, kRbx, kRbp, kR12, kR13, kR14, kR15, kRsi, kRdx, kRcx, kR8, kR9, kRax, kR10, kR11}) {
-      add_register(at_hand, true);
+      add_register(at_hand, Interest::kCountedAfter);
     }
     absl::StatusOr<Value> object = ObjectAtFault(context_, suspects, r_.time, control_, &outcome_);
     if (!object.ok()) return object.status();
@@ -553,6 +562,7 @@ class Investigation {
   OriginTracer tracer_;
   Report r_;
   std::vector<std::string> functions_;  // of the thread that crashed
+  uint64_t py_function_ = 0;            // the Python function it ran; 0: none, or not known
 };
 
 Row RowOf(const Context& context, Report r) {

@@ -112,7 +112,7 @@ class Search {
     }
     // What was freed can look alive: nobody has used its memory, and somebody counts on.
     if (epoch.death) alive = false;
-    if (suspect.at_hand && !epoch.death) return Value();
+    if (suspect.interest != Suspect::Interest::kAny && !epoch.death) return Value();
     life.state = alive ? "alive" : "freed";
     if (!alive) {
       std::vector<Time> whole = {epoch.alive};
@@ -219,7 +219,9 @@ class Search {
     if (absl::Status s = AddEvent("freed", life.epoch.death, &found); !s.ok()) return s;
     absl::StatusOr<Value> references = References(object, word, life.epoch);
     if (!references.ok()) return references.status();
-    if (suspect.at_hand && !CountedAfter(*references)) return Value();
+    if (suspect.interest == Suspect::Interest::kCountedAfter && !CountedAfter(*references)) {
+      return Value();
+    }
     found.fields.emplace_back("references", *std::move(references));
     return Value(std::move(found));
   }

@@ -21,8 +21,9 @@ namespace ttq {
 struct Suspect {
   uint64_t address = 0;
   bool inside = false;  // it may lie within an object; else it is where an object would begin
-  // It was only at hand: of interest if it was freed and somebody went on to count it.
-  bool at_hand = false;
+  // Which objects are of interest: any, one that was freed, or one that was freed and whose
+  // references somebody went on to count.
+  enum class Interest : uint8_t { kAny, kFreed, kCountedAfter } interest = Interest::kAny;
   std::string how;  // what it was to the crash: "rax", "the word that was read"
 };
 

@@ -95,6 +95,11 @@ class ChangeSource : public Operator {
     return nullptr;
   }
 
+  // What the debug allocators fill new and freed memory with; it is no value of a variable.
+  static bool IsFill(uint64_t word) {
+    return word == 0xcdcdcdcdcdcdcdcd || word == 0xdddddddddddddddd;
+  }
+
   // False for a word that is made ready to hold a value: it says nothing before and after.
   absl::StatusOr<bool> Fill(const Access& access, const WatchedSlot& slot, Row* row) {
     *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
@@ -104,6 +109,8 @@ class ChangeSource : public Operator {
     uint64_t before = 0, after = 0;
     if (access.value.size() >= offset + 8) memcpy(&after, access.value.data() + offset, 8);
     if (access.previous.size() >= offset + 8) memcpy(&before, access.previous.data() + offset, 8);
+    if (IsFill(before)) before = 0;
+    if (IsFill(after)) after = 0;
     if (after == 0 && before == 0) return false;
     if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
     if (!want_values_ && after > 1) return true;

@@ -12,7 +12,7 @@ class Victim:
 
 def make():
     def victim():
-        return 1
+        return sys  # a global: some versions get as far as here
     return victim
 
 

@@ -5,23 +5,17 @@
 # printed of itself (lives.py) or is known to do (variables.py).
 # Usage: history_test.py TTQ [INTERPRETER...]
 
-import glob
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from interpreters import interpreters  # noqa: E402
+
 HERE = pathlib.Path(__file__).parent
 problems = []
-
-
-def interpreters():
-    yield "/usr/bin/python3"
-    for version in ("3.9", "3.10", "3.12", "3.13"):
-        for path in sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*")))[:1]:
-            yield path + "/bin/python3"
 
 
 class Recording:
@@ -189,10 +183,7 @@ def check_by_python(r):
 def main():
     ttq = sys.argv[1]
     tried = 0
-    for interpreter in sys.argv[2:] or interpreters():
-        if subprocess.run([interpreter, "-c", ""], capture_output=True).returncode != 0:
-            print(f"skipped {interpreter}: cannot be run")
-            continue
+    for _, interpreter in interpreters(sys.argv[2:]):
         tried += 1
         with tempfile.TemporaryDirectory() as directory:
             check_lives(Recording(ttq, directory, interpreter, "lives.py"))

@@ -5,23 +5,17 @@
 # what sys.setprofile (and from 3.12 on sys.monitoring) says in a second run of the same script.
 # Usage: transitions_test.py TTQ DUMP_TRANSITIONS [INTERPRETER...]
 
-import glob
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from interpreters import interpreters  # noqa: E402
+
 HERE = pathlib.Path(__file__).parent
 CORPUS = str(HERE / "corpus.py")
 ENTERS = ("call", "resume", "throw")
-
-
-def interpreters():
-    yield "/usr/bin/python3"
-    for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14"):
-        for path in sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*")))[:1]:
-            yield path + "/bin/python3"
 
 
 def events_of(interpreter, how):
@@ -70,6 +64,25 @@ def differs(want, got):
     return None
 
 
+def as_unwatched(want, got):
+    """Since 3.13 close() ends a generator that has nothing to clean up without running it, unless sys.monitoring has
+    changed its code, as it has for the oracle (Objects/genobject.c, gen_close)."""
+    if any(kind == "throw" and name == "plain" for _, kind, name, _, _ in got):
+        return want
+    entered = {"profile": "call", "monitor": "throw"}[want.kinds]
+    kept = Events()
+    kept.kinds = want.kinds
+    closing = False
+    for event, after in zip(want, want[1:] + [None]):
+        if closing:  # and left
+            closing = False
+        elif event[:2] == [entered, "plain"] and int(event[3]) == int(event[2]) + 1 == int(after[3]):
+            closing = True
+        else:
+            kept.append(event)
+    return kept
+
+
 class Events(list):
     kinds = ""
 
@@ -77,11 +90,7 @@ class Events(list):
 def main():
     ttq, dump = sys.argv[1:3]
     failed = tried = 0
-    for interpreter in sys.argv[3:] or interpreters():
-        version = subprocess.run([interpreter, "--version"], capture_output=True, text=True)
-        if version.returncode != 0:
-            print(f"skipped {interpreter}: cannot be run")
-            continue
+    for version, interpreter in interpreters(sys.argv[3:]):
         with tempfile.TemporaryDirectory() as directory:
             rows = recorded(ttq, dump, interpreter, directory)
         begin = next(i for i, row in enumerate(rows) if row[1:3] == ("call", "run"))
@@ -100,10 +109,12 @@ def main():
                 continue
             want = Events(want)
             want.kinds = how
+            if version >= (3, 13):
+                want = as_unwatched(want, got)
             wrong = differs(want, got)
             tried += 1
             failed += wrong is not None
-            print(f"{interpreter} {version.stdout.strip()} {how}:",
+            print(f"{interpreter} {how}:",
                   wrong or f"{len(got)} events are equal")
     if tried == 0:
         print("skipped: no interpreter was found")

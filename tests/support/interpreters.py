@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""The CPythons of this machine that tests run."""
+
+import glob
+import os
+import re
+import subprocess
+
+OLDEST, NEWEST = (3, 9), (3, 14)
+
+
+def interpreters(given=()):
+    """[((major, minor, micro), path)] of CPython 3.9 to 3.14, in order of version.
+
+    Those `given`; without any, one of each version and build: Debian's, pyenv's, and those that the
+    variable TTQ_TEST_PYTHONS names, with ":" between them. One that cannot be run is left out.
+    """
+    places = list(given)
+    if not places:
+        places = ["/usr/bin/python3", "/usr/local/bin/python3"]
+        places += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
+        places += filter(None, os.environ.get("TTQ_TEST_PYTHONS", "").split(":"))
+    found = {}
+    for place in places:
+        if not os.path.exists(place):
+            continue
+        run = subprocess.run([place, "-c", "import sys; print(sys.version_info[:3], sys.implementation.name, "
+                              "hasattr(sys, 'gettotalrefcount'))"], capture_output=True, text=True)
+        match = re.match(r"\((\d+), (\d+), (\d+)\) cpython (\w+)", run.stdout)
+        if not match:
+            continue
+        version = tuple(map(int, match.groups()[:3]))
+        if OLDEST <= version[:2] <= NEWEST:
+            found.setdefault((version, match[4] == "True", place if given else ""), place)
+    return [(version, place) for (version, _, _), place in sorted(found.items())]
