@@ -6,9 +6,12 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cctype>
 #include <future>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 
@@ -104,6 +107,92 @@ const DwarfAbbrev* DwarfAbbrevs::Find(uint64_t code) const {
   return nullptr;
 }
 
+namespace {
+
+bool IsIdentifierByte(uint8_t c) {
+  return std::isalnum(c) != 0 || c == '_' || c == '$' || c >= 0x80;
+}
+
+bool IsName(uint64_t attribute) {
+  return attribute == DW_AT_name || attribute == DW_AT_linkage_name ||
+         attribute == DW_AT_MIPS_linkage_name;
+}
+
+// Of an attribute and its form. A DIE of another unit may have the name, or a supplementary file.
+bool NamesElsewhere(uint64_t attribute, uint64_t form) {
+  switch (form) {
+    case DW_FORM_ref_addr:
+    case DW_FORM_ref_sig8:
+    case DW_FORM_ref_sup4:
+    case DW_FORM_ref_sup8:
+    case DW_FORM_GNU_ref_alt:
+    case DW_FORM_indirect:
+      return attribute == DW_AT_abstract_origin || attribute == DW_AT_specification;
+    case DW_FORM_strp_sup:
+    case DW_FORM_GNU_strp_alt:
+    case DW_FORM_line_strp:
+      return IsName(attribute);
+    default:
+      return false;
+  }
+}
+bool NamesByIndex(uint64_t attribute, uint64_t form) {
+  switch (form) {
+    case DW_FORM_strx:
+    case DW_FORM_strx1:
+    case DW_FORM_strx2:
+    case DW_FORM_strx3:
+    case DW_FORM_strx4:
+    case DW_FORM_GNU_str_index:
+      return IsName(attribute);
+    default:
+      return false;
+  }
+}
+
+// Calls `use` with each offset in `strings` at which a name begins that may end in the identifier:
+// "NAME", "NAME<int>", or mangled, with its length before it. A string may begin within another.
+template <class Use>
+void ForEachOffsetOfName(ByteSpan strings, std::string_view identifier, Use use) {
+  const std::string length = std::to_string(identifier.size());
+  const auto* begin = reinterpret_cast<const char*>(strings.data());
+  const std::string_view all(begin, strings.size());
+  for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
+    const size_t end = at + identifier.size();
+    if (end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]))) use(at);
+    if (at < length.size() || all.substr(at - length.size(), length.size()) != length) continue;
+    const size_t zero = all.rfind('\0', at);
+    const size_t first = zero == all.npos ? 0 : zero + 1;
+    // Rust's mangling and D's are told by the beginning alone.
+    for (size_t i = first; i + 1 < at; ++i) {
+      if (all[i] == '_' && (all[i + 1] == 'Z' || all[i + 1] == 'R' || all[i + 1] == 'D')) use(i);
+    }
+  }
+}
+
+// Whether one of the words of four bytes, each `step` bytes from the last, is marked.
+template <class IsMarked>
+bool RefersToMarked(ByteSpan bytes, uint64_t step, const IsMarked& is_marked) {
+  for (uint64_t at = 0; at + 4 <= bytes.size(); at += step) {
+    uint32_t word;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    if (is_marked(word)) return true;
+  }
+  return false;
+}
+
+// Whether the bytes have the identifier as a string of their own, as short names are.
+bool HasShortName(ByteSpan bytes, std::string_view identifier) {
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
+    const size_t end = at + identifier.size();
+    if (end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
   ByteCursor cursor(section, offset);
   for (size_t n = 0; n < kMaxAbbrevs; ++n) {
@@ -119,6 +208,10 @@ void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
       if (name == 0 && form == 0) break;
       abbrev.attributes.push_back(
           {static_cast<uint16_t>(name), static_cast<uint16_t>(form), implicit});
+      if (abbrev.tag != DW_TAG_compile_unit) {  // its name is a file's
+        names_elsewhere_ = names_elsewhere_ || NamesElsewhere(name, form);
+        names_by_index_ = names_by_index_ || NamesByIndex(name, form);
+      }
       const std::optional<FormSize> size = SizeOfForm(form);
       abbrev.is_fixed = abbrev.is_fixed && size;
       if (size) {
@@ -695,26 +788,8 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
 }
 
 bool DwarfData::MayName(std::string_view name) const {
-  const std::string ended = std::string(name) + '\0';
-  const std::string whole = '\0' + ended;
-  for (int i = 0; i < 2; ++i) {
-    const ByteSpan strings = str_[i].bytes();
-    if (strings.empty()) continue;
-    if (memmem(strings.data(), strings.size(), whole.data(), whole.size()) != nullptr) return true;
-    if (strings.size() >= ended.size() &&
-        std::memcmp(strings.data(), ended.data(), ended.size()) == 0) {
-      return true;
-    }
-  }
-  // Short names stand in the DIEs themselves.
-  for (const FileImage& info : info_) {
-    const ByteSpan bytes = info.bytes();
-    if (!bytes.empty() &&
-        memmem(bytes.data(), bytes.size(), ended.data(), ended.size()) != nullptr) {
-      return true;
-    }
-  }
-  return false;
+  // Linkers keep a string that is the end of another one only there.
+  return MayContain(std::string(name) + '\0');
 }
 
 bool DwarfData::MayContain(std::string_view text) const {
@@ -725,6 +800,45 @@ bool DwarfData::MayContain(std::string_view text) const {
   };
   // Short names stand in the DIEs themselves.
   return std::any_of(str_, std::end(str_), has) || std::any_of(info_, std::end(info_), has);
+}
+
+std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const {
+  // The offsets of the strings in .debug_str, a bit each.
+  const ByteSpan strings = str_[0].bytes();
+  std::vector<uint64_t> marks(strings.size() / 64 + 1);
+  const auto is_marked = [&](uint64_t offset) {
+    return offset < strings.size() && (marks[offset / 64] >> offset % 64 & 1) != 0;
+  };
+  ForEachOffsetOfName(strings, identifier,
+                      [&](uint64_t offset) { marks[offset / 64] |= uint64_t{1} << offset % 64; });
+  const auto may_name = [&](const DwarfUnit& unit) {
+    const DwarfRoot& root = RootOf(unit);
+    const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, unit.end - unit.begin);
+    if (unit.section == kAlt || unit.offset_size != 4 || root.abbrevs->names_elsewhere() ||
+        RefersToMarked(bytes, 1, is_marked) || HasShortName(bytes, identifier)) {
+      return true;
+    }
+    if (!root.abbrevs->names_by_index()) return false;
+    // DWARF 5 section 7.26: the table's length stands 8 bytes before its first entry.
+    const ByteSpan table = str_offsets_[0].bytes();
+    const uint64_t base = root.str_offsets_base;
+    ByteCursor length(table, base - 8);
+    const uint64_t size = base < 8 ? 0 : length.Fixed<uint32_t>();
+    return !length.ok() || size < 4 || size - 4 > table.size() - base ||
+           RefersToMarked(table.subspan(base, size - 4), 4, is_marked);
+  };
+  std::vector<char> may(units_.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < units_.size(); i = next++) may[i] = may_name(units_[i]);
+  };
+  constexpr uint64_t kWorthAThread = 16 << 20;
+  std::vector<std::future<void>> others;
+  const unsigned threads = InfoSize() < kWorthAThread ? 1 : std::thread::hardware_concurrency();
+  for (unsigned i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, work));
+  work();
+  others.clear();
+  return {may.begin(), may.end()};
 }
 
 void DwarfData::ReadUnitRanges() const {

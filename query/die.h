@@ -149,8 +149,12 @@ class DwarfAbbrevs {
   // Null: no such code.
   const DwarfAbbrev* Find(uint64_t code) const;
   void Read(ByteSpan section, uint64_t offset);
+  // Some DIE may take its name from another unit or another file, or by an index.
+  bool names_elsewhere() const { return names_elsewhere_; }
+  bool names_by_index() const { return names_by_index_; }
 
  private:
+  bool names_elsewhere_ = false, names_by_index_ = false;
   std::vector<DwarfAbbrev> dense_;  // by code - 1
   std::vector<std::pair<uint64_t, DwarfAbbrev>> rest_;
 };
@@ -267,6 +271,10 @@ class DwarfData {
   bool MayName(std::string_view name) const;
   // Whether some string has `text` in it; false is certain. Far quicker than reading all DIEs.
   bool MayContain(std::string_view text) const;
+  // For each of units(), whether some DIE of it may have a name, plain or mangled, that ends in the
+  // identifier but for template arguments and parameters; false is certain. Reads no DIEs: looks
+  // through the bytes for references to such strings.
+  std::vector<bool> UnitsThatMayName(std::string_view identifier) const;
 
   ByteSpan Bytes(uint8_t section) const { return info_[section].bytes(); }
   // .debug_line.

@@ -248,7 +248,7 @@ struct DwarfInfo::Impl {
         case DW_TAG_union_type:
           if (is_c) {
             walk.SkipChildren();
-          } else if (code != nullptr) {
+          } else if (code != nullptr && die.has_children()) {
             inner.enclosure = static_cast<int32_t>(code->enclosures.size());
             inner.encloses = true;
             code->enclosures.push_back({offset, unit.end, levels.back().enclosure});
@@ -528,7 +528,10 @@ std::optional<FunctionInfo> DwarfInfo::FunctionAt(uint64_t address) {
 
 std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
   std::vector<FunctionInfo> found;
-  if (!impl_->data->MayContain(matcher.required())) return found;
+  std::vector<bool> may_name;  // by unit; empty: any
+  if (!matcher.required().empty()) {
+    may_name = impl_->data->UnitsThatMayName(matcher.required());
+  }
   absl::flat_hash_map<DieRef, bool> matches;
   absl::flat_hash_map<std::string, size_t> by_symbol;  // where inlined copies go
   struct Copy {
@@ -537,6 +540,7 @@ std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
   };
   std::vector<Copy> copies;
   impl_->ForEachCodeUnit([&](const DwarfUnit& unit) {
+    if (!may_name.empty() && !may_name[unit.index]) return;
     std::shared_ptr<const UnitCode> code = impl_->CodeOf(unit);
     absl::flat_hash_map<int32_t, size_t> copy_of_scope;
     for (size_t i = 0; i < code->scopes.size(); ++i) {

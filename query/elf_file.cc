@@ -3,8 +3,8 @@
 #include "query/elf_file.h"
 
 #include <elf.h>
+#include <libdeflate.h>
 #include <xxhash.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -50,51 +50,70 @@ std::string Hex(Bytes bytes) {
       absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-// zlib cannot expand by more than this (zlib's technical details: 1032:1); zstd can, but does not
-// in a debug section worth reading.
+// Deflate cannot expand by more than this (zlib's technical details: 1032:1); zstd can, but does
+// not in a debug section worth reading.
 constexpr uint64_t kMaxExpansion = 1100;
 
-// To inflate a megabyte takes 5 ms, and a process may ask one question only: what was inflated is
-// kept, named after what it was inflated from. A file is the bytes, then their XXH3.
-constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = 512 << 20;
+// To inflate a megabyte takes 2 ms, and a process may ask one question only: what was inflated is
+// kept, named after what it was inflated from. A file is the bytes, then the Sampled() of them.
+constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = uint64_t{2} << 30;
 
-std::string KeptInflated(Bytes in, uint64_t size) {
+// Of one page in each megabyte: reading all of a large section takes longer than most questions.
+XXH128_hash_t Sampled(Bytes bytes) {
+  constexpr uint64_t kPage = 4096, kEvery = 1 << 20;
+  XXH128_hash_t hash = {bytes.size(), 0};
+  for (uint64_t at = 0; at < bytes.size(); at += kEvery) {
+    const Bytes page = bytes.subspan(at, kPage);
+    hash = XXH3_128bits_withSeed(page.data(), page.size(), hash.low64 ^ hash.high64);
+  }
+  return hash;
+}
+
+// A build-id stands for all that is in the file. Without one all bytes do.
+std::string KeptInflated(Bytes in, uint64_t size, const std::string& build_id) {
   if (size < kWorthKeeping || size > kMostKept) return "";
-  const XXH128_hash_t hash = XXH3_128bits(in.data(), in.size());
+  XXH128_hash_t hash = build_id.empty() ? XXH3_128bits(in.data(), in.size()) : Sampled(in);
+  const std::string id = absl::StrCat(build_id, ".", size, ".", hash.high64, ".", hash.low64);
+  hash = XXH3_128bits(id.data(), id.size());
   return CachePath("inflated", absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
                                             absl::Hex(hash.low64, absl::kZeroPad16)));
 }
 
 std::optional<FileImage> LoadInflated(const std::string& path, uint64_t size) {
   absl::StatusOr<FileImage> file = FileImage::Map(path);
-  if (!file.ok() || file->bytes().size() != size + sizeof(XXH64_hash_t)) return std::nullopt;
+  if (!file.ok() || file->bytes().size() != size + sizeof(XXH128_hash_t)) return std::nullopt;
   const Bytes bytes = file->bytes().subspan(0, size);
-  if (Load<XXH64_hash_t>(file->bytes(), size) != XXH3_64bits(bytes.data(), size)) {
+  if (!XXH128_isEqual(Load<XXH128_hash_t>(file->bytes(), size), Sampled(bytes))) {
     return std::nullopt;
   }
   return FileImage(bytes, file->owner());
 }
 
-absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size) {
+bool Inflate(Bytes in, uint8_t* out, uint64_t size) {
+  libdeflate_decompressor* inflater = libdeflate_alloc_decompressor();
+  if (inflater == nullptr) return false;
+  const libdeflate_result result =
+      libdeflate_zlib_decompress(inflater, in.data(), in.size(), out, size, nullptr);
+  libdeflate_free_decompressor(inflater);
+  return result == LIBDEFLATE_SUCCESS;
+}
+
+absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size,
+                                     const std::string& build_id) {
   if (size > max_size || size > in.size() * kMaxExpansion + 64) {
     return absl::DataLossError(absl::StrCat("a compressed section claims ", size, " bytes"));
   }
-  const std::string kept = KeptInflated(in, size);
+  const std::string kept = KeptInflated(in, size, build_id);
   if (!kept.empty()) {
     if (auto image = LoadInflated(kept, size)) return *std::move(image);
   }
   std::shared_ptr<uint8_t[]> out(new (std::nothrow) uint8_t[size + 1]);
   if (out == nullptr) return absl::ResourceExhaustedError("no memory for a compressed section");
-  bool ok;
-  if (zstd) {
-    ok = ZSTD_decompress(out.get(), size, in.data(), in.size()) == size;
-  } else {
-    uLongf got = size;
-    ok = uncompress(out.get(), &got, in.data(), in.size()) == Z_OK && got == size;
-  }
+  const bool ok = zstd ? ZSTD_decompress(out.get(), size, in.data(), in.size()) == size
+                       : Inflate(in, out.get(), size);
   if (!ok) return absl::DataLossError("a compressed section is damaged");
   if (!kept.empty()) {
-    const XXH64_hash_t hash = XXH3_64bits(out.get(), size);
+    const XXH128_hash_t hash = Sampled({out.get(), size});
     WriteCacheFile(kept, {{reinterpret_cast<const char*>(out.get()), size},
                           {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
   }
@@ -105,13 +124,7 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
 
 uint32_t DebugLinkCrc(Bytes bytes) {
   // The polynomial and the conditioning are zlib's.
-  uLong crc = crc32(0, nullptr, 0);
-  while (!bytes.empty()) {
-    size_t n = std::min<size_t>(bytes.size(), 1u << 30);
-    crc = crc32(crc, bytes.data(), static_cast<uInt>(n));
-    bytes.remove_prefix(n);
-  }
-  return static_cast<uint32_t>(crc);
+  return libdeflate_crc32(0, bytes.data(), bytes.size());
 }
 
 absl::StatusOr<ElfFile> ElfFile::Parse(FileImage image) {
@@ -232,7 +245,7 @@ absl::StatusOr<FileImage> ElfFile::Data(const Section& section, uint64_t max_siz
     if (c.ch_type != ELFCOMPRESS_ZLIB && c.ch_type != kZstd) {
       return absl::DataLossError(absl::StrCat("unknown compression ", c.ch_type));
     }
-    return Decompress(raw, c.ch_size, c.ch_type == kZstd, max_size);
+    return Decompress(raw, c.ch_size, c.ch_type == kZstd, max_size, build_id_);
   }
   // The older GNU form: "ZLIB" and the size in big-endian.
   if (section.name.substr(0, 7) == ".zdebug" && raw.size() >= 12 &&
@@ -240,7 +253,7 @@ absl::StatusOr<FileImage> ElfFile::Data(const Section& section, uint64_t max_siz
     uint64_t size = 0;
     for (int i = 4; i < 12; ++i) size = size << 8 | raw[i];
     raw.remove_prefix(12);
-    return Decompress(raw, size, false, max_size);
+    return Decompress(raw, size, false, max_size, build_id_);
   }
   return FileImage(raw, image_.owner());
 }

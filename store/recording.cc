@@ -147,6 +147,8 @@ class RecordingReader : public Recording {
                  ? absl::NotFoundError(fmt::format("the recording keeps no file {:016x}", id))
                  : record.status();
     }
+    constexpr uint64_t kMostAtOnce = 64 << 20;  // the size may be wrong
+    out->reserve(std::min(size, kMostAtOnce));
     std::string prefix = FileChunkKey(id, 0).substr(0, 8);
     auto it = database_->NewIterator(Family::kFile);
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {

@@ -199,14 +199,16 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const Node& node) {
     if (!type.ok()) return type.status();
     return SizeOf(expr, *type);
   } else if constexpr (std::is_same_v<Node, ast::SizeofExpr>) {
-    absl::StatusOr<CValue> value = Value(*node.operand);
-    if (!value.ok()) {
-      // `sizeof(Point)` looks like a variable's.
-      const auto* name = std::get_if<ast::Name>(&node.operand->node);
+    if (const auto* name = std::get_if<ast::Name>(&node.operand->node)) {
+      // `sizeof(Point)` looks like a variable's. Its constructors are functions of that name.
+      absl::StatusOr<std::optional<CValue>> object = Object(*node.operand, name->name);
+      if (!object.ok()) return object.status();
       const CType* type =
-          name ? types_.Find(name->name, frame_ ? frame_->view().pc : Address(0)) : nullptr;
-      return type ? SizeOf(expr, type) : value;
+          *object ? nullptr : types_.Find(name->name, frame_ ? frame_->view().pc : Address(0));
+      if (type) return SizeOf(expr, type);
     }
+    absl::StatusOr<CValue> value = Value(*node.operand);
+    if (!value.ok()) return value;
     const CType* type = value->type->Strip();
     return SizeOf(expr, type->IsReference() ? type->target() : value->type);
   } else {
@@ -295,38 +297,50 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Register&
 // ---- Names -----------------------------------------------------------------------------------
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Name& name) {
-  if (names_) {
-    if (std::optional<CValue> value = names_(name.name)) return *std::move(value);
+  absl::StatusOr<std::optional<CValue>> found = Object(expr, name.name);
+  if (!found.ok()) return found.status();
+  const CType* type =
+      *found ? nullptr : types_.Find(name.name, frame_ ? frame_->view().pc : Address(0));
+  // An enumerator of another scope comes after a function of that very name.
+  if (!*found) found = Function(expr, name.name, /*exactly=*/type != nullptr);
+  if (!found.ok()) return found.status();
+  if (!*found && !type) found = Enumerator(name.name, /*anywhere=*/true);
+  if (!found.ok()) return found.status();
+  if (*found) return **std::move(found);
+  if (type) {
+    return ErrorAt(expr.range, name.name + " is a type",
+                   Cat("`(", name.name, "*)ADDRESS` and `sizeof(", name.name, ")` take one"));
   }
-  if (frame_ && name.name.find("::") == std::string::npos) {
-    if (const Die local = frame_->FindLocal(name.name)) {
+  return UnknownName(expr, name.name);
+}
+
+absl::StatusOr<std::optional<CValue>> Evaluator::Object(const ast::Expr& expr,
+                                                        const std::string& name) {
+  if (names_) {
+    if (std::optional<CValue> value = names_(name)) return value;
+  }
+  if (frame_ && name.find("::") == std::string::npos) {
+    if (const Die local = frame_->FindLocal(name)) {
       if (local.Find(DW_AT_location) || !local.Flag(DW_AT_external)) {
-        return frame_->ValueOf(local, /*look_back=*/true);
+        absl::StatusOr<CValue> value = frame_->ValueOf(local, /*look_back=*/true);
+        if (!value.ok()) return value.status();
+        return std::optional<CValue>(*std::move(value));
       }
     }
     if (const Die self = frame_->FindLocal("this")) {
       absl::StatusOr<CValue> object = frame_->ValueOf(self, true);
-      if (!object.ok()) return object;
+      if (!object.ok()) return object.status();
       if (object->missing.empty()) {
         absl::StatusOr<CValue> target = reader_.Target(*object);
-        if (!target.ok()) return target;
-        absl::StatusOr<std::optional<CValue>> member = reader_.FindMember(*target, name.name);
-        if (!member.ok()) return member.status();
-        if (*member) return **std::move(member);
+        if (!target.ok()) return target.status();
+        absl::StatusOr<std::optional<CValue>> member = reader_.FindMember(*target, name);
+        if (!member.ok() || *member) return member;
       }
     }
   }
-  absl::StatusOr<std::optional<CValue>> found = Global(expr, name.name);
-  if (!found.ok()) return found.status();
-  // An enumerator of another scope comes after a function of that very name.
-  if (!*found) found = Enumerator(name.name, /*anywhere=*/false);
-  if (!found.ok()) return found.status();
-  if (!*found) found = Function(expr, name.name);
-  if (!found.ok()) return found.status();
-  if (!*found) found = Enumerator(name.name, /*anywhere=*/true);
-  if (!found.ok()) return found.status();
-  if (*found) return **std::move(found);
-  return UnknownName(expr, name.name);
+  absl::StatusOr<std::optional<CValue>> found = Global(expr, name);
+  if (!found.ok() || *found) return found;
+  return Enumerator(name, /*anywhere=*/false);
 }
 
 absl::StatusOr<std::optional<CValue>> Evaluator::Global(const ast::Expr& expr,
@@ -418,12 +432,12 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Enumerator(const std::string& n
 }
 
 absl::StatusOr<std::optional<CValue>> Evaluator::Function(const ast::Expr& expr,
-                                                          const std::string& name) {
+                                                          const std::string& name, bool exactly) {
   absl::StatusOr<NameMatches<FunctionInfo>> matches =
       types_.symbols().FindFunctions({.kind = NamePattern::Kind::kName, .text = name});
   if (!matches.ok()) return ErrorAt(expr.range, std::string(matches.status().message()));
   for (const FunctionInfo& f : matches->found) {
-    if (!f.entry) continue;
+    if (!f.entry || (exactly && f.name != name)) continue;
     CValue value;
     value.in_memory = true;
     value.address = f.entry->v;

@@ -69,9 +69,13 @@ class Evaluator {
   // References followed.
   absl::StatusOr<CValue> Dereferenced(CValue value);
   absl::StatusOr<Number> NumberOf(const ast::Expr& expr, const CValue& value);
+  // A variable, a member of `this` or an enumerator in scope; nullopt: the name is none of them.
+  absl::StatusOr<std::optional<CValue>> Object(const ast::Expr& expr, const std::string& name);
   absl::StatusOr<std::optional<CValue>> Global(const ast::Expr& expr, const std::string& name);
   absl::StatusOr<std::optional<CValue>> Enumerator(const std::string& name, bool anywhere);
-  absl::StatusOr<std::optional<CValue>> Function(const ast::Expr& expr, const std::string& name);
+  // `exactly`: not one of that name in some namespace or class, as a constructor is.
+  absl::StatusOr<std::optional<CValue>> Function(const ast::Expr& expr, const std::string& name,
+                                                 bool exactly);
   absl::Status UnknownName(const ast::Expr& expr, const std::string& name);
   absl::StatusOr<CValue> Arithmetic(const ast::Expr& expr, ast::BinaryOp op, Number a, Number b);
   absl::StatusOr<CValue> PointerPlus(const ast::Expr& expr, const CValue& pointer, __int128 count);

@@ -2,8 +2,8 @@
 
 #include "query/types/name_index.h"
 
+#include <libdeflate.h>
 #include <libdwarf/dwarf.h>
-#include <zlib.h>
 
 #include <algorithm>
 
@@ -176,7 +176,7 @@ bool NameIndex::Load(const std::string& path, const DwarfData& data) {
   }
   const ByteSpan rest = bytes.subspan(sizeof(header));
   if (header.count > kMaxEntries || rest.size() != header.count * sizeof(Entry)) return false;
-  if (crc32_z(0, rest.data(), rest.size()) != header.checksum) return false;
+  if (libdeflate_crc32(0, rest.data(), rest.size()) != header.checksum) return false;
   static_assert(sizeof(Header) % alignof(Entry) == 0);
   entries_ = absl::MakeConstSpan(reinterpret_cast<const Entry*>(rest.data()), header.count);
   image_ = *std::move(image);
@@ -192,8 +192,7 @@ void NameIndex::Save(const std::string& path, const DwarfData& data) const {
   header.count = entries_.size();
   const std::string_view entries(reinterpret_cast<const char*>(entries_.data()),
                                  entries_.size() * sizeof(Entry));
-  header.checksum = static_cast<uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(entries.data()), entries.size()));
+  header.checksum = libdeflate_crc32(0, entries.data(), entries.size());
   WriteCacheFile(path, {{reinterpret_cast<const char*>(&header), sizeof(header)}, entries});
 }
 

@@ -40,7 +40,7 @@ wave; ripple; choice; other_choice; triple; flag_bits; no_bits; trio; trio._M_el
 view; wide; sixteen; thirty_two; atomic; atomic_flag; atomic_real; atomic_pointer; any_number
 any_text; any_nothing; forward; no_forward; pile; line; best; initial; span; fixed_span; released
 *released
-Verb::kRun; sizeof(Both); sizeof(Left); stack.items[1]; &alias
+Verb::kRun; sizeof(Both); sizeof(Left); sizeof(Made); made; stack.items[1]; &alias
 sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
 shape->id_; both.left; &circle; &name; *(Spot*)&spot; *(library::Spot*)&far_spot"""
 CC_MEMBER = "radius_; id_; *this; this; kind; this->radius_ * 2"

@@ -90,6 +90,12 @@ double shapes::Circle::Area() const {
 
 shapes::Circle circle(7, 1.5);
 shapes::Stack<int> stack;
+
+struct Made {
+  explicit Made(int n) : numbers{n} {}
+  int numbers[5];
+};
+Made made(3);
 Both both;
 library::Spot far_spot;
 Spot spot;

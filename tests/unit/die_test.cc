@@ -8,10 +8,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libdeflate.h>
 #include <libdwarf/dwarf.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -237,9 +237,44 @@ TEST(Die, StringsByEveryWay) {
   EXPECT_THAT(names, ElementsAre("here", "one", "two", "", ""));
   EXPECT_TRUE(data->MayName("two"));
   EXPECT_TRUE(data->MayName("here"));
-  EXPECT_FALSE(data->MayName("wo"));
+  EXPECT_TRUE(data->MayName("wo"));  // a string may be the end of another one
+  EXPECT_FALSE(data->MayName("tw"));
   EXPECT_TRUE(data->MayContain("wo"));
   EXPECT_FALSE(data->MayContain("three"));
+  EXPECT_TRUE(data->UnitsThatMayName("two")[0]);
+  EXPECT_TRUE(data->UnitsThatMayName("here")[0]);
+}
+
+TEST(Dwarf, UnitsThatMayNameAFunction) {
+  Dwarf d;
+  d.Abbrev(1, DW_TAG_compile_unit, true, {{DW_AT_name, DW_FORM_line_strp}});
+  d.Abbrev(2, DW_TAG_subprogram, false, {{DW_AT_name, DW_FORM_strp}});
+  d.Abbrev(3, DW_TAG_subprogram, false, {{DW_AT_name, DW_FORM_string}});
+  const std::string strings[] = {"domain", "_ZN3app4mainEv", "main<int>", "mainly",
+                                 "remain_4mainly"};
+  // Offsets that are no other number of these units.
+  d.str.Text(std::string(0x12345, 'x'));
+  std::vector<uint32_t> offsets;
+  uint32_t end = 0x12346;
+  for (const std::string& s : strings) {
+    offsets.push_back(end);
+    end += static_cast<uint32_t>(s.size()) + 1;
+    d.str.Text(s);
+  }
+  const auto unit = [&d](uint32_t offset) {
+    d.Unit(ElfBytes().U8(1).U32(0).U8(2).U32(offset).U8(0).data());
+  };
+  for (const uint32_t offset : offsets) unit(offset);
+  unit(offsets[0] + 2);  // the end of "domain"
+  d.Unit(ElfBytes().U8(1).U32(0).U8(3).Text("main").U8(0).data());
+  d.Unit(ElfBytes().U8(1).U32(0).U8(3).Text("man").U8(0).data());
+  const auto data = d.Open();
+  EXPECT_THAT(data->UnitsThatMayName("main"),
+              ElementsAre(false, true, true, false, false, true, true, false));
+  EXPECT_THAT(data->UnitsThatMayName("other"), testing::Each(false));
+  // A name may come from another unit.
+  d.Abbrev(4, DW_TAG_subprogram, false, {{DW_AT_specification, DW_FORM_ref_addr}});
+  EXPECT_THAT(d.Open()->UnitsThatMayName("other"), testing::Each(true));
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> Spans(const std::vector<CodeSpan>& spans) {
@@ -443,11 +478,12 @@ class CacheTest : public testing::Test {
 TEST_F(CacheTest, InflatedSectionsAreKept) {
   std::string content;
   for (int i = 0; content.size() < 2 << 20; ++i) content += "type_" + std::to_string(i);
-  std::string deflated(compressBound(content.size()), '\0');
-  uLongf size = deflated.size();
-  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(deflated.data()), &size,
-                     reinterpret_cast<const Bytef*>(content.data()), content.size()),
-            Z_OK);
+  libdeflate_compressor* compressor = libdeflate_alloc_compressor(6);
+  std::string deflated(libdeflate_zlib_compress_bound(compressor, content.size()), '\0');
+  const size_t size = libdeflate_zlib_compress(compressor, content.data(), content.size(),
+                                               deflated.data(), deflated.size());
+  libdeflate_free_compressor(compressor);
+  ASSERT_NE(size, 0u);
   ElfBytes section;
   section.Add("ZLIB").U64(__builtin_bswap64(content.size())).Add(deflated.substr(0, size));
   const std::string file = MakeElf({{".zdebug_info", section.data()}});

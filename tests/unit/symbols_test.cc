@@ -275,6 +275,7 @@ TEST(Symbols, NamesOfCPlusPlus) {
     EXPECT_EQ(Function(symbolizer, "app::Stack<int>::Push").name, "app::Stack<int>::Push");
     EXPECT_EQ(Function(symbolizer, "Largest").name, "app::Largest<int>");
     EXPECT_EQ(Function(symbolizer, "Helper").name, "app::(anonymous namespace)::Helper");
+    EXPECT_EQ(Function(symbolizer, "main").name, "main");
     EXPECT_EQ(Function(symbolizer, "app::Internal").name, "app::Internal");
     EXPECT_EQ(Function(symbolizer, "Point::operator+").name, "app::Point::operator+");
     EXPECT_EQ(

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+// Nothing is inside of it.
+namespace nothing {}
+using namespace nothing;
+
 namespace app {
 
 template <class T>
