@@ -650,19 +650,23 @@ absl::StatusOr<ResolvedCode> Context::ResolveFunction(const ast::FunctionPattern
   }
   if (absl::Status s = UseChosen(**symbols, &matches->found, &code.note); !s.ok()) return s;
   for (const FunctionInfo& f : matches->found) {
-    if (f.entry) code.entries.push_back(*f.entry);
+    if (f.entry) code.functions.push_back(*f.entry);
     for (const CodeRange& piece : f.ranges) {
       if (!piece.range.empty()) code.ranges.push_back(piece.range);
       if (piece.kind == CodeRange::Kind::kInlined) {
         code.entries.push_back(piece.entry);
-        code.inlined.push_back(piece.entry);
+        code.inlined.push_back({piece.entry, f.name});
       }
     }
   }
-  std::sort(code.inlined.begin(), code.inlined.end());
-  code.inlined.erase(std::unique(code.inlined.begin(), code.inlined.end()), code.inlined.end());
-  std::sort(code.entries.begin(), code.entries.end());
-  code.entries.erase(std::unique(code.entries.begin(), code.entries.end()), code.entries.end());
+  code.entries.insert(code.entries.end(), code.functions.begin(), code.functions.end());
+  const auto sort = [](auto& list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  };
+  sort(code.inlined);
+  sort(code.functions);
+  sort(code.entries);
   if (code.ranges.empty()) {
     std::string message = function.module ? absl::StrCat("no function matches ", code.text)
                           : function.function.kind == ast::Pattern::Kind::kName

@@ -46,11 +46,19 @@ struct ResolvedLocation {
   std::string note;                  // a reservation to pass on, or ""
 };
 
+// Where a copy of a function that was inlined begins.
+struct InlinedCopy {
+  Address entry;
+  std::string function;  // demangled
+  auto operator<=>(const InlinedCopy&) const = default;
+};
+
 // The code a FUNCTION or PLACE names.
 struct ResolvedCode {
   std::vector<AddressRange> ranges;  // every piece, inlined copies included
-  std::vector<Address> entries;      // the first instruction of each copy
-  std::vector<Address> inlined;      // those of them that begin an inlined copy; sorted
+  std::vector<Address> entries;      // the first instruction of each copy; sorted
+  std::vector<Address> functions;    // those of them that begin a function of its own
+  std::vector<InlinedCopy> inlined;  // and an inlined copy, or several in one another; sorted
   std::string text;                  // "accumulate", "main.c:12"
   std::string note;
 };

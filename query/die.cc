@@ -705,7 +705,7 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
   const DwarfRoot& root = RootOf(unit);
   uint64_t base = root.low_pc;
   const auto add = [&out](uint64_t begin, uint64_t end, ByteSpan expression) {
-    if (begin < end) out.push_back({{begin, end}, expression});
+    if (begin <= end) out.push_back({{begin, end}, expression});
   };
   if (unit.version < 5) {
     ByteCursor cursor(loc_.bytes(), a.value);

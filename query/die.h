@@ -258,6 +258,8 @@ class DwarfData {
                                uint64_t* budget = nullptr) const;
 
   struct LocationEntry {
+    // Empty: of a place between two instructions' effects (DWARF location views), as they have it
+    // who call an inlined function. The state at `begin` is the one it is of.
     CodeSpan span;
     ByteSpan expression;
   };

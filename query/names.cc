@@ -350,7 +350,13 @@ bool NameMatcher::MatchesExactly(const DemangledName& n) const {
     case NamePattern::Kind::kRegex:
       return RE2::PartialMatch(n.full, *impl_->regex);
     case NamePattern::Kind::kGlob: {
-      if (GlobMatches(text, n.symbol) || GlobMatches(text, n.full)) return true;
+      // With parameters, but not with what it returns.
+      const size_t begin = n.full.find(n.name);
+      const std::string_view full = n.full;
+      if (GlobMatches(text, n.symbol) ||
+          GlobMatches(text, begin == full.npos ? full : full.substr(begin))) {
+        return true;
+      }
       for (size_t start : ComponentStarts(n.name)) {
         std::string_view tail = std::string_view(n.name).substr(start);
         if (GlobMatches(text, tail) || GlobMatches(text, WithoutTemplateArguments(tail))) {

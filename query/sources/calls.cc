@@ -45,8 +45,18 @@ enum Slot : size_t {
 
 struct CallRequest {
   CallQuery calls;
-  std::vector<AddressRange> inlined;  // first instructions of inlined copies
+  std::vector<InlinedCopy> inlined;  // sorted
 };
+
+std::vector<AddressRange> FirstInstructions(const std::vector<InlinedCopy>& copies) {
+  std::vector<AddressRange> ranges;
+  for (const InlinedCopy& copy : copies) {
+    if (ranges.empty() || ranges.back().begin != copy.entry) {
+      ranges.push_back({copy.entry, copy.entry + 1});
+    }
+  }
+  return ranges;
+}
 
 class CallSource : public Operator {
  public:
@@ -79,8 +89,8 @@ class CallSource : public Operator {
       calls_ = *std::move(calls);
     }
     if (!request_.inlined.empty()) {
-      auto inlined =
-          context_.process().Executions(request_.inlined, q.span, q.direction, q.thread, control_);
+      auto inlined = context_.process().Executions(FirstInstructions(request_.inlined), q.span,
+                                                   q.direction, q.thread, control_);
       if (!inlined.ok()) return inlined.status();
       inlined_ = *std::move(inlined);
     }
@@ -101,19 +111,23 @@ class CallSource : public Operator {
       absl::StatusOr<std::optional<Execution>> next = inlined_->Next();
       if (!next.ok()) return next.status();
       copy_ = *next;
+      nested_ = 0;
       if (!copy_) inlined_.reset();
     }
     if (!call_ && !copy_) return false;
     const bool backward = request_.calls.direction == Direction::kBackward;
+    // A function may begin with one that is inlined: it is called first.
     const bool take_call =
-        call_ && (!copy_ || (backward ? call_->time > copy_->time : call_->time < copy_->time));
-    absl::Status s = take_call ? Fill(*call_, row) : Fill(*copy_, row);
-    if (!s.ok()) return s;
+        call_ && (!copy_ || (backward ? call_->time > copy_->time : call_->time <= copy_->time));
     if (take_call) {
+      if (absl::Status s = Fill(*call_, row); !s.ok()) return s;
       call_.reset();
-    } else {
-      copy_.reset();
+      return true;
     }
+    absl::StatusOr<const std::vector<Place>*> copies = CopiesAt(copy_->time, copy_->pc);
+    if (!copies.ok()) return copies.status();
+    Fill(*copy_, (**copies)[backward ? (*copies)->size() - 1 - nested_ : nested_], row);
+    if (++nested_ == (*copies)->size()) copy_.reset();
     return true;
   }
 
@@ -121,25 +135,50 @@ class CallSource : public Operator {
     Value function, module, file, line, caller;
   };
 
-  // Of an instruction; `inlined` when it begins an inlined copy.
-  absl::StatusOr<const Place*> PlaceOf(Time t, Address pc, bool inlined) {
+  // Of one of the location's frames.
+  static Place PlaceIn(const CodeLocation& location, size_t n) {
+    Place place;
+    place.module = OfText(location.module);
+    if (n >= location.frames.size()) return place;
+    const InlineFrame& frame = location.frames[n];
+    place.function = OfText(frame.function);
+    place.file = OfText(frame.file);
+    if (frame.line > 0) place.line = int64_t{frame.line};
+    if (n + 1 < location.frames.size()) place.caller = OfText(location.frames[n + 1].function);
+    return place;
+  }
+
+  // Of a function's first instruction.
+  absl::StatusOr<const Place*> PlaceOf(Time t, Address pc) {
     absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
     if (!symbols.ok()) return symbols.status();
     auto [it, is_new] = places_.try_emplace(std::pair(*symbols, pc.v));
     if (is_new) {
       const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
-      it->second = std::make_unique<Place>();
-      Place& place = *it->second;
-      place.module = OfText(location->module);
-      if (!location->frames.empty()) {
-        const InlineFrame& frame = inlined ? location->frames.front() : location->frames.back();
-        place.function = OfText(frame.function);
-        place.file = OfText(frame.file);
-        if (frame.line > 0) place.line = int64_t{frame.line};
-        if (inlined && location->frames.size() > 1) {
-          place.caller = OfText(location->frames[1].function);
+      const size_t outermost = location->frames.empty() ? 0 : location->frames.size() - 1;
+      it->second = std::make_unique<Place>(PlaceIn(*location, outermost));
+    }
+    return it->second.get();
+  }
+
+  // Those of the functions asked for that are inlined and begin at `pc`, outermost first; not
+  // empty.
+  absl::StatusOr<const std::vector<Place>*> CopiesAt(Time t, Address pc) {
+    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
+    if (!symbols.ok()) return symbols.status();
+    auto [it, is_new] = copies_.try_emplace(std::pair(*symbols, pc.v));
+    if (is_new) {
+      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
+      it->second = std::make_unique<std::vector<Place>>();
+      for (size_t n = location->frames.size(); n-- > 0;) {
+        const InlinedCopy copy{pc, location->frames[n].function};
+        if (n + 1 == location->frames.size() ||
+            !std::binary_search(request_.inlined.begin(), request_.inlined.end(), copy)) {
+          continue;
         }
+        it->second->push_back(PlaceIn(*location, n));
       }
+      if (it->second->empty()) it->second->push_back(PlaceIn(*location, 0));
     }
     return it->second.get();
   }
@@ -161,7 +200,7 @@ class CallSource : public Operator {
   }
 
   absl::Status Fill(const Call& call, Row* row) {
-    absl::StatusOr<const Place*> place = PlaceOf(call.time, call.entry, /*inlined=*/false);
+    absl::StatusOr<const Place*> place = PlaceOf(call.time, call.entry);
     if (!place.ok()) return place.status();
     row->assign(kWidth, Value());
     (*row)[kTime] = call.time;
@@ -185,17 +224,14 @@ class CallSource : public Operator {
     return absl::OkStatus();
   }
 
-  absl::Status Fill(const Execution& copy, Row* row) {
-    absl::StatusOr<const Place*> place = PlaceOf(copy.time, copy.pc, /*inlined=*/true);
-    if (!place.ok()) return place.status();
+  static void Fill(const Execution& copy, const Place& place, Row* row) {
     row->assign(kWidth, Value());
     (*row)[kTime] = copy.time;
     (*row)[kThread] = OfThread(copy.thread);
     (*row)[kPc] = (*row)[kAddress] = copy.pc;
-    FillPlace(**place, row);
-    (*row)[kCaller] = (*place)->caller;
+    FillPlace(place, row);
+    (*row)[kCaller] = place.caller;
     (*row)[kKind] = "inlined";
-    return absl::OkStatus();
   }
 
   using Key = std::pair<const Symbolizer*, uint64_t>;
@@ -208,7 +244,9 @@ class CallSource : public Operator {
   std::unique_ptr<Cursor<Execution>> inlined_;
   std::optional<Call> call_;
   std::optional<Execution> copy_;
+  size_t nested_ = 0;  // of the copies that begin there, those given
   absl::flat_hash_map<Key, std::unique_ptr<Place>> places_;
+  absl::flat_hash_map<Key, std::unique_ptr<std::vector<Place>>> copies_;
   absl::flat_hash_map<Key, Value> callers_;
 };
 
@@ -396,8 +434,32 @@ absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
   return Value(*depth);
 }
 
+// Of an inlined copy, where its debug information has them.
+absl::StatusOr<Value> ArgumentsOfCopy(const Context& context, RowMoment& moment, const Row& row) {
+  const std::string* function = row[kFunction].get<std::string>();
+  if (!function) return Value(Null{});
+  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
+  if (!then.ok()) return then.status();
+  const ThreadNo thread(static_cast<uint32_t>(*row[kThread].get<int64_t>()));
+  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread, {.max_frames = 1});
+  if (absl::IsNotFound(stack.status())) return Value(Null{});
+  if (!stack.ok()) return stack.status();
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*row[kTime].get<Time>());
+  if (!symbols.ok()) return symbols.status();
+  const auto location = (*symbols)->Symbolize(*row[kPc].get<Address>());
+  for (size_t n = location->frames.size(); n-- > 0 && !stack->frames.empty();) {
+    if (location->frames[n].function != *function) continue;
+    // At a function's first instruction the stack does not show what is inlined there.
+    Frame copy = stack->frames.front();
+    copy.kind = Frame::Kind::kInlined;
+    copy.inlined = static_cast<uint32_t>(n);
+    return FrameArguments(context, **then, thread, copy);
+  }
+  return Value(Null{});
+}
+
 absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment, const Row& row) {
-  if (row[kArguments].is_null()) return Value(Null{});
+  if (row[kArguments].is_null()) return ArgumentsOfCopy(context, moment, row);
   absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
   if (!then.ok()) return then.status();
   FrameView view;
@@ -438,14 +500,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   CallRequest base;
   base.calls.span = *span;
   base.calls.thread = *thread;
-  for (const Address entry : code->entries) {
-    if (entry.v == ~uint64_t{0}) continue;
-    if (std::binary_search(code->inlined.begin(), code->inlined.end(), entry)) {
-      base.inlined.push_back({entry, entry + 1});
-    } else {
-      base.calls.entries.push_back(entry);
-    }
+  const Address none(~uint64_t{0});
+  for (const Address entry : code->functions) {
+    if (entry != none) base.calls.entries.push_back(entry);
   }
+  base.inlined = code->inlined;
+  std::erase_if(base.inlined, [&](const InlinedCopy& copy) { return copy.entry == none; });
   SourcePlan plan;
   std::string filters;
   if (query.clauses.by && !query.clauses.by->python) {
@@ -454,9 +514,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
     if (!callers.ok()) return callers.status();
     base.calls.callers = callers->ranges;
     // An inlined copy is called by the function it lies in.
-    std::erase_if(base.inlined, [&](const AddressRange& copy) {
+    std::erase_if(base.inlined, [&](const InlinedCopy& copy) {
       return std::none_of(callers->ranges.begin(), callers->ranges.end(),
-                          [&](const AddressRange& r) { return r.Contains(copy.begin); });
+                          [&](const AddressRange& r) { return r.Contains(copy.entry); });
     });
     if (!callers->note.empty()) plan.notes.push_back(callers->note);
     absl::StrAppend(&filters, " by ", callers->text);
@@ -528,7 +588,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
                   filters](const SourceRequest& request) -> absl::StatusOr<std::string> {
     const CallRequest refined = refine(request);
     if (refined.calls.span.empty()) return std::string("no time to look at: no rows");
-    std::vector<AddressRange> code = refined.inlined;
+    std::vector<AddressRange> code = FirstInstructions(refined.inlined);
     for (const Address entry : refined.calls.entries) code.push_back({entry, entry + 1});
     absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(code, refined.calls.span);
     if (!scan.ok()) return scan.status();

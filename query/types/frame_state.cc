@@ -476,8 +476,12 @@ absl::StatusOr<CValue> FrameState::ValueOf(const Die& variable, bool look_back) 
   }
   const uint64_t pc = view_.pc.v - placed_->bias;
   bool here = false;
+  std::stable_partition(entries.begin(), entries.end(),
+                        [](const auto& entry) { return entry.span.begin < entry.span.end; });
   for (const auto& entry : entries) {
-    if (!entry.span.Contains(pc) || entry.expression.empty()) continue;
+    const bool holds =
+        entry.span.Contains(pc) || (entry.span.begin == pc && entry.span.end == pc && !here);
+    if (!holds || entry.expression.empty()) continue;
     here = true;
     value = FromPieces(EvaluateLocation(entry.expression, Input(*placed_, variable.unit())), type,
                        *placed_);
@@ -543,8 +547,8 @@ absl::StatusOr<std::optional<CValue>> FrameState::LookBack(
   std::vector<AddressRange> code;
   for (const auto& entry : entries) {
     if (entry.expression.empty() || entry.span.end == ~uint64_t{0}) continue;
-    code.push_back(
-        {Address(entry.span.begin + placed_->bias), Address(entry.span.end + placed_->bias)});
+    const uint64_t begin = entry.span.begin + placed_->bias;
+    code.push_back({Address(begin), Address(std::max(entry.span.end + placed_->bias, begin + 1))});
   }
   const auto remember = [this](CValue* value, Time at, Address pc, bool at_entry) {
     auto past = std::make_shared<PastValue>();

@@ -158,6 +158,11 @@ void Keep(T&& value) {
   asm volatile("" ::"r"(&value) : "memory");
 }
 
+// Begins with what is inlined into it, which begins with another.
+__attribute__((always_inline)) inline int Innermost(int a, int b) { return a * 31 + b; }
+__attribute__((always_inline)) inline int Inner(int n) { return Innermost(n, 3) ^ n; }
+__attribute__((noinline, noclone)) int Outer(int n) { return Inner(n); }
+
 int main(int argc, char** argv) {
   if (argc > 1) {  // so many that blocks end anywhere in between
     const int count = atoi(argv[1]);
@@ -196,6 +201,7 @@ int main(int argc, char** argv) {
   Keep(Takes("text", minus * 4, kBlue, Counted(11), std::make_unique<int>(12), Holder{Counted(13)},
              Plain(14)));
   for (int i = 1; i <= 2; ++i) Keep(Cloned("clone", minus * i, i * 0.5));
+  for (int i = 1; i <= 2; ++i) Keep(Outer(minus * i));
   Keep(ReturnsString());
   Keep(Down(3));
   char from[512] = {}, to[512];

@@ -198,6 +198,21 @@ with tempfile.TemporaryDirectory() as scratch:
     check([(r["args"]["scale"], r["args"]["weight"]) for r in clones["rows"]] ==
           [(-1, 0.5), (-2, 1.0)], f"Cloned: {clones}")
 
+    # All that begin at one instruction are calls, the outermost first.
+    nested = ask(recording, "calls to /(^|:)(Outer|Inner|Innermost)\\b/ | select time, function, args, kind, caller, depth")
+    nested = nested["rows"]
+    check([(r["function"], r["args"], r["kind"], r["caller"]) for r in nested] ==
+          [row for n in (-1, -2) for row in (("Outer", {"n": n}, "call", "main"),
+                                             ("Inner", {"n": n}, "inlined", "Outer"),
+                                             ("Innermost", {"a": n, "b": 3}, "inlined", "Inner"))],
+          f"nested: {nested}")
+    check([r["depth"] - nested[0]["depth"] for r in nested] == 2 * [0, 1, 2] and
+          len({r["time"] for r in nested}) == 2, f"nested: {nested}")
+    inner = ask(recording, "calls to Innermost where args.b == 3 | select args.a")["rows"]
+    check([list(r.values()) for r in inner] == [[-1], [-2]], f"Innermost: {inner}")
+    last = ask(recording, "calls to /(^|:)(Outer|Inner|Innermost)\\b/ | last 2 | select function, args")["rows"]
+    check([r["function"] for r in last] == ["Inner", "Innermost"], f"the last two: {last}")
+
     # Chosen by processor: the calls are those of what was chosen.
     answer = ask(recording, "calls to memcpy by main | select time, function, arg2, caller")
     sizes = [int(r["arg2"], 16) for r in answer["rows"]]
