@@ -480,7 +480,12 @@ class Planner {
     std::set<std::string> costly = {"value",     "previous", "repr",   "py_backtrace",
                                     "backtrace", "args",     "result", "return_time",
                                     "ended",     "old",      "new"};
-    costly.insert(source->fields_of_args.begin(), source->fields_of_args.end());
+    for (const std::string& field : source->fields_of_args) {
+      const auto is_field = [&](const SourceColumn& c) { return c.column.name == field; };
+      if (std::none_of(source->columns.begin(), source->columns.end(), is_field)) {
+        costly.insert(field);
+      }
+    }
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
     request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
