@@ -20,6 +20,10 @@ constexpr int kMostDies = 2000;
 
 void LookAt(const DebugFile& file, const DwarfData& data) {
   int dies = 0;
+  // What names a unit's functions have is told without reading its DIEs: it must leave out none.
+  const std::string_view looked_for = "work";
+  const std::vector<bool> may_name = data.UnitsThatMayName(looked_for);
+  Require(may_name.size() == data.units().size(), "every unit is told of");
   for (const DwarfUnit& unit : data.units()) {
     DieWalk walk(data, unit);
     uint64_t last = 0;
@@ -37,6 +41,9 @@ void LookAt(const DebugFile& file, const DwarfData& data) {
         data.Ranges(unit, a, &budget);
         if (dies < 100) data.Locations(unit, a);
       });
+      const std::string_view name = die.Text(DW_AT_name);
+      Require(name != looked_for || die.tag() == DW_TAG_compile_unit || may_name[unit.index],
+              "a unit that names it may name it");
       DebugFile::NameOf(die);
       if (dies < 100) file.QualifiedName(die);
       const CType* type = file.TypeAt(die.ref());
