@@ -72,13 +72,7 @@ absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const Context& context) 
   std::vector<HeapFunction> out;
   std::set<uint64_t> seen;
   for (const KnownName& known : kNames) {
-    absl::StatusOr<NameMatches<FunctionInfo>> matches =
-        (*symbols)->FindFunctions({.kind = NamePattern::Kind::kName, .text = known.symbol});
-    if (!matches.ok()) return matches.status();
-    for (const FunctionInfo& f : matches->found) {
-      if (!f.entry || f.source == NameSource::kPlt) continue;
-      // Not a method of that name. A versioned symbol is the same function.
-      if (f.symbol.substr(0, f.symbol.find('@')) != known.symbol) continue;
+    for (const FunctionInfo& f : (*symbols)->FindSymbol(known.symbol)) {
       if (!seen.insert(f.entry->v).second) continue;
       out.push_back({*f.entry, known.verb, known.shown, f.module});
       if (out.size() == 1000) return out;

@@ -351,6 +351,18 @@ struct SymbolFile::Impl {
     return found;
   }
 
+  std::vector<FunctionInfo> FindSymbol(std::string_view symbol) {
+    std::lock_guard lock(mutex);
+    ReadTables();
+    std::vector<FunctionInfo> found;
+    for (const TableSymbol& s : functions) {
+      if (s.source == NameSource::kPlt) continue;
+      const std::string_view name = s.name;
+      if (name.substr(0, name.find('@')) == symbol) found.push_back(FromTable(s));
+    }
+    return found;
+  }
+
   std::optional<FunctionInfo> FunctionAt(uint64_t address) {
     std::lock_guard lock(mutex);
     if (!elf.IsCode(address)) return std::nullopt;
@@ -773,6 +785,18 @@ absl::StatusOr<NameMatches<FunctionInfo>> Symbolizer::FindFunctions(
   }
   matches.suggestions = suggestions.Take();
   return matches;
+}
+
+std::vector<FunctionInfo> Symbolizer::FindSymbol(std::string_view symbol) const {
+  std::vector<FunctionInfo> found;
+  for (const auto& module : impl_->modules) {
+    if (module->file() == nullptr) continue;
+    for (FunctionInfo& f : module->file()->impl_->FindSymbol(symbol)) {
+      Impl::Move(&f, *module);
+      found.push_back(std::move(f));
+    }
+  }
+  return found;
 }
 
 std::optional<FunctionInfo> Symbolizer::FunctionAt(Address address) const {

@@ -271,6 +271,9 @@ class Symbolizer {
   // kInvalidArgument, with the reason, for a regex or glob that cannot be understood; its message
   // does not repeat the pattern.
   absl::StatusOr<NameMatches<FunctionInfo>> FindFunctions(const NamePattern& pattern) const;
+  // Those with exactly this linker's name, its version left out, in the modules' symbol tables
+  // alone: quick, however large their debug information.
+  std::vector<FunctionInfo> FindSymbol(std::string_view symbol) const;
   // The out-of-line function that holds `address`; its inlined copies elsewhere are left out.
   std::optional<FunctionInfo> FunctionAt(Address address) const;
   // `file` is matched as a tail of whole path components: "b.c" and "a/b.c" match "/src/a/b.c".
