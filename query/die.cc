@@ -150,24 +150,46 @@ bool NamesByIndex(uint64_t attribute, uint64_t form) {
   }
 }
 
-// Calls `use` with each offset in `strings` at which a name begins that may end in the identifier:
-// "NAME", "NAME<int>", or mangled, with its length before it. A string may begin within another.
+// How a name may end in an identifier: "NAME", "NAME<int>", or mangled, with its length before it.
+struct NameEnd {
+  size_t at;
+  bool plain, mangled;
+};
+
+// Calls `use(end)`, which says whether to go on, with each such place in the bytes.
 template <class Use>
-void ForEachOffsetOfName(ByteSpan strings, std::string_view identifier, Use use) {
+void ForEachNameEnd(ByteSpan bytes, std::string_view identifier, Use use) {
   const std::string length = std::to_string(identifier.size());
-  const auto* begin = reinterpret_cast<const char*>(strings.data());
-  const std::string_view all(begin, strings.size());
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
     const size_t end = at + identifier.size();
-    if (end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]))) use(at);
-    if (at < length.size() || all.substr(at - length.size(), length.size()) != length) continue;
-    const size_t zero = all.rfind('\0', at);
-    const size_t first = zero == all.npos ? 0 : zero + 1;
-    // Rust's mangling and D's are told by the beginning alone.
-    for (size_t i = first; i + 1 < at; ++i) {
-      if (all[i] == '_' && (all[i + 1] == 'Z' || all[i + 1] == 'R' || all[i + 1] == 'D')) use(i);
-    }
+    const bool plain = end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]));
+    const bool mangled =
+        at >= length.size() && all.substr(at - length.size(), length.size()) == length;
+    if ((plain || mangled) && !use(NameEnd{at, plain, mangled})) return;
   }
+}
+
+// Calls `use` with each offset in `strings` at which a name begins that may end in the identifier.
+// A string may begin within another.
+template <class Use>
+void ForEachOffsetOfName(ByteSpan strings, std::string_view identifier, Use use) {
+  const std::string_view all(reinterpret_cast<const char*>(strings.data()), strings.size());
+  size_t end = 0, next = 0;  // of the string, and in it what is to be looked at
+  ForEachNameEnd(strings, identifier, [&](const NameEnd& name) {
+    if (name.plain) use(name.at);
+    if (!name.mangled) return true;
+    if (name.at >= end) {
+      next = all.rfind('\0', name.at) + 1;  // npos + 1 is 0
+      end = std::min(all.find('\0', name.at), all.size());
+    }
+    // Rust's mangling and D's are told by the beginning alone.
+    for (; next + 1 < name.at; ++next) {
+      const char kind = all[next + 1];
+      if (all[next] == '_' && (kind == 'Z' || kind == 'R' || kind == 'D')) use(next);
+    }
+    return true;
+  });
 }
 
 // Whether one of the words of four bytes, each `step` bytes from the last, is marked.
@@ -181,14 +203,14 @@ bool RefersToMarked(ByteSpan bytes, uint64_t step, const IsMarked& is_marked) {
   return false;
 }
 
-// Whether the bytes have the identifier as a string of their own, as short names are.
-bool HasShortName(ByteSpan bytes, std::string_view identifier) {
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
-    const size_t end = at + identifier.size();
-    if (end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]))) return true;
-  }
-  return false;
+// Whether such a name stands in the bytes themselves, as short ones do.
+bool HasName(ByteSpan bytes, std::string_view identifier) {
+  bool has = false;
+  ForEachNameEnd(bytes, identifier, [&has](const NameEnd&) {
+    has = true;
+    return false;
+  });
+  return has;
 }
 
 }  // namespace
@@ -815,7 +837,7 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     const DwarfRoot& root = RootOf(unit);
     const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, unit.end - unit.begin);
     if (unit.section == kAlt || unit.offset_size != 4 || root.abbrevs->names_elsewhere() ||
-        RefersToMarked(bytes, 1, is_marked) || HasShortName(bytes, identifier)) {
+        RefersToMarked(bytes, 1, is_marked) || HasName(bytes, identifier)) {
       return true;
     }
     if (!root.abbrevs->names_by_index()) return false;

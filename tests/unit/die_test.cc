@@ -268,9 +268,10 @@ TEST(Dwarf, UnitsThatMayNameAFunction) {
   unit(offsets[0] + 2);  // the end of "domain"
   d.Unit(ElfBytes().U8(1).U32(0).U8(3).Text("main").U8(0).data());
   d.Unit(ElfBytes().U8(1).U32(0).U8(3).Text("man").U8(0).data());
+  d.Unit(ElfBytes().U8(1).U32(0).U8(3).Text("_ZN1a4mainEv").U8(0).data());
   const auto data = d.Open();
   EXPECT_THAT(data->UnitsThatMayName("main"),
-              ElementsAre(false, true, true, false, false, true, true, false));
+              ElementsAre(false, true, true, false, false, true, true, false, true));
   EXPECT_THAT(data->UnitsThatMayName("other"), testing::Each(false));
   // A name may come from another unit.
   d.Abbrev(4, DW_TAG_subprogram, false, {{DW_AT_specification, DW_FORM_ref_addr}});
