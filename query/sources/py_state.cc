@@ -507,8 +507,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   plan.presentation.layout = Presentation::Layout::kRecord;
   SetPython(
       &plan, context, *at, "a Python object",
-      [address = *address, range = source.object.range, type_range = source.object.type_range,
-       wanted = source.object.type](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+      [address = *address, wanted = source.object.type](PythonState& state, Outcome& outcome,
+                                                        std::vector<Row>* rows) {
         std::string why;
         for (const auto& instance : state.instances()) {
           python::ObjectReader& objects = instance->objects;
