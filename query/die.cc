@@ -126,12 +126,13 @@ bool NamesElsewhere(uint64_t attribute, uint64_t form) {
     case DW_FORM_ref_sup4:
     case DW_FORM_ref_sup8:
     case DW_FORM_GNU_ref_alt:
-    case DW_FORM_indirect:
       return attribute == DW_AT_abstract_origin || attribute == DW_AT_specification;
     case DW_FORM_strp_sup:
     case DW_FORM_GNU_strp_alt:
     case DW_FORM_line_strp:
       return IsName(attribute);
+    case DW_FORM_indirect:  // any of these
+      return true;
     default:
       return false;
   }
@@ -163,7 +164,7 @@ void ForEachNameEnd(ByteSpan bytes, std::string_view identifier, Use use) {
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
     const size_t end = at + identifier.size();
-    const bool plain = end < all.size() && !IsIdentifierByte(static_cast<uint8_t>(all[end]));
+    const bool plain = end == all.size() || !IsIdentifierByte(static_cast<uint8_t>(all[end]));
     const bool mangled =
         at >= length.size() && all.substr(at - length.size(), length.size()) == length;
     if ((plain || mangled) && !use(NameEnd{at, plain, mangled})) return;
@@ -835,7 +836,9 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
                       [&](uint64_t offset) { marks[offset / 64] |= uint64_t{1} << offset % 64; });
   const auto may_name = [&](const DwarfUnit& unit) {
     const DwarfRoot& root = RootOf(unit);
-    const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, unit.end - unit.begin);
+    // In a damaged file a unit's last DIE may reach into the next unit.
+    const uint64_t size = unit.end - unit.begin + identifier.size() + sizeof(uint32_t);
+    const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, size);
     if (unit.section == kAlt || unit.offset_size != 4 || root.abbrevs->names_elsewhere() ||
         RefersToMarked(bytes, 1, is_marked) || HasName(bytes, identifier)) {
       return true;
@@ -845,9 +848,9 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     const ByteSpan table = str_offsets_[0].bytes();
     const uint64_t base = root.str_offsets_base;
     ByteCursor length(table, base - 8);
-    const uint64_t size = base < 8 ? 0 : length.Fixed<uint32_t>();
-    return !length.ok() || size < 4 || size - 4 > table.size() - base ||
-           RefersToMarked(table.subspan(base, size - 4), 4, is_marked);
+    const uint64_t entries = base < 8 ? 0 : length.Fixed<uint32_t>();
+    return !length.ok() || entries < 4 || entries - 4 > table.size() - base ||
+           RefersToMarked(table.subspan(base, entries - 4), 4, is_marked);
   };
   std::vector<char> may(units_.size());
   std::atomic<size_t> next{0};
