@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <future>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "absl/container/flat_hash_map.h"
+#include "query/names.h"
 
 namespace ttq {
 namespace {
@@ -109,10 +109,6 @@ const DwarfAbbrev* DwarfAbbrevs::Find(uint64_t code) const {
 
 namespace {
 
-bool IsIdentifierByte(uint8_t c) {
-  return std::isalnum(c) != 0 || c == '_' || c == '$' || c >= 0x80;
-}
-
 bool IsName(uint64_t attribute) {
   return attribute == DW_AT_name || attribute == DW_AT_linkage_name ||
          attribute == DW_AT_MIPS_linkage_name;
@@ -164,7 +160,7 @@ void ForEachNameEnd(ByteSpan bytes, std::string_view identifier, Use use) {
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (size_t at = all.find(identifier); at != all.npos; at = all.find(identifier, at + 1)) {
     const size_t end = at + identifier.size();
-    const bool plain = end == all.size() || !IsIdentifierByte(static_cast<uint8_t>(all[end]));
+    const bool plain = end == all.size() || !IsIdentifierChar(all[end]);
     const bool mangled =
         at >= length.size() && all.substr(at - length.size(), length.size()) == length;
     if ((plain || mangled) && !use(NameEnd{at, plain, mangled})) return;

@@ -17,9 +17,9 @@
 #include "re2/re2.h"
 
 namespace ttq {
-namespace {
 
 bool IsIdentifierChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '$'; }
+namespace {
 
 // A mangled name may refer to its own earlier parts, so that its demangled form can be
 // exponentially longer. With n references the growth is at most 3^(n/3); this keeps it within some

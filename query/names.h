@@ -36,6 +36,9 @@ bool HasOtherParameters(std::string_view symbol);
 // It is the part of another function that is rarely executed.
 bool IsColdPart(std::string_view symbol);
 
+// ASCII letters and digits, `_` and `$`.
+bool IsIdentifierChar(char c);
+
 // `*`, `?`, `[a-z]`, `[!a-z]`; all of `text` must match. A "[" without "]" stands for itself.
 bool GlobMatches(std::string_view glob, std::string_view text);
 
@@ -53,7 +56,8 @@ class NameMatcher {
   // Cheap: false is certain, true is not. `symbol` may be mangled.
   bool MayMatch(std::string_view symbol) const;
   bool Matches(const DemangledName& name) const;
-  // A plain identifier that every match's symbol contains; empty when there is no such.
+  // A plain identifier, of IsIdentifierChar, that every match's symbol contains; empty when there
+  // is no such.
   std::string_view required() const;
 
  private:

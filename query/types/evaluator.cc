@@ -203,14 +203,13 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const Node& node) {
       // `sizeof(Point)` looks like a variable's. Its constructors are functions of that name.
       absl::StatusOr<std::optional<CValue>> object = Object(*node.operand, name->name);
       if (!object.ok()) return object.status();
-      const CType* type =
-          *object ? nullptr : types_.Find(name->name, frame_ ? frame_->view().pc : Address(0));
+      if (*object) return SizeOfValue(expr, **object);
+      const CType* type = types_.Find(name->name, frame_ ? frame_->view().pc : Address(0));
       if (type) return SizeOf(expr, type);
     }
     absl::StatusOr<CValue> value = Value(*node.operand);
     if (!value.ok()) return value;
-    const CType* type = value->type->Strip();
-    return SizeOf(expr, type->IsReference() ? type->target() : value->type);
+    return SizeOfValue(expr, *value);
   } else {
     return ErrorAt(expr.range, "this is a condition, not a value of the program",
                    "use it in `where`");
@@ -221,6 +220,11 @@ absl::StatusOr<CValue> Evaluator::SizeOf(const ast::Expr& expr, const CType* typ
   const std::optional<uint64_t> size = types_.SizeOf(type);
   if (!size) return ErrorAt(expr.range, "the size of " + ToText(type) + " is not known");
   return FromNumber(BuiltinType("unsigned long"), *size);
+}
+
+absl::StatusOr<CValue> Evaluator::SizeOfValue(const ast::Expr& expr, const CValue& value) {
+  const CType* type = value.type->Strip();
+  return SizeOf(expr, type->IsReference() ? type->target() : value.type);
 }
 
 absl::StatusOr<const CType*> Evaluator::Resolve(const ast::TypeName& name) {

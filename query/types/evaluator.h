@@ -65,6 +65,7 @@ class Evaluator {
   absl::StatusOr<CValue> On(const ast::Expr& expr, const ast::Index& index);
   absl::StatusOr<CValue> On(const ast::Expr& expr, const ast::Call& call);
   absl::StatusOr<CValue> SizeOf(const ast::Expr& expr, const CType* type);
+  absl::StatusOr<CValue> SizeOfValue(const ast::Expr& expr, const CValue& value);
 
   // References followed.
   absl::StatusOr<CValue> Dereferenced(CValue value);

@@ -273,6 +273,12 @@ TEST(Dwarf, UnitsThatMayNameAFunction) {
   EXPECT_THAT(data->UnitsThatMayName("main"),
               ElementsAre(false, true, true, false, false, true, true, false, true));
   EXPECT_THAT(data->UnitsThatMayName("other"), testing::Each(false));
+  // What is looked for of "ma\u00efn": it ends where its ASCII letters do.
+  EXPECT_TRUE(Dwarf(d)
+                  .Unit(ElfBytes().U8(1).U32(0).U8(3).Text("ma\xc3\xafn").U8(0).data())
+                  .Open()
+                  ->UnitsThatMayName("ma")
+                  .back());
   // A name may come from another unit.
   d.Abbrev(4, DW_TAG_subprogram, false, {{DW_AT_specification, DW_FORM_ref_addr}});
   EXPECT_THAT(d.Open()->UnitsThatMayName("other"), testing::Each(true));
