@@ -331,6 +331,11 @@ class Translator {
     if (use_ == NativeUse::kDigest) {
       a_.Ins(kPrefetch, 4, kDigitPrefetch, At(kRecord, kPrefetchBytes));
       a_.Ins(kGroup5, 4, kDigitInc, State(offsetof(ProgramState, executions)));
+    } else {
+      a_.Ins(kLoadReg, 8, kAx, FIELD(time));
+      a_.Arith(kDigitAdd, 8, R(kAx), static_cast<int32_t>(program_.instructions));
+      a_.Ins(kCmp, 8, kAx, FIELD(until));
+      a_.Leave(a_.JumpIf(kAbove), exit_);
     }
     for (now_ = 0; now_ < program_.ops.size(); ++now_) {
       Translate(program_.ops[now_]);
@@ -343,9 +348,6 @@ class Translator {
     } else {
       SetVectors();
       ToNext();
-      a_.Ins(kLoadReg, 8, kAx, FIELD(time));
-      a_.Ins(kCmp, 8, kAx, FIELD(last_time));
-      a_.Leave(a_.JumpIf(kAbove), exit_);
       a_.Ins(kLoadReg, 4, kAx, At(kRecord, 0));
       for (const size_t jump : a_.FindCode()) a_.Leave(jump, exit_);
       a_.Ins(kGroup5, 4, kDigitJump, a_.CodeFound());
@@ -1155,7 +1157,7 @@ NativeCode::~NativeCode() {
 const void* NativeCode::Compile(const Program& program) {
   if (program.ops.size() > kMaxOps) return nullptr;
   if (std::max(program.record_bytes, program.reach) > kLongest) return nullptr;
-  if (program.state_at > kMaxStateBytes || program.instructions > kMaxInstructions) return nullptr;
+  if (program.state_at > kMaxStateBytes) return nullptr;
   Translator translator(program, use_, exit_, load_, store_);
   Assembler& a = translator.Translate();
   std::lock_guard lock(mutex_);

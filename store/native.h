@@ -39,7 +39,7 @@ struct NativeContext {
   const uint8_t* last = nullptr;    // the last record executed; left alone when there was none
   const uint8_t* limit = nullptr;   // records beyond it are not begun
   uint64_t time = 0;
-  uint64_t last_time = 0;                          // not to digest: records are not begun after it
+  uint64_t until = 0;                              // not to digest: no record reaches beyond it
   uint64_t skipped_reads = 0, skipped_writes = 0;  // to digest: whose guard was false
   void* sink = nullptr;
   // Accesses that are not plainly within a page of `pages`. They may change `pages`. For memory,
@@ -124,8 +124,6 @@ class NativeCode {
   // No code reads further than this from its record's start: the longest and what is read of the
   // next with it.
   static constexpr ptrdiff_t kReach = kLongest + 24;
-  // No code takes more time than this.
-  static constexpr uint32_t kMaxInstructions = 256;
 
   // Null when the system gives no memory to execute from, or the processor is older than SSSE3:
   // programs are then interpreted.
@@ -153,7 +151,8 @@ class NativeCode {
 
   // Code for records of which nothing is known: Run returns.
   const void* exit() const { return exit_; }
-  // Executes records from context->record on until one has no code or lies beyond the limit.
+  // Executes records from context->record on until one has no code, lies beyond the limit or would
+  // reach beyond `until`.
   void Run(NativeContext* context) const { enter_(context); }
 
  private:

@@ -83,10 +83,7 @@ const uint8_t* NativeWalk::Advance(const uint8_t* at, const uint8_t* end, Time u
                                    Walker* walker, VectorTracker* vectors,
                                    absl::FunctionRef<bool(uint32_t id)> skip) {
   NativeContext& context = *context_;
-  if (native_ == nullptr || end - at < NativeCode::kReach || walker->time() > until ||
-      until.v - walker->time().v < NativeCode::kMaxInstructions) {
-    return at;
-  }
+  if (native_ == nullptr || end - at < NativeCode::kReach || walker->time() >= until) return at;
   if (!knows_code_) {
     native_->ClearCode(&context);
     knows_code_ = true;
@@ -99,11 +96,12 @@ const uint8_t* NativeWalk::Advance(const uint8_t* at, const uint8_t* end, Time u
   if (!knows_code()) return at;
   context.limit = end - NativeCode::kReach;
   context.time = walker->time().v;
-  context.last_time = until.v - NativeCode::kMaxInstructions;
+  context.until = until.v;
   context.values = walker->registers();
   if (vectors != nullptr) context.vectors = vectors->Of(walker->tid());
-  while (context.record <= context.limit && context.time <= context.last_time && knows_code()) {
-    native_->Run(&context);
+  for (const uint8_t* from = nullptr; context.record != from;) {
+    from = context.record;
+    if (from <= context.limit && knows_code()) native_->Run(&context);
   }
   walker->set_time(Time(context.time));
   if (vectors != nullptr) vectors->Set(walker->tid(), context.vectors);

@@ -177,7 +177,7 @@ class StoredMoment::WatchSink {
       moment_.walker_->set_time(Time(context.time));
       id_ = NativeContext::WordOf(context.record) >> kTtqExitBits;
       Told(context.instruction, address, bytes, size);
-      if (!status_.ok()) context.last_time = 0;
+      if (!status_.ok()) context.until = 0;
     }
     moment_.Write(address, bytes, size, false);
   }

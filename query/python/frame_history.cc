@@ -589,6 +589,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chu
     }
     if (t.depth > 0) {
       t.caller_frame = stack[t.depth - 1].frame;
+      t.caller_pushed = stack[t.depth - 1].pushed;
       t.caller_code = stack[t.depth - 1].code;
     }
     transitions->push_back(t);
@@ -630,15 +631,20 @@ absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& 
   return std::optional<Transition>();
 }
 
-absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
-    ThreadNo thread, Time t, uint64_t* thread_state) const {
+std::optional<size_t> FrameHistory::ChunkAt(Time t) const {
   const auto after = std::partition_point(chunks_.begin(), chunks_.end(),
                                           [&](const ChunkData& c) { return c.begin <= t; });
-  if (after == chunks_.begin()) return std::vector<ActiveFrame>();
-  const auto number = static_cast<size_t>(after - chunks_.begin()) - 1;
-  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(number);
+  if (after == chunks_.begin()) return std::nullopt;
+  return static_cast<size_t>(after - chunks_.begin()) - 1;
+}
+
+absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
+    ThreadNo thread, Time t, uint64_t* thread_state) const {
+  const std::optional<size_t> number = ChunkAt(t);
+  if (!number) return std::vector<ActiveFrame>();
+  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(*number);
   if (!transitions.ok()) return transitions.status();
-  std::vector<Stack> stacks = chunks_[number].stacks;
+  std::vector<Stack> stacks = chunks_[*number].stacks;
   for (const Transition& transition : **transitions) {
     if (transition.time >= t) break;
     if (transition.thread != thread) continue;
@@ -666,6 +672,30 @@ absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
   if (best == nullptr) return std::vector<ActiveFrame>();
   if (thread_state) *thread_state = best->thread_state;
   return std::move(best->frames);
+}
+
+absl::StatusOr<std::optional<FrameHistory::ActiveFrame>> FrameHistory::InnermostAt(
+    ThreadNo thread, Time t) const {
+  const std::optional<size_t> number = ChunkAt(t);
+  if (!number) return std::optional<ActiveFrame>();
+  absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(*number);
+  if (!transitions.ok()) return transitions.status();
+  // The thread's last one before t tells, unless it left the last frame of an interpreter, under
+  // which there may be another's.
+  auto before = std::partition_point((*transitions)->begin(), (*transitions)->end(),
+                                     [&](const Transition& x) { return x.time < t; });
+  while (before != (*transitions)->begin() && std::prev(before)->thread != thread) --before;
+  if (before != (*transitions)->begin()) {
+    const Transition& last = *std::prev(before);
+    if (Enters(last.kind)) return std::optional<ActiveFrame>({last.frame, last.pushed, last.code});
+    if (last.depth > 0) {
+      return std::optional<ActiveFrame>({last.caller_frame, last.caller_pushed, last.caller_code});
+    }
+  }
+  absl::StatusOr<std::vector<ActiveFrame>> stack = StackAt(thread, t);
+  if (!stack.ok()) return stack.status();
+  if (stack->empty()) return std::optional<ActiveFrame>();
+  return std::optional<ActiveFrame>(stack->back());
 }
 
 absl::StatusOr<std::vector<FrameHistory::Run>> FrameHistory::RunsOf(

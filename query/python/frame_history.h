@@ -44,6 +44,7 @@ struct Transition {
   uint32_t depth = 0;  // frames below it
   // The frame below; none: caller_code is kNoCode. caller_offset only where it is entered.
   uint64_t caller_frame = 0;
+  Time caller_pushed;
   uint32_t caller_code = kNoCode;
   int64_t caller_offset = 0;
 
@@ -99,6 +100,9 @@ class FrameHistory {
   absl::StatusOr<std::vector<ActiveFrame>> StackAt(ThreadNo thread, Time t,
                                                    uint64_t* thread_state = nullptr) const;
 
+  // The innermost of them; nullopt: the thread runs no Python then.
+  absl::StatusOr<std::optional<ActiveFrame>> InnermostAt(ThreadNo thread, Time t) const;
+
   // Spans of time in which the innermost frame of a thread is one of `codes`, in order.
   struct Run {
     TimeSpan span;
@@ -126,6 +130,8 @@ class FrameHistory {
   };
   class Builder;
 
+  // The chunk that holds time t; nullopt: t is before all of them.
+  std::optional<size_t> ChunkAt(Time t) const;
   absl::Status Build(const Recording& recording, const Process& process, ScanControl* control);
   std::string Serialize(uint64_t recording_key) const;
   absl::Status Parse(std::string_view file, uint64_t recording_key);

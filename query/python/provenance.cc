@@ -46,10 +46,11 @@ absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
 
 absl::StatusOr<std::optional<Place>> Provenance::ByHistory(const FrameHistory& history,
                                                            ThreadNo thread, Time t) {
-  absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> stack = history.StackAt(thread, t);
-  if (!stack.ok()) return stack.status();
-  if (stack->empty()) return std::optional<Place>();
-  const FrameHistory::ActiveFrame& frame = stack->back();
+  absl::StatusOr<std::optional<FrameHistory::ActiveFrame>> innermost =
+      history.InnermostAt(thread, t);
+  if (!innermost.ok()) return innermost.status();
+  if (!*innermost) return std::optional<Place>();
+  const FrameHistory::ActiveFrame& frame = **innermost;
   absl::StatusOr<PythonState*> state = StateAt(t);
   if (!state.ok()) return state.status();
   const Code& code = history.code(frame.code);
