@@ -721,10 +721,9 @@ absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, 
   std::array<std::unique_ptr<PythonSide>, 2> sides;
   const std::array<Side*, 2> of = {a, b};
   for (int i : {0, 1}) {
-    auto history = FrameHistory::Of(of[i]->recording(), of[i]->process(), control);
+    auto history = FrameHistory::Whole(of[i]->recording(), of[i]->process(), control);
     if (absl::IsNotFound(history.status())) return std::optional<PythonDifference>();
     if (!history.ok()) return history.status();
-    if (!(*history)->note().empty()) absl::StrAppend(note, (*history)->note(), ". ");
     sides[i] = std::make_unique<PythonSide>(of[i], *std::move(history), ignore);
   }
   PythonComparison comparison(sides[0].get(), sides[1].get(), control, note);

@@ -215,11 +215,18 @@ bool Context::HasPython() const {
 
 absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrames(
     ScanControl* control) const {
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> history = GrowingPythonFrames();
+  if (!history.ok()) return history.status();
+  if (absl::Status s = (*history)->Wait((*history)->chunks(), control); !s.ok()) return s;
+  return history;
+}
+
+absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::GrowingPythonFrames() const {
   std::lock_guard lock(frames_mutex_);
   if (frames_) return frames_;
   if (!no_frames_.ok()) return no_frames_;
   absl::StatusOr<std::shared_ptr<const python::FrameHistory>> made =
-      python::FrameHistory::Of(*recording_, *process_, control);
+      python::FrameHistory::Of(*recording_, *process_);
   if (!made.ok()) {
     if (absl::IsNotFound(made.status())) no_frames_ = made.status();
     return made.status();
@@ -230,7 +237,7 @@ absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrame
 
 bool Context::HasPythonFrames() const {
   std::lock_guard lock(frames_mutex_);
-  if (frames_) return true;
+  if (frames_) return frames_->complete();
   return no_frames_.ok() && python::FrameHistory::IsKept(*recording_, *process_);
 }
 

@@ -95,6 +95,8 @@ class Context {
   // a scan of the recording. NotFound without a CPython that is known.
   absl::StatusOr<std::shared_ptr<const python::FrameHistory>> PythonFrames(
       ScanControl* control) const;
+  // The same without waiting for them: see FrameHistory::Wait.
+  absl::StatusOr<std::shared_ptr<const python::FrameHistory>> GrowingPythonFrames() const;
   // Whether PythonFrames has them, or can read them.
   bool HasPythonFrames() const;
 
@@ -154,7 +156,7 @@ class Context {
   std::unique_ptr<DebugFiles> debug_files_;
   mutable std::map<const Symbolizer*, std::unique_ptr<TypeSpace>> types_;
   mutable std::optional<bool> has_python_;
-  mutable std::mutex frames_mutex_;  // guards what follows; held while it is made
+  mutable std::mutex frames_mutex_;  // guards what follows
   mutable std::shared_ptr<const python::FrameHistory> frames_;
   mutable absl::Status no_frames_;  // NotFound, once that is known
 };

@@ -42,7 +42,8 @@ typedef Long ttq_i64;
 #define TTQ_STATIC_ASSERT _Static_assert
 #endif
 
-enum { kTtqStreamVersion = 3 };  // 1: first; 2: kTtqSetVector; 3: kTtqVectors
+// 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0)
+enum { kTtqStreamVersion = 4 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -149,9 +150,14 @@ enum {                  // TtqEffect::kind
   kTtqStore = 2,        // `size` bytes of value to addr, if guard
   kTtqSetReg = 3,       // register `size` becomes value
   kTtqExit = 4,         // exit number `size`; a record that leaves here is `addr` bytes long
-  kTtqSetVector = 5,    // the low 8 bytes of xmm`size` become value; kTtqNoNode: are not known
+  kTtqSetVector = 5,    // vector word `size` becomes value; kTtqNoNode: is not known
 };
-enum { kTtqVectorCount = 8 };  // those that calls pass arguments in
+enum {                  // vector words
+  kTtqVectorCount = 8,  // 0 … 7: the low 8 bytes of xmm0 … xmm7, which calls pass arguments in
+  kTtqHighWord = 8,     // 8 … 15: their high 8 bytes
+  kTtqX87Word = 16,     // st(0), as the double that Valgrind computes with
+  kTtqVectorWords = 17
+};
 enum { kTtqNoNode = 0xffff };
 
 typedef struct {
@@ -221,7 +227,7 @@ typedef struct {
 } TtqRegisters;
 typedef struct {
   ttq_u32 tid;
-  ttq_u64 low[kTtqVectorCount];  // of xmm0 …: 8 bytes each
+  ttq_u64 word[kTtqVectorWords];
 } TtqVectors;
 typedef struct {
   ttq_u32 tid;

@@ -26,8 +26,10 @@ enum StoreVersion : uint32_t {
   kStoreVersion2 = 2,  // logs are packed, see store/packed_log.h; recipes have kTtqSetVector
   kStoreVersion3 = 3,  // logs have kTtqVectors
   kStoreVersion4 = 4,  // packed logs have headers apart, may not be compressed, and come first
+  kStoreVersion5 =
+      5,  // kTtqSetVector and kTtqVectors have high halves of vector registers and st(0)
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion4;
+inline constexpr uint32_t kStoreVersion = kStoreVersion5;
 
 // RocksDB's column families, in the order they are created.
 enum class Family : int {

@@ -633,19 +633,20 @@ class Translator {
 
   // ttq::SetVectors. Temporaries are not needed any more.
   void SetVectors() {
+    if (program_.vectors.empty()) return;
+    constexpr size_t kVectors = offsetof(NativeContext, vectors);
+    const Operand known = Behind(kVectors + offsetof(VectorState, known));
+    a_.Ins(kLoadReg, 4, kCx, known);
     for (const Program::VectorWrite& write : program_.vectors) {
-      constexpr size_t kVectors = offsetof(NativeContext, vectors);
-      const Operand known = Behind(kVectors + offsetof(VectorState, known));
-      a_.Ins(kZero1, 4, kCx, known);
       if (write.slot == Program::kNoSlot) {
-        a_.Arith(kDigitAnd, 4, R(kCx), ~(1 << write.reg));
+        a_.Arith(kDigitAnd, 4, R(kCx), ~(1 << write.word));
       } else {
-        a_.Arith(kDigitOr, 4, R(kCx), 1 << write.reg);
+        a_.Arith(kDigitOr, 4, R(kCx), 1 << write.word);
         a_.Ins(kLoadReg, 8, kAx, At(kRecord, write.slot));
-        a_.Ins(kStoreReg, 8, kAx, Behind(kVectors + offsetof(VectorState, low) + 8u * write.reg));
+        a_.Ins(kStoreReg, 8, kAx, Behind(kVectors + offsetof(VectorState, word) + 8u * write.word));
       }
-      a_.Ins(kStoreByte, 1, kCx, known);
     }
+    a_.Ins(kStoreReg, 4, kCx, known);
   }
 
   // kRecord: the next.

@@ -74,6 +74,12 @@ uint32_t ProcessReader::BlockAt(Time t) const {
   return static_cast<uint32_t>(it - blocks_.begin());
 }
 
+std::vector<Time> ProcessReader::BlockStarts() const {
+  std::vector<Time> starts;
+  for (const BlockSpan& block : blocks_) starts.push_back(block.start);
+  return starts;
+}
+
 std::pair<uint32_t, uint32_t> ProcessReader::BlocksOf(TimeSpan span) const {
   // A block without instructions still has kernel effects, at the time it starts; and those at the
   // very end of a block carry the time the next one starts with.

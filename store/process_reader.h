@@ -77,6 +77,7 @@ class ProcessReader : public Process {
                           const std::function<void(const CallRecord&)>& row,
                           ScanControl* control) const override;
   absl::StatusOr<std::vector<Mapping>> MappingsAt(Time t) const override;
+  std::vector<Time> BlockStarts() const override;
   absl::StatusOr<std::vector<LoadedModule>> Modules() const override;
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> Events(EventQuery query) const override;
   std::string DescribeUnmapped(Address address, Time t) const override;

@@ -397,6 +397,9 @@ class Process {
       const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
       ScanControl* control) const = 0;
 
+  // When each block begins, in order.
+  virtual std::vector<Time> BlockStarts() const = 0;
+
   // What was executed in the block of the store that holds t, in time order: everything from the
   // first run's time to the last one's end. Earlier runs: ask for a time before the first. Empty
   // when nothing was executed there. Repeated calls are cheap.

@@ -173,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Recipe>> Recipe::Parse(std::string_view encoded) 
         needs(e.value);
         break;
       case kTtqSetVector:
-        if (e.size >= kTtqVectorCount || (e.value != kTtqNoNode && !exists(e.value))) {
+        if (e.size >= kTtqVectorWords || (e.value != kTtqNoNode && !exists(e.value))) {
           return Bad(head.id, "a vector register effect");
         }
         if (e.value != kTtqNoNode) {
@@ -494,7 +494,7 @@ Program Recipe::CompileOpen(uint32_t fault_instruction) const {
 
 std::vector<Program::VectorWrite> Recipe::VectorsWritten(size_t effect,
                                                          uint32_t instruction) const {
-  std::array<std::optional<uint16_t>, kTtqVectorCount> last;
+  std::array<std::optional<uint16_t>, kTtqVectorWords> last;
   uint32_t seen = 0;
   for (size_t i = 0; i < effect; ++i) {
     const TtqEffect& e = effects_[i];
@@ -504,8 +504,8 @@ std::vector<Program::VectorWrite> Recipe::VectorsWritten(size_t effect,
         e.value == kTtqNoNode ? Program::kNoSlot : static_cast<uint16_t>(nodes_[e.value].imm);
   }
   std::vector<Program::VectorWrite> writes;
-  for (uint8_t reg = 0; reg < kTtqVectorCount; ++reg) {
-    if (last[reg]) writes.push_back({reg, *last[reg]});
+  for (uint8_t word = 0; word < kTtqVectorWords; ++word) {
+    if (last[word]) writes.push_back({word, *last[word]});
   }
   return writes;
 }
@@ -513,10 +513,10 @@ std::vector<Program::VectorWrite> Recipe::VectorsWritten(size_t effect,
 void SetVectors(std::span<const Program::VectorWrite> writes, const uint8_t* record,
                 VectorState* state) {
   for (const Program::VectorWrite& write : writes) {
-    const auto bit = static_cast<uint8_t>(1u << write.reg);
-    state->known &= static_cast<uint8_t>(~bit);
+    const uint32_t bit = 1u << write.word;
+    state->known &= ~bit;
     if (write.slot == Program::kNoSlot) continue;
-    memcpy(&state->low[write.reg], record + write.slot, 8);
+    memcpy(&state->word[write.word], record + write.slot, 8);
     state->known |= bit;
   }
 }

@@ -66,10 +66,10 @@ enum { kZeroValue = kTtqRegCount, kFirstTemporary = kTtqRegCount + 1 };
 inline constexpr size_t kMaxNodes = 6000;
 inline constexpr size_t kMaxValues = kFirstTemporary + 2 * kMaxNodes + kTtqRegCount;
 
-// The low 8 bytes of xmm0 … xmm7, as far as they are known.
+// The vector words (recorder/stream.h), as far as they are known.
 struct VectorState {
-  std::array<uint64_t, kTtqVectorCount> low{};
-  uint8_t known = 0;  // a bit for each
+  std::array<uint64_t, kTtqVectorWords> word{};
+  uint32_t known = 0;  // a bit for each
 };
 
 // What programs are turned into machine code for, see store/native.h: to digest blocks as they are
@@ -79,9 +79,9 @@ inline constexpr int kNativeUses = 3;
 
 struct Program {
   std::vector<Op> ops;
-  // What it leaves in vector registers: the slot of each that it writes, or kNoSlot.
+  // What it leaves in vector words: the slot of each that it writes, or kNoSlot.
   struct VectorWrite {
-    uint8_t reg;
+    uint8_t word;
     uint16_t slot;
   };
   static constexpr uint16_t kNoSlot = 0xffff;

@@ -19,8 +19,8 @@ void VectorTracker::Control(uint32_t kind, std::string_view payload) {
   if (kind == kTtqVectors) {
     const auto v = LoadPod<TtqVectors>(payload);
     VectorState& state = known_[v.tid];
-    memcpy(state.low.data(), v.low, sizeof(v.low));
-    state.known = (1u << kTtqVectorCount) - 1;
+    memcpy(state.word.data(), v.word, sizeof(v.word));
+    state.known = (1u << kTtqVectorWords) - 1;
   }
 }
 
@@ -39,8 +39,12 @@ Registers RegistersFrom(ThreadState state, VectorState vectors,
     out.pc = inside->recipe->instructions()[inside->instruction].address;
   }
   memcpy(out.gpr, state.reg, sizeof(out.gpr));
-  out.xmm = vectors.low;
-  out.xmm_known = vectors.known;
+  std::copy_n(vectors.word.begin(), out.xmm.size(), out.xmm.begin());
+  std::copy_n(vectors.word.begin() + kTtqHighWord, out.xmm_high.size(), out.xmm_high.begin());
+  out.xmm_known = static_cast<uint8_t>(vectors.known);
+  out.xmm_high_known = static_cast<uint8_t>(vectors.known >> kTtqHighWord);
+  out.st0 = std::bit_cast<double>(vectors.word[kTtqX87Word]);
+  out.st0_known = vectors.known >> kTtqX87Word & 1;
   out.fs_base = state.reg[kTtqRegFs];
   out.gs_base = state.reg[kTtqRegGs];
   return out;

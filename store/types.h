@@ -101,10 +101,12 @@ struct Registers {
   uint64_t gpr[kGprCount] = {};
   Address pc;
   uint64_t fs_base = 0, gs_base = 0;
-  // The low 8 bytes of xmm0 … xmm7, where a call or return of this block recorded them and nothing
-  // has written them since: bit i says so.
-  std::array<uint64_t, 8> xmm{};
-  uint8_t xmm_known = 0;
+  // The low and high 8 bytes of xmm0 … xmm7, and st(0), where a call or return recorded them and
+  // nothing has written them since: bit i says so.
+  std::array<uint64_t, 8> xmm{}, xmm_high{};
+  uint8_t xmm_known = 0, xmm_high_known = 0;
+  bool st0_known = false;
+  double st0 = 0;
   bool operator==(const Registers&) const = default;
 };
 

@@ -40,6 +40,11 @@ bool IsModule(const ast::Pattern& pattern, const Code& code) {
   return MatchesPattern(pattern, name);
 }
 
+bool Names(const ast::FunctionPattern& function, const Code& code) {
+  return IsFunction(function.function, code) &&
+         (!function.module || IsModule(*function.module, code));
+}
+
 bool HasLine(const Layout& layout, const Code& code, int line) {
   if (code.first_line == line) return true;
   const std::vector<LineRange> ranges = LineRanges(layout, code);
@@ -68,9 +73,7 @@ absl::StatusOr<std::vector<uint32_t>> FindCodes(
     for (uint32_t id = 0; id < history.codes(); ++id) {
       const Code& code = history.code(id);
       names.push_back(code.name);
-      if (!IsFunction(function->function, code)) continue;
-      if (function->module && !IsModule(*function->module, code)) continue;
-      found.push_back(id);
+      if (Names(*function, code)) found.push_back(id);
     }
     if (!found.empty()) return found;
     std::sort(names.begin(), names.end());
@@ -102,14 +105,33 @@ absl::StatusOr<std::vector<uint32_t>> FindCodes(
                                   : fmt::format("no Python code of a file {} ran", place.file));
 }
 
+const std::vector<uint32_t>& CodeFinder::Find() {
+  if (!function_) return found_;
+  for (const size_t codes = history_->codes(); seen_ < codes; ++seen_) {
+    const Code& code = history_->code(seen_);
+    if (!Names(*function_, code)) continue;
+    if (variable_.empty() || HasVariable(code, variable_)) found_.push_back(seen_);
+  }
+  return found_;
+}
+
+absl::StatusOr<std::vector<uint32_t>> CodeFinder::FindFirst(ScanControl* control) {
+  for (size_t chunks = 0; chunks <= history_->chunks(); ++chunks) {
+    if (absl::Status s = history_->Wait(chunks, control); !s.ok()) return s;
+    if (!Find().empty()) break;
+  }
+  return found_;
+}
+
+bool HasVariable(const Code& code, std::string_view name) {
+  return std::any_of(code.variables.begin(), code.variables.end(),
+                     [&](const Code::Variable& v) { return v.name == name; });
+}
+
 std::vector<uint32_t> CodesWithVariable(const FrameHistory& history, std::string_view name) {
   std::vector<uint32_t> found;
   for (uint32_t id = 0; id < history.codes(); ++id) {
-    const Code& code = history.code(id);
-    if (std::any_of(code.variables.begin(), code.variables.end(),
-                    [&](const Code::Variable& v) { return v.name == name; })) {
-      found.push_back(id);
-    }
+    if (HasVariable(history.code(id), name)) found.push_back(id);
   }
   return found;
 }

@@ -24,6 +24,35 @@ absl::StatusOr<std::vector<uint32_t>> FindCodes(
     const FrameHistory& history, const std::variant<ast::FunctionPattern, ast::FileLine>& what,
     OnLine which = OnLine::kInnermost);
 
+// The codes that a pattern names, of a history that may still be made.
+class CodeFinder {
+ public:
+  // These, whatever is made yet.
+  CodeFinder(std::shared_ptr<const FrameHistory> history, std::vector<uint32_t> codes)
+      : history_(std::move(history)), found_(std::move(codes)) {}
+  // `variable`: only those that have a variable of this name; "": all.
+  CodeFinder(std::shared_ptr<const FrameHistory> history, ast::FunctionPattern function,
+             std::string variable)
+      : history_(std::move(history)),
+        function_(std::move(function)),
+        variable_(std::move(variable)) {}
+
+  const FrameHistory& history() const { return *history_; }
+  // Of the codes there are by now; sorted.
+  const std::vector<uint32_t>& Find();
+  // Waits until there is one. Empty when there is none in all of the history.
+  absl::StatusOr<std::vector<uint32_t>> FindFirst(ScanControl* control);
+
+ private:
+  std::shared_ptr<const FrameHistory> history_;
+  std::optional<ast::FunctionPattern> function_;
+  std::string variable_;
+  uint32_t seen_ = 0;  // codes looked at
+  std::vector<uint32_t> found_;
+};
+
+// Whether a variable of the function has this name.
+bool HasVariable(const Code& code, std::string_view name);
 // The functions that have a variable of this name. May be empty.
 std::vector<uint32_t> CodesWithVariable(const FrameHistory& history, std::string_view name);
 

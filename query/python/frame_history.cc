@@ -6,6 +6,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -157,7 +158,7 @@ class FrameHistory::Builder {
 
   absl::Status Take(std::unique_ptr<BlockVisitor> taken) {
     auto* visitor = static_cast<TransitionVisitor*>(taken.get());
-    if (begun_ && !GoesOn(*visitor)) {
+    if (taken_ > 0 && !GoesOn(*visitor)) {
       // From what the block before ended with.
       auto start = std::make_shared<const std::vector<ThreadStack>>(now_);
       std::unique_ptr<BlockVisitor> again;
@@ -174,7 +175,6 @@ class FrameHistory::Builder {
         visitor = static_cast<TransitionVisitor*>(taken.get());
       }
     }
-    begun_ = true;
     Append(*visitor);
     return absl::OkStatus();
   }
@@ -199,9 +199,7 @@ class FrameHistory::Builder {
   }
 
   void Append(const TransitionVisitor& visitor) {
-    ChunkData chunk;
-    chunk.begin = visitor.start();
-    chunk.end = visitor.end();
+    ChunkData& chunk = history_.chunks_[taken_];
     chunk.count = visitor.transitions().size();
     std::vector<ThreadStack> start = visitor.start_stacks();
     for (ThreadStack& stack : start) {
@@ -273,13 +271,28 @@ class FrameHistory::Builder {
     std::sort(chunk.codes.begin(), chunk.codes.end());
     chunk.codes.erase(std::unique(chunk.codes.begin(), chunk.codes.end()), chunk.codes.end());
     chunk.encoded = Compress(encoded);
-    history_.chunks_.push_back(std::move(chunk));
+    ++taken_;
+    Publish();
+  }
+
+  // Tells of the chunks of whose stacks it is known which thread's they are; of the others later.
+  void Publish() {
+    const auto is_named = [](const Stack& s) { return s.thread != ThreadNo() || s.frames.empty(); };
+    size_t ready = history_.ready_;
+    while (ready < taken_ && (taken_ == history_.chunks_.size() ||
+                              std::all_of(history_.chunks_[ready].stacks.begin(),
+                                          history_.chunks_[ready].stacks.end(), is_named))) {
+      ++ready;
+    }
+    std::lock_guard lock(history_.mutex_);
+    history_.ready_.store(ready, std::memory_order_release);
+    history_.changed_.notify_all();
   }
 
   // The stacks of the chunks before that lead to `stack` without anything having been done there.
   void NameEarlier(const Stack& stack) {
     if (stack.thread == ThreadNo() || stack.frames.empty()) return;
-    for (size_t c = history_.chunks_.size(); c-- > 0;) {
+    for (size_t c = taken_; c-- > 0;) {
       std::vector<Stack>& stacks = history_.chunks_[c].stacks;
       const auto same = std::find_if(stacks.begin(), stacks.end(), [&](const Stack& s) {
         return s.thread_state == stack.thread_state;
@@ -292,23 +305,58 @@ class FrameHistory::Builder {
   const Process& process_;
   const std::vector<Runtime>& runtimes_;
   FrameHistory& history_;
-  bool begun_ = false;
+  size_t taken_ = 0;              // blocks
   std::vector<ThreadStack> now_;  // where the last block ended
 };
 
-absl::Status FrameHistory::Build(const Recording& recording, const Process& process,
-                                 ScanControl* control) {
-  absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
-  if (!runtimes.ok()) return runtimes.status();
-  for (const Runtime& runtime : *runtimes) {
-    layouts_.push_back(*runtime.layout);
-    versions_.emplace_back(runtime.minor, runtime.free_threaded);
+void FrameHistory::Prepare(const Process& process) {
+  const std::vector<Time> starts = process.BlockStarts();
+  chunks_.resize(starts.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    chunks_[i].begin = starts[i];
+    chunks_[i].end = i + 1 < starts.size() ? starts[i + 1] : process.info().end;
   }
-  Builder builder(process, *runtimes, this);
-  return process.WatchBlocks(
+}
+
+void FrameHistory::Make(const Recording& recording, const Process& process) {
+  Builder builder(process, runtimes_, this);
+  const absl::Status made = process.WatchBlocks(
       TimeSpan(), [&](uint32_t) { return builder.Make(nullptr); },
       [&](std::unique_ptr<BlockVisitor> visitor) { return builder.Take(std::move(visitor)); },
-      control);
+      &making_);
+  if (made.ok() && recording.info().finished) {
+    WriteWholeFile(FilePath(recording, process), {Serialize(RecordingKey(recording, process))});
+  }
+  std::lock_guard lock(mutex_);
+  made_ = made;
+  changed_.notify_all();
+}
+
+FrameHistory::~FrameHistory() {
+  making_.cancelled = true;
+  if (maker_.joinable()) maker_.join();
+}
+
+absl::Status FrameHistory::Wait(size_t count, ScanControl* control) const {
+  size_t ready = ready_.load(std::memory_order_acquire);
+  if (ready >= count) return absl::OkStatus();
+  if (control) control->blocks_total += count - ready;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const size_t now = ready_;
+    if (control) control->blocks_done += std::min(now, count) - ready;
+    ready = std::min(now, count);
+    if (ready == count) return absl::OkStatus();
+    if (!made_.ok()) return made_;
+    if (control && control->cancelled) return absl::CancelledError("interrupted");
+    constexpr auto kLookForInterrupt = std::chrono::milliseconds(20);
+    changed_.wait_for(lock, kLookForInterrupt);
+  }
+}
+
+absl::Status FrameHistory::WaitUntil(Time t, ScanControl* control) const {
+  const std::optional<size_t> chunk = ChunkAt(t);
+  return chunk ? Wait(*chunk + 1, control) : absl::OkStatus();
 }
 
 bool FrameHistory::IsKept(const Recording& recording, const Process& process) {
@@ -316,8 +364,7 @@ bool FrameHistory::IsKept(const Recording& recording, const Process& process) {
 }
 
 absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recording& recording,
-                                                                     const Process& process,
-                                                                     ScanControl* control) {
+                                                                     const Process& process) {
   const uint64_t key = RecordingKey(recording, process);
   const std::string path = FilePath(recording, process);
   if (recording.info().finished) {
@@ -327,17 +374,35 @@ absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recor
       std::string content(size <= kMostFileBytes ? size : 0, '\0');
       file.seekg(0);
       file.read(content.data(), static_cast<std::streamsize>(content.size()));
-      auto history = std::make_shared<FrameHistory>();
+      std::shared_ptr<FrameHistory> history(new FrameHistory);
       if (file && history->Parse(content, key).ok()) {
         history->from_file_ = true;
+        history->ready_ = history->chunks_.size();
         return std::shared_ptr<const FrameHistory>(std::move(history));
       }
     }
   }
-  auto history = std::make_shared<FrameHistory>();
-  if (absl::Status s = history->Build(recording, process, control); !s.ok()) return s;
-  if (recording.info().finished) WriteWholeFile(path, {history->Serialize(key)});
+  absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
+  if (!runtimes.ok()) return runtimes.status();
+  std::shared_ptr<FrameHistory> history(new FrameHistory);
+  history->runtimes_ = *std::move(runtimes);
+  for (const Runtime& runtime : history->runtimes_) {
+    history->layouts_.push_back(*runtime.layout);
+    history->versions_.emplace_back(runtime.minor, runtime.free_threaded);
+  }
+  history->Prepare(process);
+  history->maker_ =
+      std::thread([made = history.get(), &recording, &process] { made->Make(recording, process); });
   return std::shared_ptr<const FrameHistory>(std::move(history));
+}
+
+absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Whole(const Recording& recording,
+                                                                        const Process& process,
+                                                                        ScanControl* control) {
+  absl::StatusOr<std::shared_ptr<const FrameHistory>> history = Of(recording, process);
+  if (!history.ok()) return history;
+  if (absl::Status s = (*history)->Wait((*history)->chunks(), control); !s.ok()) return s;
+  return history;
 }
 
 // ---- Its file -----------------------------------------------------------------------------------
@@ -501,16 +566,6 @@ int FrameHistory::LineOf(const Transition& transition) const {
   return LineOf(transition.code, transition.offset);
 }
 
-std::vector<uint32_t> FrameHistory::FindCodes(
-    const std::function<bool(std::string_view)>& matches) const {
-  std::vector<uint32_t> found;
-  for (uint32_t id = 0; id < codes_.size(); ++id) {
-    const Code& c = codes_.at(id).code;
-    if (matches(c.name) || (c.qualname != c.name && matches(c.qualname))) found.push_back(id);
-  }
-  return found;
-}
-
 std::pair<size_t, size_t> FrameHistory::ChunksOf(TimeSpan span) const {
   const auto first = std::partition_point(chunks_.begin(), chunks_.end(),
                                           [&](const ChunkData& c) { return c.end < span.begin; });
@@ -602,7 +657,8 @@ absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chu
   return result;
 }
 
-absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& entered) const {
+absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& entered,
+                                                              ScanControl* control) const {
   const auto holds = [&](const ChunkData& chunk) {
     return std::any_of(chunk.stacks.begin(), chunk.stacks.end(), [&](const Stack& stack) {
       return stack.thread_state == entered.thread_state && stack.frames.size() > entered.depth &&
@@ -612,13 +668,22 @@ absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& 
   };
   // The chunk that it is entered in, or the last of those that begin with it on the stack.
   size_t chunk = ChunksOf({entered.time, entered.time + 1}).first;
-  while (chunk + 1 < chunks_.size() && chunks_[chunk + 1].begin <= entered.time &&
-         !holds(chunks_[chunk + 1])) {
+  while (chunk + 1 < chunks_.size() && chunks_[chunk + 1].begin <= entered.time) {
+    if (absl::Status s = Wait(chunk + 2, control); !s.ok()) return s;
+    if (holds(chunks_[chunk + 1])) break;
     ++chunk;
   }
-  const auto after = chunks_.begin() + static_cast<ptrdiff_t>(std::min(chunk + 1, chunks_.size()));
-  const auto last = std::partition_point(after, chunks_.end(), holds);
-  const auto end = static_cast<size_t>(last - chunks_.begin());
+  // Most end soon, and what comes much later may not be there yet.
+  size_t begin = std::min(chunk + 1, chunks_.size()), probe = begin;
+  for (size_t step = 1; probe < chunks_.size(); step *= 2) {
+    if (absl::Status s = Wait(probe + 1, control); !s.ok()) return s;
+    if (!holds(chunks_[probe])) break;
+    begin = probe + 1;
+    probe = std::min(probe + step, chunks_.size());
+  }
+  const auto at = [this](size_t i) { return chunks_.begin() + static_cast<ptrdiff_t>(i); };
+  const auto end =
+      static_cast<size_t>(std::partition_point(at(begin), at(probe), holds) - chunks_.begin());
   if (end == 0) return std::optional<Transition>();
   absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(end - 1);
   if (!transitions.ok()) return transitions.status();
@@ -674,8 +739,8 @@ absl::StatusOr<std::vector<FrameHistory::ActiveFrame>> FrameHistory::StackAt(
   return std::move(best->frames);
 }
 
-absl::StatusOr<std::optional<FrameHistory::ActiveFrame>> FrameHistory::InnermostAt(
-    ThreadNo thread, Time t) const {
+absl::StatusOr<std::optional<FrameHistory::ActiveFrame>> FrameHistory::InnermostAt(ThreadNo thread,
+                                                                                   Time t) const {
   const std::optional<size_t> number = ChunkAt(t);
   if (!number) return std::optional<ActiveFrame>();
   absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(*number);

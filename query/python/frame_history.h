@@ -8,21 +8,24 @@
 // recording, and is not written while the recording is still being made.
 //
 // What it holds is cut into chunks, one per block, each with the stacks at its start: any question
-// about a time decodes one chunk.
+// about a time decodes one chunk. Chunks are made in order of time, by threads of the history's
+// own: a question goes on with those that are there, and waits for others.
 //
-// Immutable and thread-safe once made.
+// Thread-safe. Chunks and codes, once there, do not change.
 
 #ifndef TTQ_QUERY_PYTHON_FRAME_HISTORY_H_
 #define TTQ_QUERY_PYTHON_FRAME_HISTORY_H_
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -54,21 +57,36 @@ struct Transition {
 
 class FrameHistory {
  public:
-  // Loads it, or makes it; `control` as for any scan, may be null. NotFound when the process has no
-  // CPython whose data structures are known; the message says which it has.
+  // Loads it, or begins to make it; both outlive it. NotFound when the process has no CPython whose
+  // data structures are known; the message says which it has.
   static absl::StatusOr<std::shared_ptr<const FrameHistory>> Of(const Recording& recording,
-                                                                const Process& process,
-                                                                ScanControl* control);
+                                                                const Process& process);
+  // The same, once all of it is there; `control` as for any scan, may be null.
+  static absl::StatusOr<std::shared_ptr<const FrameHistory>> Whole(const Recording& recording,
+                                                                   const Process& process,
+                                                                   ScanControl* control);
+  // Gives up making it.
+  ~FrameHistory();
+  FrameHistory(const FrameHistory&) = delete;
+  FrameHistory& operator=(const FrameHistory&) = delete;
 
   // Whether there is a file of it, so that Of will hardly have to make it.
   static bool IsKept(const Recording& recording, const Process& process);
 
-  // A reservation about everything it says, or "".
-  const std::string& note() const { return note_; }
+  // Until the first `count` chunks are there, and all codes that they enter. All there are, that is
+  // chunks(): what is below may be asked without waiting. Cancelled when `control`, which may be
+  // null, says so; else what went wrong in making it.
+  absl::Status Wait(size_t count, ScanControl* control) const;
+  // Until what is asked about time t is there.
+  absl::Status WaitUntil(Time t, ScanControl* control) const;
+  bool complete() const { return ready_.load(std::memory_order_acquire) == chunks_.size(); }
+
   // Whether it was read from its file.
   bool from_file() const { return from_file_; }
+  // REQUIRES: complete.
   uint64_t transitions() const;
 
+  // Those there are by now.
   size_t codes() const { return codes_.size(); }
   const Code& code(uint32_t id) const { return codes_.at(id).code; }
   const Layout& layout_of(uint32_t code) const { return layouts_[codes_.at(code).runtime]; }
@@ -76,25 +94,35 @@ class FrameHistory {
   int LineOf(uint32_t code, int64_t offset) const;
   // Where its frame is: of a call the function's first line.
   int LineOf(const Transition& transition) const;
-  // The codes whose name, qualified name or last part of it satisfies `matches`.
-  std::vector<uint32_t> FindCodes(const std::function<bool(std::string_view)>& matches) const;
 
+  // How many there will be, whether or not they are there yet.
   size_t chunks() const { return chunks_.size(); }
   TimeSpan ChunkSpan(size_t chunk) const { return {chunks_[chunk].begin, chunks_[chunk].end}; }
   // The chunks that overlap `span`: [first, last).
   std::pair<size_t, size_t> ChunksOf(TimeSpan span) const;
+
+  // What follows REQUIRES that the chunks it is about are there.
+
   // Whether a frame of one of these codes (sorted) is entered in it.
   bool ChunkEnters(size_t chunk, const std::vector<uint32_t>& codes) const;
   absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> Chunk(size_t chunk) const;
-
-  // When the frame of `entered` is left (a generator's: suspended or left); nullopt: it never is.
-  absl::StatusOr<std::optional<Transition>> EndOf(const Transition& entered) const;
-
   struct ActiveFrame {
     uint64_t frame = 0;
     Time pushed;
     uint32_t code = kNoCode;
   };
+  struct Stack {
+    uint64_t thread_state = 0;
+    ThreadNo thread;
+    std::vector<ActiveFrame> frames;
+  };
+  // At its start, outermost frames first.
+  const std::vector<Stack>& ChunkStacks(size_t chunk) const { return chunks_[chunk].stacks; }
+
+  // When the frame of `entered` is left (a generator's: suspended or left); nullopt: it never is.
+  // Waits for the chunk that tells.
+  absl::StatusOr<std::optional<Transition>> EndOf(const Transition& entered,
+                                                  ScanControl* control) const;
   // The frames of a thread before instruction t, outermost first. `thread_state` gets the thread
   // state they belong to.
   absl::StatusOr<std::vector<ActiveFrame>> StackAt(ThreadNo thread, Time t,
@@ -112,11 +140,6 @@ class FrameHistory {
   absl::StatusOr<std::vector<Run>> RunsOf(const std::vector<uint32_t>& codes, TimeSpan span) const;
 
  private:
-  struct Stack {
-    uint64_t thread_state = 0;
-    ThreadNo thread;
-    std::vector<ActiveFrame> frames;
-  };
   struct ChunkData {
     Time begin, end;
     uint64_t count = 0;
@@ -130,20 +153,30 @@ class FrameHistory {
   };
   class Builder;
 
+  FrameHistory() = default;
   // The chunk that holds time t; nullopt: t is before all of them.
   std::optional<size_t> ChunkAt(Time t) const;
-  absl::Status Build(const Recording& recording, const Process& process, ScanControl* control);
+  // Chunks without anything but their times.
+  void Prepare(const Process& process);
+  // Makes all chunks, then writes the file.
+  void Make(const Recording& recording, const Process& process);
   std::string Serialize(uint64_t recording_key) const;
   absl::Status Parse(std::string_view file, uint64_t recording_key);
 
   CodeTable codes_;
   std::vector<Layout> layouts_;  // by runtime
   std::vector<std::pair<int, bool>> versions_;
-  std::vector<ChunkData> chunks_;
-  std::string note_;
+  std::vector<ChunkData> chunks_;  // as many as there will be
   bool from_file_ = false;
 
-  mutable std::mutex mutex_;
+  std::vector<Runtime> runtimes_;  // those to follow, while it is made
+  std::thread maker_;
+  ScanControl making_;
+  std::atomic<size_t> ready_{0};  // chunks that are there
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  absl::Status made_;                 // once it is not OK: why there will be no more
   mutable std::list<Decoded> cache_;  // most recently used first
 };
 

@@ -64,8 +64,11 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
   if (!context_.HasPython()) return std::optional<Place>();
   constexpr size_t kFromMemory = 500;
   if (++asked_ > kFromMemory || context_.HasPythonFrames()) {
-    auto history = context_.PythonFrames(control_);
-    if (history.ok()) return ByHistory(**history, thread, t);
+    auto history = context_.GrowingPythonFrames();
+    if (history.ok()) {
+      if (absl::Status s = (*history)->WaitUntil(t, control_); !s.ok()) return s;
+      return ByHistory(**history, thread, t);
+    }
     if (!absl::IsNotFound(history.status())) return history.status();
   }
   absl::StatusOr<PythonState*> state = StateAt(t);

@@ -11,8 +11,6 @@
 namespace ttq::python {
 namespace {
 
-// Of cells, each of which costs a look at memory.
-constexpr size_t kMostCells = 20000;
 // Of one item: how often the dict that holds it can have been resized.
 constexpr size_t kMostMoves = 10000;
 
@@ -198,10 +196,24 @@ PythonState::Instance* InstanceFor(PythonState& state, const Layout& layout) {
 absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& history,
                                                       const std::vector<uint32_t>& codes,
                                                       TimeSpan span) {
+  const auto wanted = [&](uint32_t code) {
+    return std::binary_search(codes.begin(), codes.end(), code);
+  };
   std::vector<Activation> found;
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, size_t> open;  // by frame and when entered
-  for (size_t chunk = 0; chunk < history.chunks(); ++chunk) {
-    if (history.ChunkSpan(chunk).begin >= span.end) break;
+  const auto [first, last] = history.ChunksOf(span);
+  if (first < last) {
+    for (const FrameHistory::Stack& stack : history.ChunkStacks(first)) {
+      for (const FrameHistory::ActiveFrame& frame : stack.frames) {
+        if (!wanted(frame.code)) continue;
+        found.push_back({frame.pushed, kTimeMax, stack.thread, frame.frame, frame.code});
+      }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Activation& a, const Activation& b) { return a.begin < b.begin; });
+    for (size_t i = 0; i < found.size(); ++i) open[{found[i].frame, found[i].begin.v}] = i;
+  }
+  for (size_t chunk = first; chunk < last; ++chunk) {
     if (open.empty() && !history.ChunkEnters(chunk, codes)) continue;
     absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions =
         history.Chunk(chunk);
@@ -209,7 +221,7 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& histor
     for (const Transition& t : **transitions) {
       if (t.time >= span.end) break;
       if (Enters(t.kind)) {
-        if (!std::binary_search(codes.begin(), codes.end(), t.code)) continue;
+        if (!wanted(t.code)) continue;
         open[{t.frame, t.pushed.v}] = found.size();
         found.push_back({t.time, kTimeMax, t.thread, t.frame, t.code, t.kind, t.offset});
         continue;
@@ -231,25 +243,34 @@ absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
   absl::StatusOr<std::vector<Activation>> activations = ActivationsOf(history, codes, span);
   if (!activations.ok()) return activations.status();
   std::vector<WatchedSlot> slots;
-  size_t cells = 0;
+  std::vector<std::pair<Time, WatchedSlot>> cells;  // whose word is that of the cell, at that time
   for (const Activation& a : *activations) {
     const Code& code = history.code(a.code);
     const Layout& layout = history.layout_of(a.code);
     for (size_t i = 0; i < code.variables.size(); ++i) {
       if (code.variables[i].name != name) continue;
-      const uint64_t slot =
+      const uint64_t word =
           a.frame + static_cast<uint64_t>(layout.frame_localsplus) + 8 * static_cast<uint64_t>(i);
+      const WatchedSlot slot{word, a.begin, a.end, a.frame};
       if ((code.variables[i].kind & (kLocalCell | kLocalFree)) == 0) {
-        slots.push_back({slot, a.begin, a.end, a.frame});
-        continue;
+        slots.push_back(slot);
+      } else {
+        cells.emplace_back(std::min({a.end, span.end, provenance.process().info().end}), slot);
       }
-      if (++cells > kMostCells) break;
-      const Time before = std::min({a.end, span.end, provenance.process().info().end});
-      absl::StatusOr<PythonState*> state = provenance.StateAt(before);
-      if (!state.ok()) return state.status();
-      const uint64_t cell = layout.Untag((*state)->memory().Pointer(slot));
-      if (cell == 0) continue;
-      slots.push_back({cell + static_cast<uint64_t>(layout.cell_value), a.begin, a.end, a.frame});
+    }
+  }
+  std::stable_sort(cells.begin(), cells.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [time, slot] : cells) {
+    absl::StatusOr<PythonState*> state = provenance.StateAt(time);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      const Layout& layout = *instance->runtime.layout;
+      const uint64_t cell = layout.Untag((*state)->memory().Pointer(slot.word));
+      if (cell == 0) break;
+      slot.word = cell + static_cast<uint64_t>(layout.cell_value);
+      slots.push_back(slot);
+      break;
     }
   }
   return slots;
@@ -316,7 +337,7 @@ absl::StatusOr<MainFrame> FindMainFrame(const FrameHistory& history, TimeSpan sp
     for (const Transition& t : **transitions) {
       if (!Enters(t.kind) || t.time >= span.end) continue;
       if (!std::binary_search(modules.begin(), modules.end(), t.code)) continue;
-      absl::StatusOr<std::optional<Transition>> end = history.EndOf(t);
+      absl::StatusOr<std::optional<Transition>> end = history.EndOf(t, nullptr);
       if (!end.ok()) return end.status();
       const Time left = *end ? std::min((*end)->time, span.end) : span.end;
       const std::pair<bool, uint64_t> rank(t.depth == 0, left.v - t.time.v);

@@ -38,6 +38,7 @@ struct WatchedSlot {
 };
 
 // The slots of the local `name` of each activation of `codes` (sorted) that overlaps `span`.
+// REQUIRES: the history up to span.end is there.
 absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
                                                     Provenance& provenance,
                                                     const std::vector<uint32_t>& codes,
@@ -59,14 +60,17 @@ struct MainFrame {
 };
 absl::StatusOr<MainFrame> FindMainFrame(const FrameHistory& history, TimeSpan span);
 
-// The activations of `codes` (sorted) that overlap `span`, in order.
+// The activations of `codes` (sorted) that overlap `span`, in order. REQUIRES: the history up to
+// span.end is there.
 struct Activation {
-  Time begin, end;  // entered; left, or kTimeMax
+  Time begin, end;  // entered; left, or kTimeMax when that is not before span.end
   ThreadNo thread;
   uint64_t frame = 0;
   uint32_t code = kNoCode;
+  // How it was entered, and the offset of its instruction then. Of one that was entered before the
+  // span: not known.
   TransitionKind kind = TransitionKind::kCall;
-  int64_t offset = 0;  // of its instruction when it was entered
+  int64_t offset = 0;
 };
 absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& history,
                                                       const std::vector<uint32_t>& codes,

@@ -381,7 +381,8 @@ class Results {
       return shown;
     }
     // As in `args`; a column of integers would have no place for the greatest.
-    if (type->kind == CType::Kind::kInteger && !type->is_signed) {
+    const bool is_unsigned = type->kind == CType::Kind::kInteger && !type->is_signed;
+    if (is_unsigned || type->is_vector) {
       return Renderer(*result.types, then).Structured(*value);
     }
     if (result.types->SizeOf(result.type).value_or(kMostBytes + 1) > kMostBytes) {

@@ -22,40 +22,41 @@ using python::FrameHistory;
 using python::Provenance;
 using python::WatchedSlot;
 
-// Pulls writes to the slots and keeps those made while the slot was the variable's.
+// A variable of some functions: each activation has one of its own.
+struct Local {
+  std::string name;
+  python::CodeFinder functions;
+};
+
+// What changes are asked of.
+struct Target {
+  std::vector<WatchedSlot> slots;  // unless it is a local
+  std::optional<Local> local;
+  std::string note;
+};
+
+// Pulls writes to the slots and keeps those made while the slot was the variable's. A local's slots
+// are found for some blocks at a time.
 class ChangeSource : public Operator {
  public:
-  ChangeSource(const Context& context, std::shared_ptr<const std::vector<WatchedSlot>> slots,
-               TimeSpan span, std::optional<ThreadNo> thread, const SourceRequest& request)
+  ChangeSource(const Context& context, Target target, TimeSpan span, std::optional<ThreadNo> thread,
+               const SourceRequest& request)
       : context_(context),
-        slots_(std::move(slots)),
+        slots_(std::move(target.slots)),
+        local_(std::move(target.local)),
+        span_(span),
         outcome_(request.outcome),
         control_(request.options->control),
         want_values_(request.want_values),
         provenance_(&context, request.options->control) {
-    uint64_t last = 0;
-    for (const WatchedSlot& slot : *slots_) {
-      if (slot.word == last) continue;
-      last = slot.word;
-      query_.ranges.push_back({Address(last), Address(last + 8)});
-    }
-    query_.span = span;
+    if (local_) std::tie(first_, last_) = local_->functions.history().ChunksOf(span_);
     query_.direction = request.direction;
     query_.thread = thread ? thread : request.thread;
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
-    if (query_.ranges.empty() && !cursor_) {
-      outcome_->source_ended = true;
-      return false;
-    }
-    if (!cursor_) {
-      auto cursor = context_.process().Accesses(query_, control_);
-      if (!cursor.ok()) return cursor.status();
-      cursor_ = *std::move(cursor);
-    }
     while (true) {
-      absl::StatusOr<std::optional<Access>> access = cursor_->Next();
+      absl::StatusOr<std::optional<Access>> access = NextAccess();
       if (absl::IsCancelled(access.status())) {
         outcome_->interrupted = true;
         outcome_->MarkIncomplete(kInterrupted);
@@ -77,14 +78,66 @@ class ChangeSource : public Operator {
   }
 
  private:
+  absl::StatusOr<std::optional<Access>> NextAccess() {
+    while (true) {
+      if (cursor_) {
+        absl::StatusOr<std::optional<Access>> access = cursor_->Next();
+        if (!access.ok() || *access) return access;
+        cursor_.reset();
+      }
+      absl::StatusOr<bool> more = EnterWindow();
+      if (!more.ok()) return more.status();
+      if (!*more) return std::optional<Access>();
+      std::sort(slots_.begin(), slots_.end(), [](const WatchedSlot& a, const WatchedSlot& b) {
+        return std::pair(a.word, a.begin) < std::pair(b.word, b.begin);
+      });
+      query_.ranges.clear();
+      for (const WatchedSlot& slot : slots_) {
+        if (!query_.ranges.empty() && query_.ranges.back().begin.v == slot.word) continue;
+        query_.ranges.push_back({Address(slot.word), Address(slot.word + 8)});
+      }
+      if (query_.ranges.empty()) continue;
+      auto cursor = context_.process().Accesses(query_, control_);
+      if (!cursor.ok()) return cursor.status();
+      cursor_ = *std::move(cursor);
+    }
+  }
+
+  // Goes on to the blocks that come next, with query_.span and slots_ for them. Few at first, so
+  // that rows come soon.
+  absl::StatusOr<bool> EnterWindow() {
+    if (!local_) {
+      query_.span = span_;
+      return !std::exchange(entered_, true);
+    }
+    if (first_ == last_) return false;
+    constexpr size_t kMostAtOnce = 64;
+    const size_t count = std::min(window_, last_ - first_);
+    window_ = std::min(2 * window_, kMostAtOnce);
+    const size_t from = query_.direction == Direction::kForward ? first_ : last_ - count;
+    const FrameHistory& history = local_->functions.history();
+    const size_t to = from + count;
+    if (absl::Status s = history.Wait(to, control_); !s.ok()) return s;
+    query_.span =
+        Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
+                          to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
+    (query_.direction == Direction::kForward ? first_ : last_) =
+        query_.direction == Direction::kForward ? to : from;
+    auto slots = python::LocalSlots(history, provenance_, local_->functions.Find(), local_->name,
+                                    query_.span);
+    if (!slots.ok()) return slots.status();
+    slots_ = *std::move(slots);
+    return true;
+  }
+
   // They are sorted by word, then time.
   const WatchedSlot* SlotOf(const Access& access) const {
     auto it =
-        std::lower_bound(slots_->begin(), slots_->end(), access.address.v,
+        std::lower_bound(slots_.begin(), slots_.end(), access.address.v,
                          [](const WatchedSlot& s, uint64_t address) { return s.word < address; });
-    while (it != slots_->end() && it->word + 8 <= access.address.v + access.size) {
+    while (it != slots_.end() && it->word + 8 <= access.address.v + access.size) {
       const uint64_t word = it->word;
-      const auto end = std::partition_point(it, slots_->end(),
+      const auto end = std::partition_point(it, slots_.end(),
                                             [&](const WatchedSlot& s) { return s.word == word; });
       auto after = std::partition_point(
           it, end, [&](const WatchedSlot& s) { return s.begin < access.time; });
@@ -136,7 +189,11 @@ class ChangeSource : public Operator {
   }
 
   const Context& context_;
-  std::shared_ptr<const std::vector<WatchedSlot>> slots_;
+  std::vector<WatchedSlot> slots_;
+  std::optional<Local> local_;
+  const TimeSpan span_;
+  size_t first_ = 0, last_ = 0, window_ = 2;  // of a local: chunks still to come, how many next
+  bool entered_ = false;                      // of anything else
   std::shared_ptr<Outcome> outcome_;
   ScanControl* control_;
   const bool want_values_;
@@ -177,11 +234,6 @@ absl::StatusOr<uint64_t> ObjectIn(Provenance& provenance, const ast::Expr& expr,
   }
   return 0;
 }
-
-struct Target {
-  std::vector<WatchedSlot> slots;
-  std::string note;
-};
 
 // An item or attribute of what `object` names.
 absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& key, bool attribute,
@@ -237,78 +289,88 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
   return target;
 }
 
+// A variable of the functions that `in` names.
+absl::StatusOr<Target> LocalTarget(const ast::Expr& expr, const std::string& name,
+                                   const ast::FunctionPattern& in,
+                                   std::shared_ptr<const FrameHistory> history,
+                                   ScanControl* control) {
+  Target target;
+  target.local = Local{name, {history, in, name}};
+  auto first = target.local->functions.FindFirst(control);
+  if (!first.ok()) return first.status();
+  if (!first->empty()) return target;
+  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, in);
+  if (!codes.ok()) return codes.status();
+  std::vector<std::string> names;
+  for (const uint32_t code : *codes) {
+    for (const auto& v : history->code(code).variables) names.push_back(v.name);
+  }
+  return UnknownAt(expr.range, fmt::format("{} has no variable {}", ast::ToString(in), name),
+                   Nearest(name, names));
+}
+
+// A global of the main module or, where there is none, a variable of any function.
+absl::StatusOr<Target> GlobalTarget(const ast::Expr& expr, const std::string& name,
+                                    const Context& context,
+                                    std::shared_ptr<const FrameHistory> history,
+                                    Provenance& provenance, TimeSpan span) {
+  Target target;
+  std::vector<uint32_t> with = python::CodesWithVariable(*history, name);
+  absl::StatusOr<python::MainFrame> main = python::FindMainFrame(*history, span);
+  if (main.ok()) {
+    const Time t = std::min(main->time, context.process().info().end);
+    absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      python::Frame frame;
+      const auto kind = instance->frames.ReadFrame(main->frame, &frame);
+      if (kind != python::FrameReader::Kind::kPython || frame.globals == 0) continue;
+      const uint64_t globals = frame.globals;
+      auto slots = python::ItemSlots(context.process(), provenance, globals, python::Key(name),
+                                     false, t, span);
+      if (!slots.ok()) return slots.status();
+      if (slots->empty()) break;
+      target.slots = *std::move(slots);
+      if (!with.empty()) {
+        target.note = fmt::format(
+            "of the global {0}; `py changes of {0} in FUNCTION` is of a function's own", name);
+      }
+      return target;
+    }
+  }
+  if (with.empty()) {
+    return ErrorAt(expr.range, fmt::format("no Python function that ran has a variable {}, and "
+                                           "the main module has no global of that name",
+                                           name));
+  }
+  if (with.size() > 1) {
+    target.note = fmt::format("of {} in {} functions", name, with.size());
+  }
+  target.local = Local{name, {std::move(history), std::move(with)}};
+  return target;
+}
+
 absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query,
-                                  const Context& context, const FrameHistory& history,
-                                  Provenance& provenance, TimeSpan span) {
+                                  const Context& context,
+                                  std::shared_ptr<const FrameHistory> history,
+                                  Provenance& provenance, TimeSpan span, ScanControl* control) {
   if (const auto* member = std::get_if<ast::Member>(&expr.node)) {
-    return ItemTarget(*member->object, python::Key(member->member), true, query, context, history,
+    return ItemTarget(*member->object, python::Key(member->member), true, query, context, *history,
                       provenance, span);
   }
   if (const auto* index = std::get_if<ast::Index>(&expr.node)) {
     absl::StatusOr<python::Key> key = KeyOf(*index->index);
     if (!key.ok()) return key.status();
-    return ItemTarget(*index->object, *key, false, query, context, history, provenance, span);
+    return ItemTarget(*index->object, *key, false, query, context, *history, provenance, span);
   }
   const auto* name = std::get_if<ast::Name>(&expr.node);
   if (!name) {
     return ErrorAt(expr.range, "only a variable, an attribute or an item has changes");
   }
-  Target target;
-  std::vector<uint32_t> with = python::CodesWithVariable(history, name->name);
   if (query.clauses.in) {
-    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(history, *query.clauses.in);
-    if (!codes.ok()) return codes.status();
-    std::erase_if(with, [&](uint32_t code) {
-      return !std::binary_search(codes->begin(), codes->end(), code);
-    });
-    if (with.empty()) {
-      std::vector<std::string> names;
-      for (const uint32_t code : *codes) {
-        for (const auto& v : history.code(code).variables) names.push_back(v.name);
-      }
-      return UnknownAt(
-          expr.range,
-          fmt::format("{} has no variable {}", ast::ToString(*query.clauses.in), name->name),
-          Nearest(name->name, names));
-    }
-  } else {
-    // A global of the main module comes first.
-    absl::StatusOr<python::MainFrame> main = python::FindMainFrame(history, span);
-    if (main.ok()) {
-      const Time t = std::min(main->time, context.process().info().end);
-      absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
-      if (!state.ok()) return state.status();
-      for (const auto& instance : (*state)->instances()) {
-        python::Frame frame;
-        const auto kind = instance->frames.ReadFrame(main->frame, &frame);
-        if (kind != python::FrameReader::Kind::kPython || frame.globals == 0) continue;
-        const uint64_t globals = frame.globals;
-        auto slots = python::ItemSlots(context.process(), provenance, globals,
-                                       python::Key(name->name), false, t, span);
-        if (!slots.ok()) return slots.status();
-        if (slots->empty()) break;
-        target.slots = *std::move(slots);
-        if (!with.empty()) {
-          target.note = fmt::format(
-              "of the global {0}; `py changes of {0} in FUNCTION` is of a function's own",
-              name->name);
-        }
-        return target;
-      }
-    }
-    if (with.empty()) {
-      return ErrorAt(expr.range, fmt::format("no Python function that ran has a variable {}, and "
-                                             "the main module has no global of that name",
-                                             name->name));
-    }
-    if (with.size() > 1) {
-      target.note = fmt::format("of {} in {} functions", name->name, with.size());
-    }
+    return LocalTarget(expr, name->name, *query.clauses.in, std::move(history), control);
   }
-  auto slots = python::LocalSlots(history, provenance, with, name->name, span);
-  if (!slots.ok()) return slots.status();
-  target.slots = *std::move(slots);
-  return target;
+  return GlobalTarget(expr, name->name, context, std::move(history), provenance, span);
 }
 
 }  // namespace
@@ -316,17 +378,14 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
-  absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
+  const bool is_local = std::holds_alternative<ast::Name>(source.target->node) && query.clauses.in;
+  absl::StatusOr<HistoryAsked> asked = ResolveHistory(
+      query, context, options, ask, is_local ? HistoryWanted::kGrowing : HistoryWanted::kWhole);
   if (!asked.ok()) return asked.status();
   Provenance provenance(&context, options.control);
-  absl::StatusOr<Target> target =
-      FindTarget(*source.target, query, context, *asked->history, provenance, asked->span);
+  absl::StatusOr<Target> target = FindTarget(*source.target, query, context, asked->history,
+                                             provenance, asked->span, options.control);
   if (!target.ok()) return target.status();
-  std::sort(target->slots.begin(), target->slots.end(),
-            [](const WatchedSlot& a, const WatchedSlot& b) {
-              return std::pair(a.word, a.begin) < std::pair(b.word, b.begin);
-            });
-  auto slots = std::make_shared<const std::vector<WatchedSlot>>(std::move(target->slots));
   SourcePlan plan;
   AddMoment(&plan);
   Add(&plan, "old", Type::kString);
@@ -340,15 +399,17 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
       fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(asked->span));
   plan.reversible = true;
   if (!target->note.empty()) plan.notes.push_back(target->note);
-  plan.open = [&context, slots, span = asked->span, thread = asked->thread](
+  plan.open = [&context, target = *target, span = asked->span, thread = asked->thread](
                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    return OperatorPtr(std::make_unique<ChangeSource>(context, slots, Intersect(span, request.span),
-                                                      thread, request));
+    return OperatorPtr(std::make_unique<ChangeSource>(
+        context, target, Intersect(span, request.span), thread, request));
   };
-  plan.explain = [slots, span = asked->span](const SourceRequest& request) {
-    return absl::StatusOr<std::string>(
-        fmt::format("writes to the {} places where it was kept{}, by the page index", slots->size(),
-                    SpanText(Intersect(span, request.span))));
+  plan.explain = [slots = target->slots.size(), is_local = target->local.has_value(),
+                  span = asked->span](const SourceRequest& request) {
+    const std::string places =
+        is_local ? "place in each frame" : fmt::format("{} places where it was kept", slots);
+    return absl::StatusOr<std::string>(fmt::format("writes to its {}{}, by the page index", places,
+                                                   SpanText(Intersect(span, request.span))));
   };
   return plan;
 }

@@ -29,9 +29,9 @@ using python::TransitionKind;
 class PyCallSource : public Operator {
  public:
   PyCallSource(const Context& context, std::shared_ptr<const FrameHistory> history,
-               std::vector<uint32_t> codes, TimeSpan span, const SourceRequest& request)
+               python::CodeFinder codes, TimeSpan span, const SourceRequest& request)
       : history_(std::move(history)),
-        codes_(std::move(codes)),
+        finder_(std::move(codes)),
         span_(span),
         outcome_(request.outcome),
         control_(request.options->control),
@@ -53,7 +53,9 @@ class PyCallSource : public Operator {
         outcome_->MarkIncomplete(kInterrupted);
         return false;
       }
-      if (absl::Status s = LoadChunk(backward_ ? --last_ : first_++); !s.ok()) return s;
+      const absl::Status s = LoadChunk(backward_ ? --last_ : first_++);
+      if (absl::IsCancelled(s)) continue;  // which the next round tells
+      if (!s.ok()) return s;
     }
     *row = std::move(rows_[next_++]);
     ++outcome_->source_rows;
@@ -80,7 +82,9 @@ class PyCallSource : public Operator {
   absl::Status LoadChunk(size_t number) {
     rows_.clear();
     next_ = 0;
-    if (!history_->ChunkEnters(number, codes_)) return absl::OkStatus();
+    if (absl::Status s = history_->Wait(number + 1, control_); !s.ok()) return s;
+    const std::vector<uint32_t>& codes = finder_.Find();
+    if (!history_->ChunkEnters(number, codes)) return absl::OkStatus();
     absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_->Chunk(number);
     if (!chunk.ok()) return chunk.status();
     // What is to be read from memory, in order of time.
@@ -94,7 +98,7 @@ class PyCallSource : public Operator {
     for (const Transition& t : **chunk) {
       if (t.kind != TransitionKind::kCall || !span_.Contains(t.current_from())) continue;
       if (thread_ && t.thread != *thread_) continue;
-      if (!std::binary_search(codes_.begin(), codes_.end(), t.code)) continue;
+      if (!std::binary_search(codes.begin(), codes.end(), t.code)) continue;
       const python::Code& code = history_->code(t.code);
       Row row(kSlots);
       row[kTime] = t.current_from();
@@ -111,7 +115,7 @@ class PyCallSource : public Operator {
                           history_->LineOf(t.caller_code, t.caller_offset), t.caller_code});
       }
       if (want_values_) {
-        absl::StatusOr<std::optional<Transition>> end = history_->EndOf(t);
+        absl::StatusOr<std::optional<Transition>> end = history_->EndOf(t, control_);
         if (!end.ok()) return end.status();
         if (*end) {
           row[kReturnTime] = (*end)->time;
@@ -199,7 +203,7 @@ class PyCallSource : public Operator {
   }
 
   std::shared_ptr<const FrameHistory> history_;
-  const std::vector<uint32_t> codes_;
+  python::CodeFinder finder_;
   const TimeSpan span_;
   std::shared_ptr<Outcome> outcome_;
   ScanControl* control_;
@@ -229,12 +233,13 @@ SourcePlan PlanOfPlaces() {
 
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
                                             const RunOptions& options,
-                                            const Context::TimeOfQuery& ask) {
+                                            const Context::TimeOfQuery& ask, HistoryWanted wanted) {
   absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
   if (!span.ok()) return span.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
   if (!thread.ok()) return thread.status();
-  auto history = context.PythonFrames(options.control);
+  auto history = wanted == HistoryWanted::kGrowing ? context.GrowingPythonFrames()
+                                                   : context.PythonFrames(options.control);
   if (absl::IsNotFound(history.status())) {
     return ErrorAt(query.source_range, std::string(history.status().message()));
   }
@@ -245,11 +250,29 @@ absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Conte
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
-  absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
+  // Which arguments there are to ask for is known once all functions of that name are; rows as they
+  // are can be given as calls are found.
+  const auto* function = std::get_if<ast::FunctionPattern>(&source.what);
+  const bool as_they_are = std::all_of(
+      query.stages.begin(), query.stages.end(),
+      [](const ast::Stage& stage) { return std::holds_alternative<ast::First>(stage.what); });
+  absl::StatusOr<HistoryAsked> asked =
+      ResolveHistory(query, context, options, ask,
+                     function && as_they_are ? HistoryWanted::kGrowing : HistoryWanted::kWhole);
   if (!asked.ok()) return asked.status();
   const auto& [span, thread, history] = *asked;
-  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
-  if (!codes.ok()) return codes.status();
+  std::optional<python::CodeFinder> finder;
+  absl::StatusOr<std::vector<uint32_t>> codes = std::vector<uint32_t>();
+  if (function && as_they_are) {
+    finder.emplace(history, *function, "");
+    codes = finder->FindFirst(options.control);
+    if (!codes.ok()) return codes.status();
+  }
+  if (codes->empty()) {
+    codes = python::FindCodes(*history, source.what);
+    if (!codes.ok()) return codes.status();
+    finder.emplace(history, *codes);
+  }
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
   Add(&plan, "result", Type::kObject);
@@ -271,19 +294,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     const size_t n = std::min(python::ArgumentCount(c), c.variables.size());
     for (size_t i = 0; i < n; ++i) plan.fields_of_args.push_back(c.variables[i].name);
   }
-  plan.presentation.no_rows = fmt::format("no call of it{} (of {} Python calls and returns)",
-                                          SpanText(span), history->transitions());
-  if (!history->note().empty()) plan.notes.push_back(history->note());
+  plan.presentation.no_rows = fmt::format("no call of it{}", SpanText(span));
   plan.open = [&context, asked = *asked,
-               codes = *codes](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+               finder = *finder](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     SourceRequest refined = request;
     if (asked.thread) refined.thread = asked.thread;
     return OperatorPtr(std::make_unique<PyCallSource>(
-        context, asked.history, codes, Intersect(asked.span, request.span), refined));
+        context, asked.history, finder, Intersect(asked.span, request.span), refined));
   };
-  plan.explain = [asked = *asked,
-                  codes = *codes](const SourceRequest& request) -> absl::StatusOr<std::string> {
+  plan.explain = [asked = *asked, finder = *finder](
+                     const SourceRequest& request) mutable -> absl::StatusOr<std::string> {
     const FrameHistory& history = *asked.history;
+    if (absl::Status s = history.Wait(history.chunks(), nullptr); !s.ok()) return s;
+    const std::vector<uint32_t>& codes = finder.Find();
     const auto [first, last] = history.ChunksOf(Intersect(asked.span, request.span));
     size_t entering = 0;
     for (size_t i = first; i < last; ++i) entering += history.ChunkEnters(i, codes);
@@ -379,7 +402,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Quer
   plan.presentation.table_columns = {"time", "thread", "function", "line", "source"};
   plan.presentation.no_rows =
       fmt::format("{} was not executed{}", ast::ToString(source.what), SpanText(asked->span));
-  if (!asked->history->note().empty()) plan.notes.push_back(asked->history->note());
   NotePastEnd(asked->span, context.process().info(), &plan);
   plan.open = [&context, asked = *asked, codes = *codes,
                line](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {

@@ -22,11 +22,13 @@ struct HistoryAsked {
   std::shared_ptr<const python::FrameHistory> history;
 };
 
-// The span and the thread of a query and the history of frames it is about. An error at its place
-// where there is no Python.
+// The span and the thread of a query and the history of frames it is about; kGrowing: which may
+// still be made. An error at its place where there is no Python.
+enum class HistoryWanted { kWhole, kGrowing };
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
                                             const RunOptions& options,
-                                            const Context::TimeOfQuery& ask);
+                                            const Context::TimeOfQuery& ask,
+                                            HistoryWanted wanted = HistoryWanted::kWhole);
 
 }  // namespace ttq
 

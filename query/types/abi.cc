@@ -14,7 +14,7 @@ namespace {
 constexpr int kMaxDepth = 32;
 constexpr uint64_t kMaxElements = 16;
 
-enum class Class : uint8_t { kNone, kInteger, kSse, kX87, kMemory };
+enum class Class : uint8_t { kNone, kInteger, kSse, kSseUp, kX87, kMemory };
 
 Class Merge(Class a, Class b) {
   if (a == b || b == Class::kNone) return a;
@@ -41,7 +41,9 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
   switch (type->kind) {
     case CType::Kind::kFloat:
       if (size > 8 && !IsQuad(*type)) return put(Class::kX87, 0);
-      return put(Class::kSse, offset);
+      put(Class::kSse, offset);
+      if (size > 8) put(Class::kSseUp, offset + 8);
+      return;
     case CType::Kind::kComplex:
       if (size > 16) return put(Class::kMemory, 0);
       put(Class::kSse, offset);
@@ -62,6 +64,7 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
     case CType::Kind::kArray: {
       if (type->is_vector) {
         put(Class::kSse, offset);
+        if (size > 8) put(Class::kSseUp, offset + 8);
         return;
       }
       const CType* element = type->target();
@@ -104,10 +107,20 @@ std::vector<Class> ClassesOf(const TypeSpace& types, const CType* type) {
   Classify(types, type, 0, &classes, 0);
   if (classes[0] == Class::kMemory || classes[1] == Class::kMemory) return {Class::kMemory};
   if (classes[0] == Class::kX87) return {Class::kX87};
-  // A SIMD vector of 16 bytes takes one register; so it is one piece.
   std::vector<Class> out = {classes[0]};
   if (size > 8 && classes[1] != Class::kNone) out.push_back(classes[1]);
   return out;
+}
+
+// The eightbyte goes into the next register of its class.
+void AddPiece(Class c, int* gprs, int* sses, AbiPlace* place) {
+  if (c == Class::kSseUp) {
+    place->pieces.back().whole = true;
+  } else if (c == Class::kSse) {
+    place->pieces.push_back({true, (*sses)++});
+  } else {
+    place->pieces.push_back({false, (*gprs)++});
+  }
 }
 
 }  // namespace
@@ -136,15 +149,13 @@ std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* ret
     int need_gpr = 0, need_sse = 0;
     bool memory = false;
     for (const Class c : classes) {
+      if (c == Class::kSseUp) continue;
       memory = memory || c == Class::kMemory || c == Class::kX87 || c == Class::kNone;
       need_gpr += c == Class::kInteger;
       need_sse += c == Class::kSse;
     }
     if (!memory && gprs + need_gpr <= 6 && sses + need_sse <= 8) {
-      for (const Class c : classes) {
-        place.pieces.push_back(c == Class::kSse ? AbiPlace::Piece{true, sses++}
-                                                : AbiPlace::Piece{false, gprs++});
-      }
+      for (const Class c : classes) AddPiece(c, &gprs, &sses, &place);
     } else {
       if (size >= 16 && classes[0] == Class::kX87) stack = (stack + 15) / 16 * 16;
       place.stack_offset = stack;
@@ -169,15 +180,12 @@ AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type) {
   }
   int gprs = 0, sses = 0;
   for (const Class c : classes) {
-    if (c == Class::kInteger) {
-      place.pieces.push_back({false, gprs++});
-    } else if (c == Class::kSse) {
-      place.pieces.push_back({true, sses++});
-    } else {
+    if (c != Class::kInteger && c != Class::kSse && c != Class::kSseUp) {
       place.pieces.clear();
       place.by_reference = true;
       break;
     }
+    AddPiece(c, &gprs, &sses, &place);
   }
   return place;
 }
@@ -191,7 +199,11 @@ absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& plac
     return registers.gpr[result ? ResultGpr(index) : ArgumentGpr(index)];
   };
   if (place.x87) {
-    value.missing = "it is in st0, which is not recorded";
+    if (registers.st0_known && type->Strip()->kind == CType::Kind::kFloat) {
+      value.bytes = FloatBytes(*type->Strip(), registers.st0);
+    } else {
+      value.missing = "it is in st0, which was not recorded here";
+    }
     return value;
   }
   if (place.pieces.empty() || place.by_reference) {
@@ -206,18 +218,25 @@ absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& plac
   value.known.assign(size, 0);
   bool any = false;
   std::string sse;
-  for (size_t i = 0; i < place.pieces.size(); ++i) {
-    const int index = place.pieces[i].index;
-    if (place.pieces[i].sse && !(registers.xmm_known >> index & 1)) {
-      sse = absl::StrCat("it is in xmm", index, ", which was not recorded here");
-      continue;
-    }
-    const uint64_t word = place.pieces[i].sse ? registers.xmm[index] : gpr(index);
-    for (uint64_t at = i * 8; at < size && at < i * 8 + 8; ++at) {
+  const auto put = [&](size_t eightbyte, uint64_t word) {
+    for (uint64_t at = eightbyte * 8; at < size && at < eightbyte * 8 + 8; ++at) {
       value.bytes[at] = static_cast<char>(word >> (at % 8 * 8));
       value.known[at] = 1;
       any = true;
     }
+  };
+  for (size_t i = 0; i < place.pieces.size(); ++i) {
+    const auto& [is_sse, index, whole] = place.pieces[i];
+    if (!is_sse) {
+      put(i, gpr(index));
+      continue;
+    }
+    if (registers.xmm_known >> index & 1) {
+      put(i, registers.xmm[index]);
+    } else {
+      sse = absl::StrCat("it is in xmm", index, ", which was not recorded here");
+    }
+    if (whole && registers.xmm_high_known >> index & 1) put(i + 1, registers.xmm_high[index]);
   }
   if (!any && size > 0) value.missing = sse;
   if (value.known.find('\0') == std::string::npos) value.known.clear();

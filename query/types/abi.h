@@ -19,10 +19,11 @@ namespace ttq {
 
 struct AbiPlace {
   // An eightbyte in a register: a general one (by its place in the order rdi, rsi, …, or rax, rdx
-  // of results) or an xmm register.
+  // of results) or an xmm register, of which `whole` has both eightbytes.
   struct Piece {
     bool sse = false;
     int index = 0;
+    bool whole = false;
   };
   std::vector<Piece> pieces;  // in order; empty: in memory
   uint64_t stack_offset = 0;  // in memory: from rsp at the entry, past the return address

@@ -142,6 +142,12 @@ std::optional<uint64_t> FrameState::RegisterValue(int dwarf_register) const {
   return view_.registers.gpr[gpr];
 }
 
+std::optional<std::string> FrameState::HighHalf(int dwarf_register) const {
+  const int xmm = dwarf_register - 17;
+  if (xmm < 0 || xmm >= 8 || !(view_.registers.xmm_high_known >> xmm & 1)) return std::nullopt;
+  return std::string(reinterpret_cast<const char*>(&view_.registers.xmm_high[xmm]), 8);
+}
+
 std::optional<uint64_t> FrameState::Load(uint64_t address, uint32_t size) {
   absl::StatusOr<std::optional<uint64_t>> n = moment_->ReadNumber(Address(address), size);
   if (!n.ok()) {
@@ -336,6 +342,9 @@ CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CT
         }
         const uint64_t shifted = piece.bit_offset < 64 ? *v >> piece.bit_offset : 0;
         bytes.assign(reinterpret_cast<const char*>(&shifted), std::min<uint64_t>(n, 8));
+        if (n == 16 && piece.bit_offset == 0) {
+          bytes += HighHalf(static_cast<int>(piece.value)).value_or("");
+        }
         break;
       }
       case LocationPiece::Kind::kValue:

@@ -54,6 +54,8 @@ class FrameState {
   absl::StatusOr<CValue> GlobalValue(const TypeSpace::Placed& placed, const Die& variable);
 
   std::optional<uint64_t> RegisterValue(int dwarf_register) const;
+  // The high 8 bytes of a vector register of 16.
+  std::optional<std::string> HighHalf(int dwarf_register) const;
   std::optional<uint64_t> FrameAddress();
   // The time of the function's first instruction in this activation; nothing: not found.
   absl::StatusOr<std::optional<Time>> EntryTime();

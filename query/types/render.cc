@@ -754,7 +754,8 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
     }
     case Kind::kArray: {
       const CType* element = type->target();
-      if (const CharacterType character = CharacterTypeOf(element); character.bytes != 0) {
+      const CharacterType character = CharacterTypeOf(element);
+      if (character.bytes != 0 && !type->is_vector) {
         absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
         if (!loaded.ok()) return loaded.status();
         if (!loaded->complete()) return Value(Null{});

@@ -22,9 +22,9 @@
 
 enum { kMaxNodes = 6000, kMaxEffects = 6000, kMaxInstructionBytes = 8192 };
 enum { kUnknown = -1 };
-enum {  // a bit for each; xmm0 and xmm1 hold results
-  kResultVectors = 3,
-  kAllVectors = (1 << kTtqVectorCount) - 1
+enum {  // a bit for each vector word
+  kArguments = (1 << 2 * kTtqVectorCount) - 1,
+  kResults = 3 | 3 << kTtqHighWord | 1 << kTtqX87Word  // xmm0, xmm1
 };
 
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
   UInt* failed_at;      // by temporary: value of `generation` when deriving it last failed
   UInt generation;      // counts slots made
   Int reg_node[kTtqRegCount];
-  UInt vectors_written;    // a bit for each of xmm0 … xmm7: written since it was last logged
+  UInt vectors_written;    // a bit for each vector word: written since it was last logged
   UInt vectors_not_known;  // the recipe has said so
   UInt numbers_written;    // of those, the ones whose last write was a single number
   UInt node_count, effect_count, instruction_count, instruction_bytes;
@@ -426,25 +426,29 @@ static void reload_registers(Pass* p, Int offset, Int size) {
 
 // ---- Vector registers ---------------------------------------------------------------------------
 //
-// What is in xmm0 … xmm7 is logged only where a call may pass it, or a return: at each of those
-// their low 8 bytes, if they were written since the superblock began. Elsewhere a write makes them
-// unknown, which costs nothing while the program runs; but a single number may be an argument or a
-// result that is passed on from another superblock, after a loop or a branch: it is logged.
+// What is in xmm0 … xmm7 and st(0) is logged only where a call may pass it, or a return: at each of
+// those what was written since the superblock began. Elsewhere a write makes it unknown, which
+// costs nothing while the program runs; but a single number may be an argument or a result that is
+// passed on from another superblock, after a loop or a branch: it is logged. The high half of a
+// register that a single number was put in is not looked at: no such argument has one.
 
-Int ttq_vector_offset(Int reg) {
-  return offsetof(VexGuestAMD64State, guest_YMM0) +
-         reg *
-             (offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0));
+// REQUIRES: not of kTtqX87Word.
+Int ttq_vector_offset(Int word) {
+  Int distance =
+      offsetof(VexGuestAMD64State, guest_YMM1) - offsetof(VexGuestAMD64State, guest_YMM0);
+  return offsetof(VexGuestAMD64State, guest_YMM0) + word % kTtqVectorCount * distance +
+         (word >= kTtqHighWord ? 8 : 0);
 }
 
-// Whether a value is made by an operation on one number, rather than on several in parallel, or may
+// Whether a value is made by an operation on one number, rather than on several in parallel. It may
 // be: the sign of a number is changed by an operation on all bits.
-static Bool is_single_number(const Pass* p, const IRExpr* e) {
+enum Number { kNoNumber, kMayBeNumber, kSingleNumber };
+static enum Number number_in(const Pass* p, const IRExpr* e) {
   if (e->tag == Iex_RdTmp) e = p->definition[e->Iex.RdTmp.tmp];
-  if (!e) return False;
+  if (!e) return kNoNumber;
   if (e->tag == Iex_Const) {  // 0 is how a sum begins
     const IRConst* c = e->Iex.Const.con;
-    return c->tag == Ico_V128 && c->Ico.V128 == 0;
+    return c->tag == Ico_V128 && c->Ico.V128 == 0 ? kMayBeNumber : kNoNumber;
   }
   IROp op = e->tag == Iex_Binop  ? e->Iex.Binop.op
             : e->tag == Iex_Unop ? e->Iex.Unop.op
@@ -468,42 +472,67 @@ static Bool is_single_number(const Pass* p, const IRExpr* e) {
     case Iop_SetV128lo64:
     case Iop_32UtoV128:
     case Iop_64UtoV128:
+      return kSingleNumber;
     case Iop_XorV128:  // the sign, turned round
     case Iop_AndV128:  // and taken away
-      return True;
+      return kMayBeNumber;
     default:
-      return False;
+      return kNoNumber;
   }
 }
 
+static void note_word_write(Pass* p, Int word) {
+  p->vectors_written |= 1u << word;
+  if (p->vectors_not_known >> word & 1) return;
+  p->vectors_not_known |= 1u << word;
+  add_effect(p, kTtqSetVector, word, kTtqNoNode, kTtqNoNode, kTtqNoNode);
+}
+
+static void note_x87_write(Pass* p) {
+  note_word_write(p, kTtqX87Word);
+  p->numbers_written |= 1u << kTtqX87Word;
+}
+
 static void note_vector_write(Pass* p, Int offset, Int size) {
-  for (Int reg = 0; reg < kTtqVectorCount; reg++) {
-    Int at = ttq_vector_offset(reg);
-    if (at + 8 <= offset || at >= offset + size) continue;
-    p->vectors_written |= 1u << reg;
-    if (p->vectors_not_known >> reg & 1) continue;
-    p->vectors_not_known |= 1u << reg;
-    add_effect(p, kTtqSetVector, reg, kTtqNoNode, kTtqNoNode, kTtqNoNode);
+  for (Int word = 0; word < kTtqX87Word; word++) {
+    Int at = ttq_vector_offset(word);
+    if (at + 8 > offset && at < offset + size) note_word_write(p, word);
   }
+  // Which register is st(0) depends on the top of their stack.
+  Int top = offsetof(VexGuestAMD64State, guest_FTOP);
+  Int registers = offsetof(VexGuestAMD64State, guest_FPREG);
+  if ((top >= offset && top < offset + size) ||
+      (registers + 64 > offset && registers < offset + size))
+    note_x87_write(p);
 }
 
 static void note_number_write(Pass* p, Int offset, IRExpr* data) {
   for (Int reg = 0; reg < kTtqVectorCount; reg++) {
     if (offset != ttq_vector_offset(reg)) continue;
+    enum Number number = bytes_of(type_of(p, data)) <= 8 ? kSingleNumber : number_in(p, data);
     p->numbers_written &= ~(1u << reg);
-    if (bytes_of(type_of(p, data)) <= 8 || is_single_number(p, data))
-      p->numbers_written |= 1u << reg;
+    if (number != kNoNumber) p->numbers_written |= 1u << reg;
+    if (number == kSingleNumber) p->vectors_written &= ~(1u << (reg + kTtqHighWord));
   }
 }
 
-// `which`: a bit for each.
+static IRExpr* vector_word(Pass* p, Int word) {
+  if (word != kTtqX87Word)
+    return assign_temp(p, Ity_I64, IRExpr_Get(ttq_vector_offset(word), Ity_I64));
+  IRExpr* top =
+      assign_temp(p, Ity_I32, IRExpr_Get(offsetof(VexGuestAMD64State, guest_FTOP), Ity_I32));
+  IRRegArray* registers = mkIRRegArray(offsetof(VexGuestAMD64State, guest_FPREG), Ity_F64, 8);
+  IRExpr* number = assign_temp(p, Ity_F64, IRExpr_GetI(registers, top, 0));
+  return assign_temp(p, Ity_I64, IRExpr_Unop(Iop_ReinterpF64asI64, number));
+}
+
+// `which`: a bit for each word.
 static void log_vectors(Pass* p, UInt which) {
-  for (Int reg = 0; reg < kTtqVectorCount; reg++) {
-    if (!((p->vectors_written & which) >> reg & 1)) continue;
-    IRExpr* low = assign_temp(p, Ity_I64, IRExpr_Get(ttq_vector_offset(reg), Ity_I64));
-    add_effect(p, kTtqSetVector, reg, kTtqNoNode, make_slot(p, low), kTtqNoNode);
-    p->vectors_written &= ~(1u << reg);
-    p->vectors_not_known &= ~(1u << reg);
+  for (Int word = 0; word < kTtqVectorWords; word++) {
+    if (!((p->vectors_written & which) >> word & 1)) continue;
+    add_effect(p, kTtqSetVector, word, kTtqNoNode, make_slot(p, vector_word(p, word)), kTtqNoNode);
+    p->vectors_written &= ~(1u << word);
+    p->vectors_not_known &= ~(1u << word);
   }
 }
 
@@ -569,7 +598,7 @@ static void handle_dirty(Pass* p, IRStmt* st) {
     }
   }
   // The dynamic linker saves them round finding a function that is about to be called.
-  if (p->vectors_written == kAllVectors) log_vectors(p, kAllVectors);
+  if ((p->vectors_written & kArguments) == kArguments) log_vectors(p, kArguments);
 }
 
 static void handle_cas(Pass* p, IRStmt* st) {
@@ -677,8 +706,11 @@ static void handle_statement(Pass* p, IRStmt* st) {
     case Ist_LLSC:
       VG_(tool_panic)("ttq: load-linked on amd64");
       break;
+    case Ist_PutI:  // x87 and MMX only
+      note_x87_write(p);
+      break;
     default:
-      break;  // AbiHint, PutI (x87 only), MBE
+      break;  // AbiHint, MBE
   }
   addStmtToIRSB(p->out, st);
 }
@@ -844,7 +876,7 @@ IRSB* ttq_instrument_superblock(IRSB* in, const VexGuestLayout* layout,
     handle_statement(p, in->stmts[i]);
     if (in->stmts[i]->tag == Ist_AbiHint) {
       Bool returns = i == last_call && in->jumpkind == Ijk_Ret;
-      log_vectors(p, returns ? kResultVectors : kAllVectors);
+      log_vectors(p, returns ? kResults : kArguments);
     }
     if (in->stmts[i]->tag == Ist_IMark && p->instruction_count > 1)
       put_instruction_pointer(p, in->stmts[i], i + 1 < in->stmts_used ? in->stmts[i + 1] : NULL);

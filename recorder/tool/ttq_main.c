@@ -30,7 +30,7 @@
 #include "recorder/tool/ring.h"
 
 extern Int ttq_register_offset(Int reg);
-extern Int ttq_vector_offset(Int reg);
+extern Int ttq_vector_offset(Int word);
 // Valgrind keeps these to itself.
 extern SysRes VG_(pread)(Int fd, void* buffer, Int count, OffT offset);
 extern SysRes VG_(mk_SysRes_Error)(UWord error);
@@ -112,8 +112,13 @@ static void get_registers(ThreadId tid, TtqRegisters* r) {
 
 static void get_vectors(ThreadId tid, TtqVectors* v) {
   v->tid = tid;
-  for (Int i = 0; i < kTtqVectorCount; i++)
-    VG_(get_shadow_regs_area)(tid, (UChar*)&v->low[i], 0, ttq_vector_offset(i), 8);
+  for (Int i = 0; i < kTtqX87Word; i++)
+    VG_(get_shadow_regs_area)(tid, (UChar*)&v->word[i], 0, ttq_vector_offset(i), 8);
+  UInt top;
+  VG_(get_shadow_regs_area)(tid, (UChar*)&top, 0, offsetof(VexGuestAMD64State, guest_FTOP), 4);
+  VG_(get_shadow_regs_area)
+  (tid, (UChar*)&v->word[kTtqX87Word], 0, offsetof(VexGuestAMD64State, guest_FPREG) + 8 * (top & 7),
+   8);
 }
 
 // What every block starts with: all threads' registers, and whose records follow.

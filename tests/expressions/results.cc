@@ -3,6 +3,8 @@
 // Functions that return something of every kind, each called once or twice, and calls of functions
 // that the dynamic linker chooses by processor.
 
+#include <emmintrin.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -74,6 +76,24 @@ struct Mixed {
   long whole;
 };
 NOINLINE Mixed ReturnsMixed() { return {minus * 2.5, 8}; }
+NOINLINE long double ReturnsLongDouble() { return minus * 2.25L; }
+typedef float Floats __attribute__((vector_size(16)));
+typedef int Ints __attribute__((vector_size(16)));
+NOINLINE Floats ReturnsFloats() {
+  const float f = static_cast<float>(minus);
+  return Floats{f, 2, f * 3, 4} + Floats{f, f, f, f};
+}
+NOINLINE __m128i ReturnsIntegers() { return _mm_set_epi64x(minus * 3, minus * 7); }
+struct InVector {
+  __m128d pair;
+};
+NOINLINE InVector ReturnsInVector() { return {_mm_set_pd(minus * 0.5, minus * 0.25)}; }
+NOINLINE float Dot(Floats a, int before, Floats b, double scale, Ints c) {
+  asm volatile("");
+  const Floats product = a * b;
+  return (product[0] + product[1] + product[2] + product[3]) * static_cast<float>(scale * before) +
+         static_cast<float>(c[0] + c[1] + c[2] + c[3]);
+}
 NOINLINE double Blend(double weight, float bias, int count, Mixed mixed, const double* more) {
   return weight * bias + count + mixed.real + static_cast<double>(mixed.whole) + *more;
 }
@@ -192,6 +212,14 @@ int main(int argc, char** argv) {
   Keep(ReturnsDouble());
   Keep(ReturnsFloat());
   Keep(ReturnsMixed());
+  Keep(ReturnsLongDouble());
+  Keep(ReturnsFloats());
+  Keep(ReturnsIntegers());
+  Keep(ReturnsInVector());
+  for (int i = 1; i <= 2; ++i) {
+    const float f = static_cast<float>(i * minus);
+    Keep(Dot(Floats{f, 2, 3, 4}, i, Floats{5, f, 7, f}, i * 0.5, Ints{1, i, 3, minus}));
+  }
   double more = minus * 0.5;
   for (int i = 1; i <= 3; ++i) Keep(Blend(minus * 1.25 * i, 0.5f, i, {more * i, i}, &more));
   const double numbers[] = {minus * 1.5, 2, 4.25};

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   auto process = (*recording)->Open((*recording)->default_process());
   if (!process.ok()) return 1;
   const auto start = std::chrono::steady_clock::now();
-  auto history = ttq::python::FrameHistory::Of(**recording, **process, nullptr);
+  auto history = ttq::python::FrameHistory::Whole(**recording, **process, nullptr);
   if (!history.ok()) {
     fprintf(stderr, "%s\n", history.status().ToString().c_str());
     return 1;

@@ -63,6 +63,7 @@ class FakeProcess : public Process {
                            const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
                            const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
                            ScanControl* control) const override;
+  std::vector<Time> BlockStarts() const override { return {Time(0)}; }
   absl::StatusOr<std::unique_ptr<Moment>> At(Time t) const override;
   absl::StatusOr<std::shared_ptr<const std::vector<Run>>> RunsAround(Time) const override {
     return std::make_shared<const std::vector<Run>>();

@@ -161,7 +161,7 @@ class Generator {
     }
     if (Below(10) == 0) {
       const uint16_t value = Below(2) ? Slot(8) : static_cast<uint16_t>(kTtqNoNode);
-      effects_.push_back({kTtqSetVector, static_cast<uint8_t>(Below(kTtqVectorCount)), kTtqNoNode,
+      effects_.push_back({kTtqSetVector, static_cast<uint8_t>(Below(kTtqVectorWords)), kTtqNoNode,
                           value, kTtqNoNode});
       return;
     }
@@ -393,8 +393,8 @@ class FollowSink {
     AppendPod(&out, state.reg);
     const VectorState vectors = vectors_.Of(walker_.tid());
     AppendPod(&out, vectors.known);
-    for (size_t i = 0; i < vectors.low.size(); ++i) {
-      if (vectors.known >> i & 1) AppendPod(&out, vectors.low[i]);
+    for (size_t i = 0; i < vectors.word.size(); ++i) {
+      if (vectors.known >> i & 1) AppendPod(&out, vectors.word[i]);
     }
     if (use_ == NativeUse::kRegisters) {
       AppendPod(&out, stored_at_);

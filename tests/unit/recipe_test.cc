@@ -167,6 +167,7 @@ TEST(RecipeTest, VectorRegistersAreKnownWhereTheyWereLogged) {
   set(2, d.Slot(8));
   d.Instruction(0x1002);
   set(0, kTtqNoNode);
+  set(kTtqX87Word, kTtqNoNode);
   d.Exit(0);
   RecipeTable table;
   ASSERT_TRUE(table.Add(d.Encode()).ok());
@@ -174,24 +175,25 @@ TEST(RecipeTest, VectorRegistersAreKnownWhereTheyWereLogged) {
   std::string record(12, '\0');
   memcpy(record.data() + 4, &logged, 8);
   const auto* bytes = reinterpret_cast<const uint8_t*>(record.data());
+  const uint32_t all = (1u << kTtqVectorWords) - 1;
   const auto after = [&](uint32_t exit) {
     VectorState state;
-    state.known = 0xff;
+    state.known = all;
     SetVectors(table.FindProgram(1, exit)->vectors, bytes, &state);
     return state;
   };
-  EXPECT_EQ(after(1).known, 0xfb);
-  EXPECT_EQ(after(0).known, 0xfe);
-  EXPECT_EQ(after(0).low[2], logged);
+  EXPECT_EQ(after(1).known, all - 4);
+  EXPECT_EQ(after(0).known, all - 1 - (1u << kTtqX87Word));
+  EXPECT_EQ(after(0).word[2], logged);
   const auto before = [&](uint32_t instruction) {
     VectorState state;
-    state.known = 0xff;
+    state.known = all;
     table.Find(SuperblockId(1))->VectorsInside(bytes, instruction, &state);
     return state.known;
   };
-  EXPECT_EQ(before(0), 0xff);
-  EXPECT_EQ(before(1), 0xfb);
-  EXPECT_EQ(before(2), 0xff);
+  EXPECT_EQ(before(0), all);
+  EXPECT_EQ(before(1), all - 4);
+  EXPECT_EQ(before(2), all);
   // What is not eight bytes of the record is no value.
   for (const uint16_t node : {uint16_t{0}, d.Slot(4), uint16_t{5000}}) {
     Draft bad = d;
