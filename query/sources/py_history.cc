@@ -250,28 +250,28 @@ absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Conte
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
-  // Which arguments there are to ask for is known once all functions of that name are; rows as they
-  // are can be given as calls are found.
+  // Rows as they are can be given as calls are found. For what a stage may ask of their arguments
+  // all functions of that name must be known.
   const auto* function = std::get_if<ast::FunctionPattern>(&source.what);
-  const bool as_they_are = std::all_of(
-      query.stages.begin(), query.stages.end(),
-      [](const ast::Stage& stage) { return std::holds_alternative<ast::First>(stage.what); });
-  absl::StatusOr<HistoryAsked> asked =
-      ResolveHistory(query, context, options, ask,
-                     function && as_they_are ? HistoryWanted::kGrowing : HistoryWanted::kWhole);
+  const bool grows =
+      function &&
+      std::all_of(query.stages.begin(), query.stages.end(), [](const ast::Stage& stage) {
+        return std::holds_alternative<ast::First>(stage.what);
+      });
+  absl::StatusOr<HistoryAsked> asked = ResolveHistory(
+      query, context, options, ask, grows ? HistoryWanted::kGrowing : HistoryWanted::kWhole);
   if (!asked.ok()) return asked.status();
   const auto& [span, thread, history] = *asked;
-  std::optional<python::CodeFinder> finder;
-  absl::StatusOr<std::vector<uint32_t>> codes = std::vector<uint32_t>();
-  if (function && as_they_are) {
-    finder.emplace(history, *function, "");
-    codes = finder->FindFirst(options.control);
-    if (!codes.ok()) return codes.status();
+  python::CodeFinder finder(history, std::vector<uint32_t>());
+  if (grows) {
+    finder = python::CodeFinder(history, *function, "");
+    absl::StatusOr<std::vector<uint32_t>> first = finder.FindFirst(options.control);
+    if (!first.ok()) return first.status();
   }
-  if (codes->empty()) {
-    codes = python::FindCodes(*history, source.what);
+  if (finder.Find().empty()) {
+    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
     if (!codes.ok()) return codes.status();
-    finder.emplace(history, *codes);
+    finder = python::CodeFinder(history, *std::move(codes));
   }
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
@@ -289,21 +289,21 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
   }
   plan.reversible = true;
-  for (const uint32_t code : *codes) {
+  for (const uint32_t code : finder.Find()) {
     const python::Code& c = history->code(code);
     const size_t n = std::min(python::ArgumentCount(c), c.variables.size());
     for (size_t i = 0; i < n; ++i) plan.fields_of_args.push_back(c.variables[i].name);
   }
   plan.presentation.no_rows = fmt::format("no call of it{}", SpanText(span));
   plan.open = [&context, asked = *asked,
-               finder = *finder](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+               finder](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     SourceRequest refined = request;
     if (asked.thread) refined.thread = asked.thread;
     return OperatorPtr(std::make_unique<PyCallSource>(
         context, asked.history, finder, Intersect(asked.span, request.span), refined));
   };
-  plan.explain = [asked = *asked, finder = *finder](
-                     const SourceRequest& request) mutable -> absl::StatusOr<std::string> {
+  plan.explain = [asked = *asked,
+                  finder](const SourceRequest& request) mutable -> absl::StatusOr<std::string> {
     const FrameHistory& history = *asked.history;
     if (absl::Status s = history.Wait(history.chunks(), nullptr); !s.ok()) return s;
     const std::vector<uint32_t>& codes = finder.Find();

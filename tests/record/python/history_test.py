@@ -23,7 +23,8 @@ class Recording:
         self.ttq, self.interpreter = ttq, interpreter
         self.script = str(HERE / script)
         self.path = f"{directory}/{script}.ttq"
-        run = subprocess.run([ttq, "record", "-o", self.path, "--", interpreter, self.script],
+        # Small blocks: what is found must go on from one to the next.
+        run = subprocess.run([ttq, "record", "--block-size", "1", "-o", self.path, "--", interpreter, self.script],
                              check=True, capture_output=True, text=True)
         self.output = run.stdout
 
@@ -35,6 +36,11 @@ class Recording:
             self.fail(query, run.stderr)
             return []
         return json.loads(run.stdout)["rows"]
+
+    def forget_frames(self):
+        """The history of frames is to be made again."""
+        for file in pathlib.Path(self.path).glob("python-frames-*"):
+            file.unlink()
 
     def fail(self, what, got):
         problems.append(f"{self.interpreter}: {what}: {got}")
@@ -180,6 +186,18 @@ def check_by_python(r):
     r.expect("last by python", [row["python"]["function"] for row in got], ["accumulate"])
 
 
+def check_growing(r):
+    """Rows that are given while the history of frames is still made are those of the whole one."""
+    for query in ("py calls to accumulate", "py calls to /^(add|step)$/", "py changes of total in accumulate",
+                  "py changes of count in step"):
+        whole = r.ask(f"{query} | first 1000000")
+        if len(whole) < 2:
+            r.fail(query, f"{len(whole)} rows")
+        for part, want in (("", whole), (" | first 2", whole[:2]), (" | last 2", whole[-2:])):
+            r.forget_frames()
+            r.expect(f"{query}{part}, while they are made", r.ask(query + part), want)
+
+
 def main():
     ttq = sys.argv[1]
     tried = 0
@@ -190,6 +208,7 @@ def main():
             variables = Recording(ttq, directory, interpreter, "variables.py")
             check_variables(variables)
             check_by_python(variables)
+            check_growing(variables)
             check_children(Recording(ttq, directory, interpreter, "children.py"))
     if tried == 0:
         print("skipped: no interpreter was found")
