@@ -297,6 +297,7 @@ class WordSet {
   // By Slot of a word: 0 when no word of the set has that slot. Stays where it is.
   const uint8_t* filter() const { return filter_.data(); }
   static constexpr int kSlotBits = 12;
+  static constexpr size_t kSlots = size_t{1} << kSlotBits;
   // Words that differ in their lowest bits alone have slots that do.
   static size_t Slot(uint64_t word) { return (word ^ word >> kSlotBits) % kSlots; }
   // Calls f(Address) for each word in [address, address + size), in ascending order.
@@ -318,7 +319,6 @@ class WordSet {
   }
 
  private:
-  static constexpr size_t kSlots = size_t{1} << kSlotBits;
   bool MayContainMany(uint64_t first, uint64_t last) const;
 
   absl::flat_hash_set<uint64_t> words_;

@@ -140,8 +140,8 @@ absl::Status MemoryTracker::TrackSources() {
 void MemoryTracker::Load(uint64_t page, Tracked* t) {
   if (t->loaded) return;
   t->loaded = true;
-  if (!t->bytes) t->bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
-  absl::Status s = process_.PageBefore(page, block_, t->bytes->data(), &t->known);
+  t->Allocate();
+  absl::Status s = process_.PageBefore(page, block_, t->bytes(), &t->known);
   if (!s.ok() && status_.ok()) status_ = s;
 }
 
@@ -155,7 +155,7 @@ MemoryTracker::Tracked* MemoryTracker::Find(uint64_t page) {
 void MemoryTracker::Read(uint64_t address, uint64_t size, uint8_t* out) {
   while (size > 0) {
     uint64_t offset = address % kPageBytes, n = std::min(size, kPageBytes - offset);
-    if (Tracked* t = Find(address / kPageBytes)) memcpy(out, t->bytes->data() + offset, n);
+    if (Tracked* t = Find(address / kPageBytes)) memcpy(out, t->bytes() + offset, n);
     address += n;
     out += n;
     size -= n;
@@ -166,7 +166,7 @@ void MemoryTracker::Write(uint64_t address, uint64_t size, const uint8_t* bytes)
   while (size > 0) {
     uint64_t offset = address % kPageBytes, n = std::min(size, kPageBytes - offset);
     if (Tracked* t = Find(address / kPageBytes)) {
-      memcpy(t->bytes->data() + offset, bytes, n);
+      memcpy(t->bytes() + offset, bytes, n);
       t->known = true;
     }
     address += n;
@@ -180,11 +180,11 @@ void MemoryTracker::Reset(uint64_t begin, uint64_t end, const Mapping* mapping) 
     uint64_t at = page * kPageBytes;
     if (at < begin || at >= end) continue;
     t.loaded = true;
-    if (!t.bytes) t.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
-    t.bytes->fill(0);
+    t.Allocate();
+    t.content->bytes.fill(0);
     t.known = mapping != nullptr;
     if (mapping == nullptr) continue;
-    absl::Status s = process_.ReadMapped(*mapping, page, t.bytes->data(), &t.known);
+    absl::Status s = process_.ReadMapped(*mapping, page, t.bytes(), &t.known);
     if (!s.ok() && status_.ok()) status_ = s;
   }
 }
@@ -214,8 +214,8 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
         if (page * kPageBytes < r.to || at >= r.bytes) continue;
         Tracked* from = Find((r.from + at) / kPageBytes);
         if (from == nullptr) continue;
-        if (!to.bytes) to.bytes = std::make_unique<std::array<uint8_t, kPageBytes>>();
-        *to.bytes = *from->bytes;
+        to.Allocate();
+        to.content->bytes = from->content->bytes;
         to.loaded = true;
         to.known = from->known;
       }
@@ -288,7 +288,7 @@ absl::StatusOr<const uint8_t*> MemoryTracker::Page(uint64_t page, bool* known) {
   if (!status_.ok()) return status_;
   if (t == nullptr) return absl::InternalError("a page that is not tracked");
   *known = t->known;
-  return t->bytes->data();
+  return t->bytes();
 }
 
 }  // namespace ttq

@@ -117,6 +117,9 @@ class MemoryTracker {
   void Write(uint64_t address, uint64_t size, const uint8_t* bytes);
   // A control record that changes memory (kernel writes, mappings, moves, thread exits).
   void Control(uint32_t kind, std::string_view payload);
+  // For NativeContext::Page::content: machine code's stores to a page that is tracked and was
+  // written to. Stays where it is.
+  void* Landing(uint64_t page) { return Find(page)->content.get(); }
   // The first error met while reading pages.
   const absl::Status& status() const { return status_; }
 
@@ -129,7 +132,14 @@ class MemoryTracker {
  private:
   struct Tracked {
     bool loaded = false, known = true;
-    std::unique_ptr<std::array<uint8_t, kPageBytes>> bytes;
+    struct Content {
+      std::array<uint8_t, kPageBytes> bytes, written;  // `written` is machine code's alone
+    };
+    std::unique_ptr<Content> content;
+    uint8_t* bytes() const { return content->bytes.data(); }
+    void Allocate() {
+      if (!content) content.reset(new Content);
+    }
   };
   Tracked* Find(uint64_t page);
   void Load(uint64_t page, Tracked* t);
