@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <utility>
 
@@ -98,6 +99,16 @@ bool Inflate(Bytes in, uint8_t* out, uint64_t size) {
   return result == LIBDEFLATE_SUCCESS;
 }
 
+// A section, and its being kept meanwhile: that ends before the section does.
+struct Inflated {
+  std::unique_ptr<uint8_t[]> bytes;
+  std::future<void> kept;
+
+  ~Inflated() {
+    if (kept.valid()) kept.wait();
+  }
+};
+
 absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size,
                                      const std::string& build_id) {
   if (size > max_size || size > in.size() * kMaxExpansion + 64) {
@@ -107,17 +118,22 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
   if (!kept.empty()) {
     if (auto image = LoadInflated(kept, size)) return *std::move(image);
   }
-  std::shared_ptr<uint8_t[]> out(new (std::nothrow) uint8_t[size + 1]);
+  auto inflated = std::make_shared<Inflated>();
+  inflated->bytes.reset(new (std::nothrow) uint8_t[size + 1]);
+  uint8_t* const out = inflated->bytes.get();
   if (out == nullptr) return absl::ResourceExhaustedError("no memory for a compressed section");
-  const bool ok = zstd ? ZSTD_decompress(out.get(), size, in.data(), in.size()) == size
-                       : Inflate(in, out.get(), size);
+  const bool ok =
+      zstd ? ZSTD_decompress(out, size, in.data(), in.size()) == size : Inflate(in, out, size);
   if (!ok) return absl::DataLossError("a compressed section is damaged");
   if (!kept.empty()) {
-    const XXH128_hash_t hash = Sampled({out.get(), size});
-    WriteCacheFile(kept, {{reinterpret_cast<const char*>(out.get()), size},
-                          {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
+    const auto keep = [kept, out, size] {
+      const XXH128_hash_t hash = Sampled({out, size});
+      WriteCacheFile(kept, {{reinterpret_cast<const char*>(out), size},
+                            {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
+    };
+    inflated->kept = std::async(std::launch::async | std::launch::deferred, keep);
   }
-  return FileImage(absl::MakeConstSpan(out.get(), size), out);
+  return FileImage(absl::MakeConstSpan(out, size), inflated);
 }
 
 }  // namespace

@@ -6,6 +6,10 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <future>
+#include <optional>
+#include <thread>
+#include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "query/disk_cache.h"
@@ -18,6 +22,7 @@ namespace {
 constexpr uint64_t kWorthKeeping = 1u << 20;
 constexpr size_t kMaxEntries = 1u << 26;
 constexpr int kMaxDepth = 100;
+constexpr uint64_t kWorthAThread = 16u << 20;
 
 constexpr char kMagic[8] = {'t', 't', 'q', 'n', 'a', 'm', 'e', 's'};
 // 1: the first. 2: types and enumerators that differ in the scope they are in are kept apart.
@@ -55,17 +60,29 @@ bool IsTypeTag(uint16_t tag) {
   }
 }
 
-// One pass over the names of a file.
+// Tells what many units describe again: the hashes of its name and scope, and its particulars.
+using Identity = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;
+
+struct FoundName {
+  uint32_t hash;
+  NameKind kind;
+  DieRef ref;
+  std::optional<Identity> identity;
+};
+
+// One pass over the names of some units.
 class Pass {
  public:
-  Pass(const DwarfData& data, const std::function<void(std::string_view, NameKind, DieRef)>& add)
-      : data_(data), add_(add) {}
+  explicit Pass(const DwarfData& data) : data_(data) {}
 
-  void Run() {
-    for (const DwarfUnit& unit : data_.units()) {
+  void Run(absl::Span<const DwarfUnit> units) {
+    for (const DwarfUnit& unit : units) {
       Siblings(data_.RootDie(unit).Child(), HashName(""), 0);
     }
   }
+  // Whether it has not been told of yet.
+  bool IsNew(const Identity& identity) { return seen_.insert(identity).second; }
+  const std::vector<FoundName>& found() const { return found_; }
 
  private:
   // `scope`: a hash of the names of the namespaces and classes around.
@@ -77,8 +94,8 @@ class Pass {
     const uint16_t tag = die.tag();
     if (IsTypeTag(tag)) {
       const std::string_view name = die.Text(DW_AT_name);
-      if (!die.Flag(DW_AT_declaration) && !name.empty() && IsNewType(die, name, scope)) {
-        add_(name, NameKind::kType, die.ref());
+      if (!die.Flag(DW_AT_declaration) && !name.empty()) {
+        AddOnce(name, NameKind::kType, die.ref(), IdentityOfType(die, name, scope));
       }
       if (tag == DW_TAG_enumeration_type) {
         Enumerators(die, HashName(name, scope));
@@ -111,34 +128,52 @@ class Pass {
     for (Die die = type.Child(); die; die = die.Sibling()) {
       const std::string_view name = die.Text(DW_AT_name);
       const uint64_t value = die.Unsigned(DW_AT_const_value).value_or(0);
-      if (die.tag() == DW_TAG_enumerator && !name.empty() &&
-          IsNew(name, value, ~uint64_t{0}, scope)) {
-        add_(name, NameKind::kEnumerator, type.ref());
+      if (die.tag() == DW_TAG_enumerator && !name.empty()) {
+        AddOnce(name, NameKind::kEnumerator, type.ref(),
+                IdentityOf(name, value, ~uint64_t{0}, scope));
       }
     }
   }
 
   void Add(const Die& die, NameKind kind) {
     const std::string_view name = DebugFile::NameOf(die);
-    if (!name.empty()) add_(name, kind, die.ref());
+    if (!name.empty()) found_.push_back({HashName(name), kind, die.ref(), std::nullopt});
+  }
+  void AddOnce(std::string_view name, NameKind kind, DieRef ref, const Identity& identity) {
+    if (IsNew(identity)) found_.push_back({HashName(name), kind, ref, identity});
   }
 
   // Every unit that includes a header describes its types again: one of them is enough. In C, types
   // of one name may differ from unit to unit.
-  bool IsNewType(const Die& die, std::string_view name, uint32_t scope) {
-    return IsNew(name, die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
-                 die.Unsigned(DW_AT_decl_line).value_or(0) |
-                     die.Unsigned(DW_AT_decl_column).value_or(0) << 32,
-                 HashName(die.Child().Text(DW_AT_name), scope));
+  static Identity IdentityOfType(const Die& die, std::string_view name, uint32_t scope) {
+    return IdentityOf(name, die.tag() | die.Unsigned(DW_AT_byte_size).value_or(0) << 16,
+                      die.Unsigned(DW_AT_decl_line).value_or(0) |
+                          die.Unsigned(DW_AT_decl_column).value_or(0) << 32,
+                      HashName(die.Child().Text(DW_AT_name), scope));
   }
-  bool IsNew(std::string_view name, uint64_t a, uint64_t b, uint32_t scope) {
-    return seen_.insert({HashName(name), scope, name.size() | a << 8, b}).second;
+  static Identity IdentityOf(std::string_view name, uint64_t a, uint64_t b, uint32_t scope) {
+    return {HashName(name), scope, name.size() | a << 8, b};
   }
 
   const DwarfData& data_;
-  const std::function<void(std::string_view, NameKind, DieRef)>& add_;
-  absl::flat_hash_set<std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>> seen_;
+  std::vector<FoundName> found_;
+  absl::flat_hash_set<Identity> seen_;
 };
+
+// Parts of about the same size, in order.
+std::vector<absl::Span<const DwarfUnit>> Split(absl::Span<const DwarfUnit> units, size_t parts) {
+  uint64_t bytes = 0, done = 0;
+  for (const DwarfUnit& unit : units) bytes += unit.end - unit.begin;
+  std::vector<absl::Span<const DwarfUnit>> out;
+  size_t begin = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    done += units[i].end - units[i].begin;
+    if (i + 1 < units.size() && done * parts < bytes * (out.size() + 1)) continue;
+    out.push_back(units.subspan(begin, i + 1 - begin));
+    begin = i + 1;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -152,11 +187,25 @@ NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
 }
 
 void NameIndex::Read(const DwarfData& data) {
-  Pass(data, [this](std::string_view name, NameKind kind, DieRef ref) {
-    if (own_.size() >= kMaxEntries) return;
-    own_.push_back(
-        {HashName(name), static_cast<uint32_t>(kind) | uint32_t{ref.section} << 8, ref.offset});
-  }).Run();
+  const size_t threads =
+      data.InfoSize() < kWorthAThread ? 1 : std::max(1u, std::thread::hardware_concurrency());
+  const auto parts = Split(data.units(), threads);
+  std::vector<Pass> passes(parts.size(), Pass(data));
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    others.push_back(std::async(std::launch::async, [&, i] { passes[i].Run(parts[i]); }));
+  }
+  if (!parts.empty()) passes[0].Run(parts[0]);
+  others.clear();
+  for (const Pass& pass : passes) {
+    for (const FoundName& name : pass.found()) {
+      if (own_.size() >= kMaxEntries) break;
+      // What an earlier part has is not told again.
+      if (&pass != &passes[0] && name.identity && !passes[0].IsNew(*name.identity)) continue;
+      own_.push_back({name.hash, static_cast<uint32_t>(name.kind) | uint32_t{name.ref.section} << 8,
+                      name.ref.offset});
+    }
+  }
   std::sort(own_.begin(), own_.end());
   entries_ = own_;
 }
