@@ -822,14 +822,20 @@ bool DwarfData::MayContain(std::string_view text) const {
 }
 
 std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const {
-  // The offsets of the strings in .debug_str, a bit each.
+  // The offsets of the strings in .debug_str, a bit each; and which blocks of 4096 of them have
+  // one, which stays in the processor's cache. The last block, beyond all strings, has none.
   const ByteSpan strings = str_[0].bytes();
   std::vector<uint64_t> marks(strings.size() / 64 + 1);
+  std::vector<uint8_t> blocks(strings.size() / 4096 + 2);
+  const uint64_t beyond = blocks.size() - 1;
   const auto is_marked = [&](uint64_t offset) {
-    return offset < strings.size() && (marks[offset / 64] >> offset % 64 & 1) != 0;
+    return blocks[std::min(offset / 4096, beyond)] != 0 &&
+           (marks[offset / 64] >> offset % 64 & 1) != 0;
   };
-  ForEachOffsetOfName(strings, identifier,
-                      [&](uint64_t offset) { marks[offset / 64] |= uint64_t{1} << offset % 64; });
+  ForEachOffsetOfName(strings, identifier, [&](uint64_t offset) {
+    marks[offset / 64] |= uint64_t{1} << offset % 64;
+    blocks[offset / 4096] = 1;
+  });
   const auto may_name = [&](const DwarfUnit& unit) {
     const DwarfRoot& root = RootOf(unit);
     // In a damaged file a unit's last DIE may reach into the next unit.

@@ -49,6 +49,7 @@ const char* FamilyName(Family family);
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kWordsPerPage = 512;
 inline constexpr uint32_t kFileChunkBytes = 64 << 10;
+inline constexpr uint64_t kMaxFileBytes = uint64_t{2} << 30;  // larger ones are not kept
 // RocksDB copies a row several times on its way to the file. Pieces that fit in a processor's cache
 // cost half of what a megabyte costs.
 inline constexpr size_t kPieceBytes = 64 << 10;

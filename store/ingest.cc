@@ -43,8 +43,7 @@ constexpr auto kFirstGroupAge = std::chrono::milliseconds(250);  // each next tw
 constexpr auto kGroupAge = std::chrono::milliseconds(2000);
 constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
 constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
-constexpr size_t kMaxFileBytes = size_t{2} << 30;
-constexpr size_t kFileBatchBytes = 8 << 20;      // of a file, added to the store at once
+constexpr size_t kFileBatchBytes = 8 << 20;  // of a file, added to the store at once
 constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped file at every block
 constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -66,6 +67,29 @@ absl::Status CheckFiles(const std::string& directory, const std::string& store) 
   if (ec) return absl::UnavailableError(fmt::format("{}: {}", store, ec.message()));
   if (!has_current) return refuse(store + "/CURRENT", "missing");
   return absl::OkStatus();
+}
+
+// The file itself, where it still is what was recorded: quicker than from the store. Null: it is
+// not.
+std::shared_ptr<const std::string> ReadIfUnchanged(const StoredFile& file, uint64_t id) {
+  const int fd =
+      open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // not wait for a pipe
+  if (fd < 0) return nullptr;
+  struct stat st;
+  std::shared_ptr<std::string> out;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && file.size <= kMaxFileBytes &&
+      static_cast<uint64_t>(st.st_size) == file.size) {
+    out = std::make_shared<std::string>(file.size, '\0');
+    for (size_t done = 0; done < out->size();) {
+      const ssize_t n = pread(fd, out->data() + done, out->size() - done, static_cast<off_t>(done));
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
+  }
+  close(fd);
+  // How ingest names it.
+  if (out && (XXH3_64bits(out->data(), out->size()) | 1) != id) out = nullptr;
+  return out;
 }
 
 class RecordingReader : public Recording {
@@ -135,18 +159,17 @@ class RecordingReader : public Recording {
   }
 
   absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const override {
-    auto out = std::make_shared<std::string>();
-    uint64_t size = 0;
     auto record = database_->Get(Family::kMeta, FileKey(id));
-    if (record.ok()) {
-      auto file = ParseFile(*record);
-      if (!file.ok()) return file.status();
-      size = file->size;
-    } else {
+    if (!record.ok()) {
       return absl::IsNotFound(record.status())
                  ? absl::NotFoundError(fmt::format("the recording keeps no file {:016x}", id))
                  : record.status();
     }
+    auto file = ParseFile(*record);
+    if (!file.ok()) return file.status();
+    if (auto same = ReadIfUnchanged(*file, id)) return same;
+    const uint64_t size = file->size;
+    auto out = std::make_shared<std::string>();
     constexpr uint64_t kMostAtOnce = 64 << 20;  // the size may be wrong
     out->reserve(std::min(size, kMostAtOnce));
     std::string prefix = FileChunkKey(id, 0).substr(0, 8);
