@@ -6,14 +6,13 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "query/names.h"
+#include "query/parallel.h"
 
 namespace ttq {
 namespace {
@@ -855,16 +854,13 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
            RefersToMarked(table.subspan(base, entries - 4), 4, is_marked);
   };
   std::vector<char> may(units_.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < units_.size(); i = next++) may[i] = may_name(units_[i]);
-  };
+  const auto look = [&](size_t i) { may[i] = may_name(units_[i]); };
   constexpr uint64_t kWorthAThread = 16 << 20;
-  std::vector<std::future<void>> others;
-  const unsigned threads = InfoSize() < kWorthAThread ? 1 : std::thread::hardware_concurrency();
-  for (unsigned i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, work));
-  work();
-  others.clear();
+  if (InfoSize() < kWorthAThread) {
+    for (size_t i = 0; i < units_.size(); ++i) look(i);
+  } else {
+    InParallel(units_.size(), look);
+  }
   return {may.begin(), may.end()};
 }
 

@@ -5,6 +5,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include "query/dwarf_info.h"
 #include "query/elf_file.h"
 #include "query/names.h"
+#include "query/parallel.h"
 
 namespace ttq {
 namespace {
@@ -764,19 +766,32 @@ std::string Symbolizer::NameOf(Address address) const {
   return absl::StrCat(location->module, "+0x", absl::Hex(location->offset_in_function));
 }
 
+namespace {
+
+// What each module has, in their order.
+template <class T>
+void Append(std::vector<std::vector<T>>* of_modules, std::vector<T>* all) {
+  for (std::vector<T>& some : *of_modules) {
+    std::move(some.begin(), some.end(), std::back_inserter(*all));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<NameMatches<FunctionInfo>> Symbolizer::FindFunctions(
     const NamePattern& pattern) const {
   absl::StatusOr<NameMatcher> matcher = NameMatcher::Create(pattern);
   if (!matcher.ok()) return matcher.status();
   bool plt = pattern.text.find("@plt") != std::string::npos;
   NameMatches<FunctionInfo> matches;
-  for (const auto& module : impl_->modules) {
-    if (!matcher->MatchesModule(module->name()) || module->file() == nullptr) continue;
-    for (FunctionInfo& f : module->file()->impl_->FindFunctions(*matcher, plt)) {
-      Impl::Move(&f, *module);
-      matches.found.push_back(std::move(f));
-    }
-  }
+  std::vector<std::vector<FunctionInfo>> found(impl_->modules.size());
+  InParallel(found.size(), [&](size_t i) {
+    const Module& module = *impl_->modules[i];
+    if (!matcher->MatchesModule(module.name()) || module.file() == nullptr) return;
+    found[i] = module.file()->impl_->FindFunctions(*matcher, plt);
+    for (FunctionInfo& f : found[i]) Impl::Move(&f, module);
+  });
+  Append(&found, &matches.found);
   if (!matches.found.empty() || pattern.kind != NamePattern::Kind::kName) return matches;
   Suggestions suggestions(pattern.text);
   for (const auto& module : impl_->modules) {
@@ -811,15 +826,18 @@ NameMatches<LineMatch> Symbolizer::FindLine(std::string_view file, int line) con
   NameMatches<LineMatch> matches;
   // The exact line in any module goes before a later line in another.
   for (bool next : {false, true}) {
-    for (const auto& module : impl_->modules) {
-      if (module->file() == nullptr) continue;
-      for (LineMatch& m : module->file()->impl_->FindLine(file, line, next)) {
-        m.range.begin += module->load_bias();
-        m.range.end += module->load_bias();
-        m.module = module->name();
-        matches.found.push_back(std::move(m));
+    std::vector<std::vector<LineMatch>> found(impl_->modules.size());
+    InParallel(found.size(), [&](size_t i) {
+      const Module& module = *impl_->modules[i];
+      if (module.file() == nullptr) return;
+      found[i] = module.file()->impl_->FindLine(file, line, next);
+      for (LineMatch& m : found[i]) {
+        m.range.begin += module.load_bias();
+        m.range.end += module.load_bias();
+        m.module = module.name();
       }
-    }
+    });
+    Append(&found, &matches.found);
     if (!matches.found.empty()) return matches;
   }
   Suggestions suggestions(file.substr(file.rfind('/') + 1));

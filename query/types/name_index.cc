@@ -6,13 +6,13 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
-#include <future>
 #include <optional>
 #include <thread>
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "query/disk_cache.h"
+#include "query/parallel.h"
 #include "query/types/debug_file.h"
 
 namespace ttq {
@@ -191,12 +191,7 @@ void NameIndex::Read(const DwarfData& data) {
       data.InfoSize() < kWorthAThread ? 1 : std::max(1u, std::thread::hardware_concurrency());
   const auto parts = Split(data.units(), threads);
   std::vector<Pass> passes(parts.size(), Pass(data));
-  std::vector<std::future<void>> others;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    others.push_back(std::async(std::launch::async, [&, i] { passes[i].Run(parts[i]); }));
-  }
-  if (!parts.empty()) passes[0].Run(parts[0]);
-  others.clear();
+  InParallel(parts.size(), [&](size_t i) { passes[i].Run(parts[i]); });
   for (const Pass& pass : passes) {
     for (const FoundName& name : pass.found()) {
       if (own_.size() >= kMaxEntries) break;
