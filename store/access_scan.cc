@@ -58,9 +58,21 @@ class RangeSet {
 };
 
 struct AccessFilter {
-  explicit AccessFilter(const AccessQuery& q) : query(q), ranges(q.ranges), code(q.code) {}
+  explicit AccessFilter(const AccessQuery& q) : query(q), ranges(q.ranges), code(q.code) {
+    // More would be found in too many places where they are not.
+    constexpr uint64_t kMostWords = WordSet::kSlots / 2;
+    uint64_t count = 0;
+    for (const AddressRange& r : ranges.ranges()) count += r.size() / 8 + 2;
+    by_word = count <= kMostWords;
+    if (!by_word) return;
+    for (const AddressRange& r : ranges.ranges()) {
+      for (uint64_t at = r.begin.v & ~uint64_t{7}; at < r.end.v; at += 8) words.Add(Address(at));
+    }
+  }
   AccessQuery query;
   RangeSet ranges, code;
+  bool by_word = false;  // `words` has those of the ranges: they are few
+  WordSet words;
 };
 
 class AccessSink {
@@ -83,21 +95,12 @@ class AccessSink {
     }
     watched_set_ = RangeSet(watched_);
     values_ = filter.query.want_values;
-    // More would be found in too many places where they are not.
-    constexpr uint64_t kMostWords = WordSet::kSlots / 2;
-    uint64_t words = 0;
-    for (const AddressRange& r : filter.ranges.ranges()) words += r.size() / 8 + 2;
-    by_word_ = words <= kMostWords;
-    for (const AddressRange& r : filter.ranges.ranges()) {
-      if (!by_word_) break;
-      for (uint64_t at = r.begin.v & ~uint64_t{7}; at < r.end.v; at += 8) words_.Add(Address(at));
-    }
     native_.TellStores(
         this,
         [](void* self, uint64_t address, const uint8_t* bytes, uint64_t size) {
           static_cast<AccessSink*>(self)->Store(address, bytes, size);
         },
-        &words_);
+        &filter.words);
   }
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
@@ -200,14 +203,14 @@ class AccessSink {
     NativeContext& context = native_.context();
     const uint64_t page = address & ~(kPageBytes - 1);
     const bool matters = watched_set_.Overlaps(page, kPageBytes);
-    if (!matters || (by_word_ && !values_)) context.PageSlot(page) = {page, &nowhere_};
+    if (!matters || (filter_.by_word && !values_)) context.PageSlot(page) = {page, &nowhere_};
     walker_.set_time(Time(context.time));
     id_ = NativeContext::WordOf(context.record) >> kTtqExitBits;
     Op op{.code = OpCode::kStoreSlot};
     op.size = static_cast<uint8_t>(size);
     op.instruction = static_cast<uint8_t>(context.instruction);
     Store(op, address, bytes);
-    if (matters && by_word_ && values_) {
+    if (matters && filter_.by_word && values_) {
       context.PageSlot(page) = {page, tracker_.Landing(page / kPageBytes)};
     }
   }
@@ -325,13 +328,10 @@ class AccessSink {
   std::vector<AddressRange> watched_;
   RangeSet watched_set_{std::vector<AddressRange>()};
   absl::flat_hash_map<uint32_t, uint64_t> last_pc_;
-  WordSet words_;  // those of the ranges, by_word_
-  bool values_ = true, tracked_all_ = false, by_word_ = false;
+  bool values_ = true, tracked_all_ = false;
   uint32_t id_ = 0, instructions_ = 0;
   NativeWalk native_;
-  struct {
-    uint8_t bytes[kPageBytes], written[kPageBytes];
-  } nowhere_;
+  NativeContext::PageContent nowhere_;
 };
 
 absl::StatusOr<AccessRows> DecodeAccesses(const ProcessReader& process, uint32_t number,
