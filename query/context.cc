@@ -217,7 +217,7 @@ absl::StatusOr<std::shared_ptr<const python::FrameHistory>> Context::PythonFrame
     ScanControl* control) const {
   absl::StatusOr<std::shared_ptr<const python::FrameHistory>> history = GrowingPythonFrames();
   if (!history.ok()) return history.status();
-  if (absl::Status s = (*history)->Wait((*history)->chunks(), control); !s.ok()) return s;
+  if (absl::Status s = (*history)->WaitForAll(control); !s.ok()) return s;
   return history;
 }
 

@@ -22,8 +22,10 @@ void InParallel(size_t count, const Work& work) {
   };
   const size_t threads =
       std::min<size_t>(count, std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  // Where no thread can be had none is needed: those that are deferred are never run.
+  constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
   std::vector<std::future<void>> others;
-  for (size_t i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, run));
+  for (size_t i = 1; i < threads; ++i) others.push_back(std::async(kIfPossible, run));
   run();
 }
 

@@ -26,8 +26,7 @@ enum StoreVersion : uint32_t {
   kStoreVersion2 = 2,  // logs are packed, see store/packed_log.h; recipes have kTtqSetVector
   kStoreVersion3 = 3,  // logs have kTtqVectors
   kStoreVersion4 = 4,  // packed logs have headers apart, may not be compressed, and come first
-  kStoreVersion5 =
-      5,  // kTtqSetVector and kTtqVectors have high halves of vector registers and st(0)
+  kStoreVersion5 = 5,  // vector words: high halves of vector registers, and st(0)
 };
 inline constexpr uint32_t kStoreVersion = kStoreVersion5;
 
@@ -49,6 +48,8 @@ const char* FamilyName(Family family);
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kWordsPerPage = 512;
 inline constexpr uint32_t kFileChunkBytes = 64 << 10;
+// The id of a file's content, by its XXH3 of 64 bits; 0 is none.
+inline constexpr uint64_t FileIdOf(uint64_t hash) { return hash | 1; }
 inline constexpr uint64_t kMaxFileBytes = uint64_t{2} << 30;  // larger ones are not kept
 // RocksDB copies a row several times on its way to the file. Pieces that fit in a processor's cache
 // cost half of what a megabyte costs.

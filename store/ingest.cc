@@ -250,7 +250,7 @@ struct RecordingWriter::Impl {
     // Chunks are found by the hash of all of it, so it is read twice rather than held in memory.
     const auto hash = HashOf(fd, size, nullptr);
     if (!hash) return nullptr;
-    const uint64_t id = *hash | 1;
+    const uint64_t id = FileIdOf(*hash);
     auto file = std::make_shared<StoredFile>(*this, id, size);
     for (const auto& [key, other] : files) {
       if (other->id() == id) return file;

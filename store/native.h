@@ -54,8 +54,11 @@ struct NativeContext {
     const uint8_t* watched;  // for memory: see WordSet::filter
   };
 
-  // Pages in use, direct-mapped by page number. `content` begins with the page's bytes and as many
-  // that are 0xff where one was written; to digest, it is a PageDelta.
+  // Pages in use, direct-mapped by page number. `content` begins as PageContent does; to digest, it
+  // is a PageDelta.
+  struct PageContent {
+    uint8_t bytes[kPageMask + 1], written[kPageMask + 1];  // `written`: 0xff where a byte was
+  };
   struct Page {
     uint64_t address;
     void* content;

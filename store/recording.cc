@@ -87,8 +87,7 @@ std::shared_ptr<const std::string> ReadIfUnchanged(const StoredFile& file, uint6
     }
   }
   close(fd);
-  // How ingest names it.
-  if (out && (XXH3_64bits(out->data(), out->size()) | 1) != id) out = nullptr;
+  if (out && FileIdOf(XXH3_64bits(out->data(), out->size())) != id) out = nullptr;
   return out;
 }
 

@@ -181,7 +181,7 @@ void MemoryTracker::Reset(uint64_t begin, uint64_t end, const Mapping* mapping) 
     if (at < begin || at >= end) continue;
     t.loaded = true;
     t.Allocate();
-    t.content->bytes.fill(0);
+    memset(t.bytes(), 0, kPageBytes);
     t.known = mapping != nullptr;
     if (mapping == nullptr) continue;
     absl::Status s = process_.ReadMapped(*mapping, page, t.bytes(), &t.known);
@@ -215,7 +215,7 @@ void MemoryTracker::Control(uint32_t kind, std::string_view payload) {
         Tracked* from = Find((r.from + at) / kPageBytes);
         if (from == nullptr) continue;
         to.Allocate();
-        to.content->bytes = from->content->bytes;
+        memcpy(to.bytes(), from->bytes(), kPageBytes);
         to.loaded = true;
         to.known = from->known;
       }

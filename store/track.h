@@ -132,13 +132,10 @@ class MemoryTracker {
  private:
   struct Tracked {
     bool loaded = false, known = true;
-    struct Content {
-      std::array<uint8_t, kPageBytes> bytes, written;  // `written` is machine code's alone
-    };
-    std::unique_ptr<Content> content;
-    uint8_t* bytes() const { return content->bytes.data(); }
+    std::unique_ptr<NativeContext::PageContent> content;  // `written` is machine code's alone
+    uint8_t* bytes() const { return content->bytes; }
     void Allocate() {
-      if (!content) content.reset(new Content);
+      if (!content) content.reset(new NativeContext::PageContent);
     }
   };
   Tracked* Find(uint64_t page);

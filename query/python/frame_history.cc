@@ -401,7 +401,7 @@ absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Whole(const Re
                                                                         ScanControl* control) {
   absl::StatusOr<std::shared_ptr<const FrameHistory>> history = Of(recording, process);
   if (!history.ok()) return history;
-  if (absl::Status s = (*history)->Wait((*history)->chunks(), control); !s.ok()) return s;
+  if (absl::Status s = (*history)->WaitForAll(control); !s.ok()) return s;
   return history;
 }
 

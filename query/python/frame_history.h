@@ -77,6 +77,7 @@ class FrameHistory {
   // chunks(): what is below may be asked without waiting. Cancelled when `control`, which may be
   // null, says so; else what went wrong in making it.
   absl::Status Wait(size_t count, ScanControl* control) const;
+  absl::Status WaitForAll(ScanControl* control) const { return Wait(chunks(), control); }
   // Until what is asked about time t is there.
   absl::Status WaitUntil(Time t, ScanControl* control) const;
   bool complete() const { return ready_.load(std::memory_order_acquire) == chunks_.size(); }

@@ -114,15 +114,15 @@ class ChangeSource : public Operator {
     constexpr size_t kMostAtOnce = 64;
     const size_t count = std::min(window_, last_ - first_);
     window_ = std::min(2 * window_, kMostAtOnce);
-    const size_t from = query_.direction == Direction::kForward ? first_ : last_ - count;
+    const bool forward = query_.direction == Direction::kForward;
+    const size_t from = forward ? first_ : last_ - count;
     const FrameHistory& history = local_->functions.history();
     const size_t to = from + count;
     if (absl::Status s = history.Wait(to, control_); !s.ok()) return s;
     query_.span =
         Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
                           to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
-    (query_.direction == Direction::kForward ? first_ : last_) =
-        query_.direction == Direction::kForward ? to : from;
+    (forward ? first_ : last_) = forward ? to : from;
     auto slots = python::LocalSlots(history, provenance_, local_->functions.Find(), local_->name,
                                     query_.span);
     if (!slots.ok()) return slots.status();

@@ -28,10 +28,10 @@ using python::TransitionKind;
 // Gives the calls of some functions, chunk by chunk.
 class PyCallSource : public Operator {
  public:
-  PyCallSource(const Context& context, std::shared_ptr<const FrameHistory> history,
-               python::CodeFinder codes, TimeSpan span, const SourceRequest& request)
-      : history_(std::move(history)),
-        finder_(std::move(codes)),
+  PyCallSource(const Context& context, python::CodeFinder codes, TimeSpan span,
+               const SourceRequest& request)
+      : finder_(std::move(codes)),
+        history_(finder_.history()),
         span_(span),
         outcome_(request.outcome),
         control_(request.options->control),
@@ -39,7 +39,7 @@ class PyCallSource : public Operator {
         backward_(request.direction == Direction::kBackward),
         want_values_(request.want_values),
         provenance_(&context, request.options->control) {
-    std::tie(first_, last_) = history_->ChunksOf(span_);
+    std::tie(first_, last_) = history_.ChunksOf(span_);
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
@@ -82,10 +82,10 @@ class PyCallSource : public Operator {
   absl::Status LoadChunk(size_t number) {
     rows_.clear();
     next_ = 0;
-    if (absl::Status s = history_->Wait(number + 1, control_); !s.ok()) return s;
+    if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
     const std::vector<uint32_t>& codes = finder_.Find();
-    if (!history_->ChunkEnters(number, codes)) return absl::OkStatus();
-    absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_->Chunk(number);
+    if (!history_.ChunkEnters(number, codes)) return absl::OkStatus();
+    absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_.Chunk(number);
     if (!chunk.ok()) return chunk.status();
     // What is to be read from memory, in order of time.
     struct Visit {
@@ -99,7 +99,7 @@ class PyCallSource : public Operator {
       if (t.kind != TransitionKind::kCall || !span_.Contains(t.current_from())) continue;
       if (thread_ && t.thread != *thread_) continue;
       if (!std::binary_search(codes.begin(), codes.end(), t.code)) continue;
-      const python::Code& code = history_->code(t.code);
+      const python::Code& code = history_.code(t.code);
       Row row(kSlots);
       row[kTime] = t.current_from();
       row[kThread] = OfThread(t.thread);
@@ -109,13 +109,13 @@ class PyCallSource : public Operator {
       row[kDepth] = int64_t{t.depth};
       row[kFrame] = Address(t.frame);
       if (t.caller_code != python::kNoCode) {
-        const python::Code& caller = history_->code(t.caller_code);
+        const python::Code& caller = history_.code(t.caller_code);
         row[kCaller] = python::ValueOf(
             python::Place{caller.qualname, caller.filename,
-                          history_->LineOf(t.caller_code, t.caller_offset), t.caller_code});
+                          history_.LineOf(t.caller_code, t.caller_offset), t.caller_code});
       }
       if (want_values_) {
-        absl::StatusOr<std::optional<Transition>> end = history_->EndOf(t, control_);
+        absl::StatusOr<std::optional<Transition>> end = history_.EndOf(t, control_);
         if (!end.ok()) return end.status();
         if (*end) {
           row[kReturnTime] = (*end)->time;
@@ -136,7 +136,7 @@ class PyCallSource : public Operator {
       if (!state.ok()) return state.status();
       python::PythonState::Instance* instance = nullptr;
       for (const auto& i : (*state)->instances()) {
-        if (i->runtime.minor == history_->layout_of(visit.call->code).minor) instance = i.get();
+        if (i->runtime.minor == history_.layout_of(visit.call->code).minor) instance = i.get();
       }
       if (!instance) continue;
       if (visit.end) {
@@ -151,12 +151,12 @@ class PyCallSource : public Operator {
 
   // Where the variables of a frame begin.
   uint64_t SlotsOf(const Transition& t) const {
-    return t.frame + static_cast<uint64_t>(history_->layout_of(t.code).frame_localsplus);
+    return t.frame + static_cast<uint64_t>(history_.layout_of(t.code).frame_localsplus);
   }
 
   Value ArgumentsOf(python::PythonState::Instance& instance, const Transition& call) const {
-    const python::Code& code = history_->code(call.code);
-    const python::Layout& layout = history_->layout_of(call.code);
+    const python::Code& code = history_.code(call.code);
+    const python::Layout& layout = history_.layout_of(call.code);
     python::Memory& memory = instance.objects.memory();
     Object args;
     const size_t n = python::ArgumentCount(code);
@@ -177,8 +177,8 @@ class PyCallSource : public Operator {
 
   // What a function returned is left where its value stack, now empty, begins.
   Value ResultOf(python::PythonState::Instance& instance, const Transition& end) const {
-    const python::Code& code = history_->code(end.code);
-    const python::Layout& layout = history_->layout_of(end.code);
+    const python::Code& code = history_.code(end.code);
+    const python::Layout& layout = history_.layout_of(end.code);
     python::Memory& memory = instance.objects.memory();
     if (layout.minor == 12 || layout.minor == 13) {
       const uint64_t at = code.instructions + static_cast<uint64_t>(end.offset);
@@ -202,8 +202,8 @@ class PyCallSource : public Operator {
                        layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
   }
 
-  std::shared_ptr<const FrameHistory> history_;
   python::CodeFinder finder_;
+  const FrameHistory& history_;  // the finder's
   const TimeSpan span_;
   std::shared_ptr<Outcome> outcome_;
   ScanControl* control_;
@@ -300,12 +300,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     SourceRequest refined = request;
     if (asked.thread) refined.thread = asked.thread;
     return OperatorPtr(std::make_unique<PyCallSource>(
-        context, asked.history, finder, Intersect(asked.span, request.span), refined));
+        context, finder, Intersect(asked.span, request.span), refined));
   };
   plan.explain = [asked = *asked,
                   finder](const SourceRequest& request) mutable -> absl::StatusOr<std::string> {
     const FrameHistory& history = *asked.history;
-    if (absl::Status s = history.Wait(history.chunks(), nullptr); !s.ok()) return s;
+    if (absl::Status s = history.WaitForAll(nullptr); !s.ok()) return s;
     const std::vector<uint32_t>& codes = finder.Find();
     const auto [first, last] = history.ChunksOf(Intersect(asked.span, request.span));
     size_t entering = 0;
