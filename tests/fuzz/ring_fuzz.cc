@@ -121,18 +121,18 @@ void TakeAll(Ring* ring) {
   (void)ring->arguments();
   (void)ring->parent_ring();
   (void)ring->pending();
-  uint64_t sum = 0;
+  volatile uint8_t last = 0;  // so that every byte is read
   int taken = 0;
   while (const TtqBlock* block = ring->Next()) {
     Require(++taken <= 1000, "more blocks than there can be");
     BlockView view;
     if (ring->Take(block, &view).ok()) {
-      for (char c : view.log) sum += static_cast<uint8_t>(c);
-      for (char c : view.recipes) sum += static_cast<uint8_t>(c);
+      for (char c : view.log) last = static_cast<uint8_t>(c);
+      for (char c : view.recipes) last = static_cast<uint8_t>(c);
     }
     ring->Release();
   }
-  Require(sum != 1, "unlikely");
+  (void)last;
 }
 
 void AskAll(const Recording& recording) {
