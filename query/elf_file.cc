@@ -361,7 +361,7 @@ std::vector<ElfFile::Symbol> ElfFile::SymbolsByDynamicSegment() const {
   return {};
 }
 
-std::vector<ElfFile::PltStub> ElfFile::PltStubs() const {
+std::vector<ElfFile::PltEntry> ElfFile::PltEntries() const {
   // GOT slot -> name, by every relocation that fills a slot with a function's address.
   absl::flat_hash_map<uint64_t, std::string> slots;
   std::vector<Symbol> symbols = Symbols(/*dynamic=*/true);
@@ -377,8 +377,8 @@ std::vector<ElfFile::PltStub> ElfFile::PltStubs() const {
       }
     }
   }
-  std::vector<PltStub> stubs;
-  if (slots.empty()) return stubs;
+  std::vector<PltEntry> entries;
+  if (slots.empty()) return entries;
   for (const Section& s : sections_) {
     if (s.name != ".plt" && s.name != ".plt.sec" && s.name != ".plt.got") continue;
     Bytes code = RawData(s);
@@ -389,12 +389,12 @@ std::vector<ElfFile::PltStub> ElfFile::PltStubs() const {
         if (code[i] != 0xff || code[i + 1] != 0x25) continue;
         uint64_t slot = s.address + i + 6 + static_cast<int64_t>(Load<int32_t>(code, i + 2));
         auto it = slots.find(slot);
-        if (it != slots.end()) stubs.push_back({it->second + "@plt", s.address + at, step});
+        if (it != slots.end()) entries.push_back({it->second + "@plt", s.address + at, step});
         break;
       }
     }
   }
-  return stubs;
+  return entries;
 }
 
 bool ElfFile::IsCode(uint64_t address) const {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// An x86-64 ELF file read from bytes: sections, segments, symbols, linkage stubs, build-id and
-// links to separate debug files. The bytes are untrusted: every offset and count is checked against
-// them, and what does not fit is left out. A file without section headers (stripped of them, or of
-// which only the mapped part is there) gives its dynamic symbols by PT_DYNAMIC. Thread-safe:
-// nothing changes after construction.
+// An x86-64 ELF file read from bytes: sections, segments, symbols, entries of the procedure linkage
+// table (PLT), build-id and links to separate debug files. The bytes are untrusted: every offset
+// and count is checked against them, and what does not fit is left out. A file without section
+// headers (stripped of them, or of which only the mapped part is there) gives its dynamic symbols
+// by PT_DYNAMIC. Thread-safe: nothing changes after construction.
 
 #ifndef TTQ_QUERY_ELF_FILE_H_
 #define TTQ_QUERY_ELF_FILE_H_
@@ -40,7 +40,7 @@ class ElfFile {
     uint8_t type = 0, binding = 0;  // STT_*, STB_*
     uint16_t section = 0;           // SHN_*
   };
-  struct PltStub {
+  struct PltEntry {
     std::string name;  // "mkdir@plt"
     uint64_t address = 0, size = 0;
   };
@@ -77,7 +77,7 @@ class ElfFile {
   // point into the image.
   std::vector<Symbol> Symbols(bool dynamic) const;
   // Code in .plt, .plt.sec and .plt.got that jumps through a GOT slot with a named relocation.
-  std::vector<PltStub> PltStubs() const;
+  std::vector<PltEntry> PltEntries() const;
 
   // An executable segment holds [address, address + 1).
   bool IsCode(uint64_t address) const;

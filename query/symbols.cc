@@ -193,9 +193,9 @@ struct SymbolFile::Impl {
         data.push_back(std::move(t));
       }
     }
-    for (ElfFile::PltStub& stub : elf.PltStubs()) {
+    for (ElfFile::PltEntry& entry : elf.PltEntries()) {
       functions.push_back(
-          {stub.address, stub.size, std::move(stub.name), NameSource::kPlt, true, true, false});
+          {entry.address, entry.size, std::move(entry.name), NameSource::kPlt, true, true, false});
     }
     std::sort(functions.begin(), functions.end(), TableOrder);
     std::sort(data.begin(), data.end(), TableOrder);

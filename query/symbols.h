@@ -35,7 +35,8 @@ namespace ttq {
 class DwarfData;
 class ElfFile;
 
-// Where a name comes from, best first. kPlt: a linkage stub, named after the function it jumps to.
+// Where a name comes from, best first. kPlt: an entry of the procedure linkage table, named after
+// the function it jumps to.
 enum class NameSource : uint8_t { kNone, kDwarf, kSymtab, kDynsym, kPlt };
 
 // "dwarf", "symtab", "dynsym", "plt", "none".

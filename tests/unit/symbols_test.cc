@@ -259,11 +259,11 @@ TEST(Symbols, WithoutDebugInformationTheSymbolTableAnswersAndSaysSo) {
   EXPECT_EQ(risky.ranges[1].kind, CodeRange::Kind::kCold);
 }
 
-TEST(Symbols, LinkageStubsAreNamedAfterTheirTarget) {
+TEST(Symbols, PltEntriesAreNamedAfterTheirTarget) {
   Symbolizer symbolizer = Load("symbols_c");
-  FunctionInfo stub = Function(symbolizer, "strlen@plt");
-  EXPECT_EQ(stub.source, NameSource::kPlt);
-  EXPECT_EQ(symbolizer.Symbolize(*stub.entry)->function, "strlen@plt");
+  FunctionInfo entry = Function(symbolizer, "strlen@plt");
+  EXPECT_EQ(entry.source, NameSource::kPlt);
+  EXPECT_EQ(symbolizer.Symbolize(*entry.entry)->function, "strlen@plt");
   EXPECT_TRUE(symbolizer.FindFunctions(Name("strlen"))->found.empty());
   EXPECT_TRUE(symbolizer.FindFunctions({NamePattern::Kind::kGlob, "strle*", ""})->found.empty());
 }
