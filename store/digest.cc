@@ -542,7 +542,7 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
                     bool compare, BlockDigest* out) {
   if (compare) {
     auto again = UnpackLog(recipes, packed, log.size());
-    if (!again.ok() || *again != log) {
+    if (!again.ok() || std::string_view(*again) != log) {
       return absl::InternalError("recorder bug: a log is not the same when it was packed");
     }
   }

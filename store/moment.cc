@@ -35,22 +35,22 @@ class StoredMoment::Sink {
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (inside_) return at;
     const uint8_t* to =
-        moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_);
-    if (to != at) last_tid_ = moment_.walker_->tid();
+        moment_.native_.Advance(at, end, until_, &moment_.walker_, &moment_.vectors_);
+    if (to != at) last_tid_ = moment_.walker_.tid();
     return to;
   }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
-    if (inside_ && moment_.walker_->time() + op.instruction >= until_) return;
+    if (inside_ && moment_.walker_.time() + op.instruction >= until_) return;
     moment_.Write(address, bytes, op.size, inside_);
   }
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
-    if (inside_ ? begun_ : moment_.walker_->time() + program.instructions > until_) {
+    if (inside_ ? begun_ : moment_.walker_.time() + program.instructions > until_) {
       stopped_in_ = id;
       return false;
     }
     begun_ = true;
-    last_tid_ = moment_.walker_->tid();
+    last_tid_ = moment_.walker_.tid();
     if (inside_) return true;
     moment_.vectors_.Executed(last_tid_, program, record);
     moment_.native_.Interpreted(program);
@@ -72,7 +72,7 @@ class StoredMoment::Sink {
 };
 
 StoredMoment::StoredMoment(const ProcessReader& process)
-    : process_(process), native_(process.recipes(), NativeUse::kMemory) {}
+    : process_(process), walker_(process.recipes()), native_(process.recipes(), NativeUse::kMemory) {}
 
 StoredMoment::~StoredMoment() = default;
 
@@ -87,8 +87,8 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
   block_.reset();
   auto block = process_.LoadBlock(number);
   if (!block.ok()) return block.status();
-  walker_.emplace(process_.recipes());
-  StartWalk(**block, &*walker_);
+  walker_.Restart();
+  StartWalk(**block, &walker_);
   threads_.emplace(**block);
   offset_ = 0;
   last_tid_ = stopped_in_ = 0;
@@ -105,13 +105,13 @@ absl::Status StoredMoment::MoveTo(Time t) {
   if (t == time_) return absl::OkStatus();
   if (absl::Status s = LeaveInside(); !s.ok()) return s;
   uint32_t number = process_.BlockAt(t);
-  if (!block_ || block_->number.v != number || t < walker_->time()) {
+  if (!block_ || block_->number.v != number || t < walker_.time()) {
     time_ = kTimeMax;
     if (absl::Status s = EnterBlock(number); !s.ok()) return s;
   }
   time_ = kTimeMax;
   Sink sink(this, t, /*inside=*/false);
-  absl::Status s = walker_->Walk(std::string_view(block_->log).substr(offset_), sink);
+  absl::Status s = walker_.Walk(std::string_view(block_->log).substr(offset_), sink);
   if (!s.ok()) {
     block_.reset();
     return s;
@@ -120,10 +120,10 @@ absl::Status StoredMoment::MoveTo(Time t) {
   if (sink.last_tid() != 0) last_tid_ = sink.last_tid();
   offset_ = stopped_in_ == 0
                 ? block_->log.size()
-                : static_cast<size_t>(walker_->record() -
+                : static_cast<size_t>(walker_.record() -
                                       reinterpret_cast<const uint8_t*>(block_->log.data()));
-  if (stopped_in_ != 0 && t > walker_->time()) {
-    if (s = EnterInside(t.v - walker_->time().v); !s.ok()) {
+  if (stopped_in_ != 0 && t > walker_.time()) {
+    if (s = EnterInside(t.v - walker_.time().v); !s.ok()) {
       block_.reset();
       return s;
     }
@@ -133,13 +133,13 @@ absl::Status StoredMoment::MoveTo(Time t) {
 }
 
 absl::Status StoredMoment::EnterInside(uint64_t instructions) {
-  const Time start = walker_->time();
-  outside_ = walker_->StateOf(walker_->tid());
+  const Time start = walker_.time();
+  outside_ = walker_.StateOf(walker_.tid());
   Sink sink(this, start + instructions, /*inside=*/true);
-  absl::Status s = walker_->Walk(std::string_view(block_->log).substr(offset_), sink);
+  absl::Status s = walker_.Walk(std::string_view(block_->log).substr(offset_), sink);
   // The walker goes back to where the superblock starts; only memory is ahead of it.
-  walker_->SetState(walker_->tid(), *outside_);
-  walker_->set_time(start);
+  walker_.SetState(walker_.tid(), *outside_);
+  walker_.set_time(start);
   return s;
 }
 
@@ -282,7 +282,7 @@ absl::StatusOr<StoredMoment::BaseState> StoredMoment::Base(uint64_t page, size_t
   if (!table.ok()) return table.status();
   if (ProcessReader::FindMapping(**table, at) == nullptr) {
     // The stack grows without a record of its own.
-    table = process_.MappingsTable(walker_->time());
+    table = process_.MappingsTable(walker_.time());
     if (!table.ok()) return table.status();
   }
   if (ProcessReader::FindMapping(**table, at) == nullptr) {
@@ -333,14 +333,14 @@ absl::StatusOr<uint64_t> StoredMoment::Read(Address begin, uint64_t size, void* 
 
 absl::StatusOr<ThreadNo> StoredMoment::RunningThread() {
   if (time_ == kTimeMax) return absl::FailedPreconditionError("the moment has no time");
-  uint32_t tid = walker_->tid();
+  uint32_t tid = walker_.tid();
   if (stopped_in_ == 0 && last_tid_ != 0) tid = last_tid_;
   return threads_->NumberOf(tid);
 }
 
 absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thread) {
   if (time_ == kTimeMax) return absl::FailedPreconditionError("the moment has no time");
-  uint32_t tid = walker_->tid();
+  uint32_t tid = walker_.tid();
   if (stopped_in_ == 0 && last_tid_ != 0) tid = last_tid_;
   if (thread) {
     if (absl::Status s = process_.CheckAlive(*thread, time_); !s.ok()) return s;
@@ -351,12 +351,12 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
     tid = *found;
   }
   std::optional<Inside> inside;
-  if (stopped_in_ != 0 && tid == walker_->tid()) {
+  if (stopped_in_ != 0 && tid == walker_.tid()) {
     inside = {process_.recipes().Find(SuperblockId(stopped_in_)),
               reinterpret_cast<const uint8_t*>(block_->log.data()) + offset_,
-              static_cast<uint32_t>(time_.v - walker_->time().v)};
+              static_cast<uint32_t>(time_.v - walker_.time().v)};
   }
-  return RegistersFrom(walker_->StateOf(tid), vectors_.Of(tid), inside);
+  return RegistersFrom(walker_.StateOf(tid), vectors_.Of(tid), inside);
 }
 
 absl::StatusOr<std::unique_ptr<Moment>> ProcessReader::At(Time t) const {

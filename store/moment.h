@@ -86,7 +86,7 @@ class StoredMoment : public Moment {
   const ProcessReader& process_;
   Time time_ = kTimeMax;
   std::shared_ptr<const LoadedBlock> block_;
-  std::optional<Walker> walker_;
+  Walker walker_;
   std::optional<ThreadNumbers> threads_;
   size_t offset_ = 0;                   // in the log: the first record not walked
   uint32_t last_tid_ = 0;               // of the last superblock walked

@@ -70,7 +70,7 @@ constexpr uint64_t kNoOffset = 0x80000000;
 constexpr size_t kMaxStateBytes = size_t{1} << 30;  // beyond, a state's place is no displacement
 // Interpreted so often, a program is translated. What ingest digests goes on for long; a question
 // may be about one block.
-constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 300;
+constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 120;
 
 enum Reg : int8_t {
   kAx,

@@ -67,14 +67,13 @@ class Unpacker {
         tokens_(packed.tokens),
         headers_(packed.headers),
         units_(packed.units),
-        log_(log_bytes + kCopy, '\0'),
-        log_bytes_(log_bytes) {}
+        log_(log_bytes, kCopy) {}
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<Log> Run() {
     uint32_t word = 0;
-    if (log_bytes_ > 0 && !headers_.Take(&word, 4)) return Damage();
+    if (log_.size() > 0 && !headers_.Take(&word, 4)) return Damage();
     Expected* from = &start_;
-    while (size_ < log_bytes_) {
+    while (size_ < log_.size()) {
       if (word >> kTtqExitBits == 0) {
         if (!Control(&word)) return Damage();
         from = &start_;
@@ -92,7 +91,6 @@ class Unpacker {
       from = e;
     }
     if (word != 0 || !tokens_.empty() || !headers_.empty() || !units_.empty()) return Damage();
-    log_.resize(log_bytes_);
     return std::move(log_);
   }
 
@@ -126,7 +124,7 @@ class Unpacker {
 
   // Room for `n` more bytes of the log; null when it is longer than it can have been.
   uint8_t* Room(size_t n) {
-    if (log_bytes_ - size_ < n) return nullptr;
+    if (log_.size() - size_ < n) return nullptr;
     uint8_t* at = reinterpret_cast<uint8_t*>(log_.data()) + size_;
     size_ += n;
     return at;
@@ -199,8 +197,7 @@ class Unpacker {
 
   const RecipeTable& recipes_;
   Sequence tokens_, headers_, units_;
-  std::string log_;  // with room for a copy to run over
-  const size_t log_bytes_;
+  Log log_;  // with room for a copy to run over
   size_t size_ = 0;  // of what is unpacked
   // Of no record: what follows a control record is not foreseen, and no header is 0.
   Expected start_{.next = &start_};
@@ -212,8 +209,8 @@ class Unpacker {
 
 }  // namespace
 
-absl::StatusOr<std::string> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
-                                      size_t log_bytes) {
+absl::StatusOr<Log> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
+                              size_t log_bytes) {
   return Unpacker(recipes, packed, log_bytes).Run();
 }
 

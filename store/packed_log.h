@@ -29,7 +29,7 @@
 #define TTQ_STORE_PACKED_LOG_H_
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -70,8 +70,25 @@ struct LogPart {
   uint32_t bytes = 0, stored_bytes = 0;
 };
 
+// A block's log in memory.
+class Log {
+ public:
+  Log() = default;
+  // With room for `slack` more bytes behind it. What it holds is whatever was there.
+  Log(size_t bytes, size_t slack)
+      : bytes_(std::make_unique_for_overwrite<char[]>(bytes + slack)), size_(bytes) {}
+  char* data() { return bytes_.get(); }
+  const char* data() const { return bytes_.get(); }
+  size_t size() const { return size_; }
+  operator std::string_view() const { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  size_t size_ = 0;
+};
+
 // The log that was packed. DataLoss when it cannot have been one of `log_bytes` bytes.
-absl::StatusOr<std::string> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
+absl::StatusOr<Log> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
                                       size_t log_bytes);
 
 // XXH3 of the units, seeded with that of the headers, seeded with that of the tokens.

@@ -23,8 +23,14 @@ constexpr uint64_t kMaxExtent = 4096;
 }  // namespace
 
 void StoredRecipes::Miss(SuperblockId id) const {
-  auto encoded = database_.Get(Family::kCode, CodeKey(process_, id));
-  if (encoded.ok()) (void)AddConst(*encoded);
+  // What was translated soon after is likely to be needed soon.
+  constexpr uint32_t kAhead = 32;
+  const std::string last = CodeKey(process_, SuperblockId(id.v + kAhead));
+  auto it = database_.NewIterator(Family::kCode);
+  bool added = true;
+  for (it->Seek(CodeKey(process_, id)); added && it->Valid() && it->key() < last; it->Next()) {
+    if (!AddConst(it->value(), &added).ok()) return;
+  }
 }
 
 ProcessReader::ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,

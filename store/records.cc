@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <cstring>
 
 #include "fmt/format.h"
@@ -167,7 +168,7 @@ absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_v
   });
   if (!s.ok()) return s;
   if (log_bytes > kMaxLogBytes) return damaged("its log is too large");
-  std::array<std::string, parts.size()> unpacked;
+  std::array<std::unique_ptr<char[]>, parts.size()> unpacked;
   std::array<std::string_view, parts.size()> sequences;
   for (size_t p = 0; p < parts.size(); ++p) {
     const auto [bytes, stored_bytes] = parts[p];
@@ -179,10 +180,10 @@ absl::StatusOr<LoadedBlock> ParseBlock(const RecipeTable& recipes, std::string_v
     if (ZSTD_getFrameContentSize(sequences[p].data(), stored_bytes) != bytes) {
       return damaged("its log is of another size than its header says");
     }
-    unpacked[p].resize(bytes);
-    size_t n = ZSTD_decompress(unpacked[p].data(), bytes, sequences[p].data(), stored_bytes);
+    unpacked[p] = std::make_unique_for_overwrite<char[]>(bytes);
+    size_t n = ZSTD_decompress(unpacked[p].get(), bytes, sequences[p].data(), stored_bytes);
     if (ZSTD_isError(n) || n != bytes) return damaged("its log does not decompress");
-    sequences[p] = unpacked[p];
+    sequences[p] = {unpacked[p].get(), bytes};
   }
   if (!value.empty()) return damaged("its log is of another size than its header says");
   const PackedLog packed{sequences[0], sequences[1], sequences[2]};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "store/packed_log.h"
 #include "store/reader.h"
 #include "store/types.h"
 #include "store/walk.h"
@@ -56,7 +57,7 @@ struct LoadedBlock {
     ThreadState state;
   };
   std::vector<Snapshot> threads;
-  std::string log;
+  Log log;
 };
 
 // Header and log. DataLoss when the log is not what its hash or the recipes say.

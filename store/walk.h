@@ -23,6 +23,7 @@
 #ifndef TTQ_STORE_WALK_H_
 #define TTQ_STORE_WALK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -61,6 +62,15 @@ class Walker {
   explicit Walker(const RecipeTable& recipes)
       : recipes_(recipes), values_(kMaxValues), programs_(kProgramCacheSize) {
     values_[kZeroValue] = 0;
+  }
+
+  // Forgets where it was; not what it knows of the table.
+  void Restart() {
+    std::fill_n(values_.begin(), kTtqRegCount, 0);
+    threads_.clear();
+    tid_ = 0;
+    time_ = Time(0);
+    record_ = nullptr;
   }
 
   // Where the walk stands.
@@ -108,7 +118,7 @@ class Walker {
     uint32_t word = 0;  // the record's header
     const Program* program = nullptr;
   };
-  static constexpr uint32_t kProgramCacheBits = 13;
+  static constexpr uint32_t kProgramCacheBits = 14;
   static constexpr uint32_t kProgramCacheSize = 1 << kProgramCacheBits;
 
   const RecipeTable& recipes_;

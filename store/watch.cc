@@ -119,16 +119,16 @@ class StoredMoment::WatchSink {
 
   void Begin() {
     begun_ = true;
-    moment_.time_ = moment_.walker_->time();
+    moment_.time_ = moment_.walker_.time();
     status_ = visitor_.Begin(block_, &moment_, &words_);
-    thread_ = moment_.threads_->NumberOf(moment_.walker_->tid());
+    thread_ = moment_.threads_->NumberOf(moment_.walker_.tid());
     if (status_.ok()) status_ = visitor_.SwitchTo(moment_.time_, thread_);
   }
   bool begun() const { return begun_; }
 
   const uint8_t* Advance(const uint8_t* at, const uint8_t* end) {
     if (!begun_ || !status_.ok()) return at;
-    return moment_.native_.Advance(at, end, until_, &*moment_.walker_, &moment_.vectors_);
+    return moment_.native_.Advance(at, end, until_, &moment_.walker_, &moment_.vectors_);
   }
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
@@ -140,13 +140,13 @@ class StoredMoment::WatchSink {
     id_ = id;
     if (!begun_) [[unlikely]]
       Begin();
-    if (!status_.ok() || moment_.walker_->time() >= until_) return false;
+    if (!status_.ok() || moment_.walker_.time() >= until_) return false;
     moment_.native_.Interpreted(program);
     return true;
   }
   bool Control(uint32_t kind, std::string_view payload) {
-    if (!status_.ok() || moment_.walker_->time() > until_) return false;
-    moment_.time_ = moment_.walker_->time();
+    if (!status_.ok() || moment_.walker_.time() > until_) return false;
+    moment_.time_ = moment_.walker_.time();
     if (kind == kTtqKernelWrite && begun_) {
       const auto w = LoadPod<TtqKernelWrite>(payload);
       const std::string_view bytes = payload.substr(sizeof(w));
@@ -174,7 +174,7 @@ class StoredMoment::WatchSink {
   void Store(uint64_t address, const uint8_t* bytes, uint64_t size) {
     if (words_.MayContain(address, size)) {
       NativeContext& context = moment_.native_.context();
-      moment_.walker_->set_time(Time(context.time));
+      moment_.walker_.set_time(Time(context.time));
       id_ = NativeContext::WordOf(context.record) >> kTtqExitBits;
       Told(context.instruction, address, bytes, size);
       if (!status_.ok()) context.until = 0;
@@ -182,7 +182,7 @@ class StoredMoment::WatchSink {
     moment_.Write(address, bytes, size, false);
   }
   void Told(uint64_t instruction, uint64_t address, const uint8_t* bytes, uint64_t size) {
-    const Time t = moment_.walker_->time() + instruction;
+    const Time t = moment_.walker_.time() + instruction;
     if (!status_.ok() || t >= until_) return;
     const auto& instructions = moment_.process_.recipes().Find(SuperblockId(id_))->instructions();
     moment_.time_ = t;
@@ -216,16 +216,16 @@ absl::Status StoredMoment::Watch(uint32_t number, Time until, BlockVisitor* visi
   if (absl::Status s = EnterBlock(number); !s.ok()) return s;
   WordSet words;
   WatchSink sink(this, number, until, visitor, &words);
-  time_ = walker_->time();
+  time_ = walker_.time();
   const absl::Status s = [&] {
     // The memory that a process begins with (a forked child's is its parent's) comes in its first
     // block, before the first instruction; the visitor finds it there.
     if (number > 0) sink.Begin();
     if (!sink.status().ok()) return sink.status();
-    if (absl::Status s = walker_->Walk(block_->log, sink); !s.ok()) return s;
+    if (absl::Status s = walker_.Walk(block_->log, sink); !s.ok()) return s;
     if (!sink.begun()) sink.Begin();
     if (!sink.status().ok()) return sink.status();
-    time_ = std::min(walker_->time(), until);
+    time_ = std::min(walker_.time(), until);
     return visitor->End(time_);
   }();
   // Where the walk stands is no place to move on from.

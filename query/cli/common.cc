@@ -59,12 +59,40 @@ int ComplainOfProcess(const absl::Status& status, bool named) {
   return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
 }
 
+ProcessNo ProcessNamed(const Recording& recording, uint32_t name) {
+  ProcessNo of_pid(name);
+  for (const ProcessInfo& p : recording.processes()) {
+    if (p.number.v == name) return p.number;
+    if (p.pid == name) of_pid = p.number;
+  }
+  return of_pid;
+}
+
+std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
+  const std::vector<ProcessInfo>& processes = recording.processes();
+  if (processes.size() < 2) return "";
+  const auto title = [&](ProcessNo number) {
+    const auto it = std::find_if(processes.begin(), processes.end(),
+                                 [&](const ProcessInfo& p) { return p.number == number; });
+    return fmt::format("process {}, {}", number.v, it == processes.end() ? "" : it->program);
+  };
+  ProcessNo last = asked;
+  for (const ProcessInfo& p : processes) {  // in order of their numbers
+    if (p.by_exec && p.parent == last) last = p.number;
+  }
+  if (last != asked) {
+    return fmt::format("asked of {}, which became {}: -p {}", title(asked), title(last), last.v);
+  }
+  return fmt::format("asked of {}, one of {}: `ttq info` lists them, -p N asks another",
+                     title(asked), processes.size());
+}
+
 std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process,
                              Asked* out) {
   absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::optional<ProcessNo> number;
-  if (process) number = ProcessNo(*process);
+  if (process) number = ProcessNamed(**recording, *process);
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
   if (!engine.ok()) return ComplainOfProcess(engine.status(), process.has_value());
   *out = {*std::move(recording), *std::move(engine)};

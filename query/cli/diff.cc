@@ -13,13 +13,13 @@ namespace ttq {
 namespace {
 
 // "3" or "3,5": the process of each recording.
-bool ParseProcesses(const std::string& text, std::array<std::optional<ProcessNo>, 2>* out) {
+bool ParseProcesses(const std::string& text, std::array<std::optional<uint32_t>, 2>* out) {
   const size_t comma = text.find(',');
   uint32_t a = 0, b = 0;
   if (!absl::SimpleAtoi(text.substr(0, comma), &a)) return false;
   b = a;
   if (comma != std::string::npos && !absl::SimpleAtoi(text.substr(comma + 1), &b)) return false;
-  *out = {ProcessNo(a), ProcessNo(b)};
+  *out = {a, b};
   return true;
 }
 
@@ -38,15 +38,15 @@ int RunDiff(int argc, char** argv) {
          "--ignore", options.ignore,
          "Functions, system calls and output that this regular expression finds do not count")
       ->type_name("REGEX");
-  app.add_option("-p,--process", process, "The process, by its number in `ttq info`; N,M: of each")
+  app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid; N,M: of each")
       ->type_name("N");
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
   app.add_flag("--exit-code", exit_code, "Exit with 1 when they differ");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  std::array<std::optional<ProcessNo>, 2> numbers;
-  if (!process.empty() && !ParseProcesses(process, &numbers)) {
+  std::array<std::optional<uint32_t>, 2> named;
+  if (!process.empty() && !ParseProcesses(process, &named)) {
     return Complain("diff: -p takes a number, or two with a comma between", kUsage);
   }
   std::array<std::unique_ptr<Recording>, 2> recordings;
@@ -55,9 +55,11 @@ int RunDiff(int argc, char** argv) {
     absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(names[i]);
     if (!recording.ok()) return Complain(recording.status(), kUnreadable);
     recordings[i] = *std::move(recording);
+    std::optional<ProcessNo> number;
+    if (named[i]) number = ProcessNamed(*recordings[i], *named[i]);
     absl::StatusOr<std::unique_ptr<diff::Side>> side =
-        diff::Side::Open(recordings[i].get(), numbers[i]);
-    if (!side.ok()) return ComplainOfProcess(side.status(), numbers[i].has_value());
+        diff::Side::Open(recordings[i].get(), number);
+    if (!side.ok()) return ComplainOfProcess(side.status(), named[i].has_value());
     sides[i] = *std::move(side);
   }
   ScanControl control;

@@ -103,7 +103,7 @@ int RunExport(int argc, char** argv) {
   std::optional<uint32_t> process;
   app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
-  app.add_option("-p,--process", process, "The process, by its number in `ttq info`")
+  app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid")
       ->type_name("N");
   app.add_option("--to", to, "jsonl, csv, parquet or arrow")
       ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))

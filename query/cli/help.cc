@@ -55,7 +55,8 @@ ttq [OPTIONS] QUERY
 
   -t, --trace TRACE    the recording: a path or a name of `ttq ls` (default: $TTQ_TRACE, else the
                        latest)
-  -p, --process N      the process (default: the one that died by a signal, else the first)
+  -p, --process N      the process, by its number in `ttq info` or its pid (default: the one
+                       that died by a signal, else the first)
   -f, --format FORMAT  table, json, jsonl or csv
   -F, --file FILE      read queries from a file; `-` as the query reads them from stdin
       --limit N        rows to print at most; 0: all (default: 50 on a terminal, else all)

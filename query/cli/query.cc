@@ -35,7 +35,7 @@ struct QueryOptions {
 void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
-  app.add_option("-p,--process", options->process, "The process, by its number in `ttq info`")
+  app.add_option("-p,--process", options->process, "The process, by its number in `ttq info` or its pid")
       ->type_name("N");
   app.add_option("-f,--format", options->format_name, "table, json, jsonl or csv")
       ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
@@ -43,6 +43,9 @@ void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-F,--file", options->file, "Read queries from a file")->type_name("FILE");
   app.add_option("--limit", options->limit,
                  "Rows to print at most; 0: all (default: 50 on a terminal, else all)")
+      ->check([](const std::string& n) {
+        return n.starts_with('-') ? "there are no fewer rows than 0" : "";
+      })
       ->type_name("N");
   app.add_flag("--exit-code", options->exit_code, "Exit with 1 when there are no rows");
   app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
@@ -141,7 +144,9 @@ class Session {
     absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked_.engine->Run(query, run);
     if (!stream.ok()) {
       progress.Hide();
-      return Report(stream.status(), text_);
+      const int exit_status = Report(stream.status(), text_);
+      TellOfOthers();
+      return exit_status;
     }
     AnswerSummary summary;
     const absl::Status status = WriteAnswer(
@@ -155,10 +160,19 @@ class Session {
     if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
     if (!status.ok()) return Report(status, text_);
     if (summary.interrupted) return Complain("interrupted: the answer is partial", kInterrupted);
+    if (summary.rows == 0) TellOfOthers();
     return options_.exit_code && summary.rows == 0 ? kNoRows : kAnswered;
   }
 
  private:
+  // Another process may have what this one has not.
+  void TellOfOthers() const {
+    if (options_.process) return;
+    const std::string others =
+        OtherProcesses(*asked_.recording, asked_.engine->process().info().number);
+    if (!others.empty()) Complain("note: " + others, 0);
+  }
+
   const QueryOptions& options_;
   const std::string text_;
   const Asked asked_;

@@ -687,10 +687,12 @@ absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& 
   if (end == 0) return std::optional<Transition>();
   absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> transitions = Chunk(end - 1);
   if (!transitions.ok()) return transitions.status();
-  for (const Transition& t : **transitions) {
-    if (!Enters(t.kind) && t.frame == entered.frame && t.pushed == entered.pushed &&
-        t.thread_state == entered.thread_state) {
-      return std::optional<Transition>(t);
+  auto t = std::partition_point((*transitions)->begin(), (*transitions)->end(),
+                                [&](const Transition& x) { return x.time <= entered.time; });
+  for (; t != (*transitions)->end(); ++t) {
+    if (!Enters(t->kind) && t->frame == entered.frame && t->pushed == entered.pushed &&
+        t->thread_state == entered.thread_state) {
+      return std::optional<Transition>(*t);
     }
   }
   return std::optional<Transition>();
