@@ -6,7 +6,12 @@
 #include "query/sources/py_history.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/python/code_names.h"
@@ -25,12 +30,14 @@ using python::Provenance;
 using python::Transition;
 using python::TransitionKind;
 
-// Gives the calls of some functions, chunk by chunk.
+// Gives the calls of some functions, chunk by chunk; when the caller keeps asking, several chunks
+// are read at once.
 class PyCallSource : public Operator {
  public:
   PyCallSource(const Context& context, python::CodeFinder codes, TimeSpan span,
                const SourceRequest& request)
-      : finder_(std::move(codes)),
+      : context_(context),
+        finder_(std::move(codes)),
         history_(finder_.history()),
         span_(span),
         outcome_(request.outcome),
@@ -38,24 +45,28 @@ class PyCallSource : public Operator {
         thread_(request.thread),
         backward_(request.direction == Direction::kBackward),
         want_values_(request.want_values),
-        provenance_(&context, request.options->control) {
+        parallel_(std::clamp(std::thread::hardware_concurrency(), 1u, 8u)) {
     std::tie(first_, last_) = history_.ChunksOf(span_);
+  }
+  ~PyCallSource() override {
+    for (auto& job : jobs_) job.wait();
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
     while (next_ == rows_.size()) {
-      if (first_ >= last_) {
+      if (first_ >= last_ && jobs_.empty()) {
         outcome_->source_ended = true;
         return false;
       }
-      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
+      absl::StatusOr<std::vector<Row>> rows = TakeChunk();
+      if (absl::IsCancelled(rows.status())) {
         outcome_->interrupted = true;
         outcome_->MarkIncomplete(kInterrupted);
         return false;
       }
-      const absl::Status s = LoadChunk(backward_ ? --last_ : first_++);
-      if (absl::IsCancelled(s)) continue;  // which the next round tells
-      if (!s.ok()) return s;
+      if (!rows.ok()) return rows.status();
+      rows_ = *std::move(rows);
+      next_ = 0;
     }
     *row = std::move(rows_[next_++]);
     ++outcome_->source_rows;
@@ -76,17 +87,56 @@ class PyCallSource : public Operator {
     kDepth,
     kCaller,
     kFrame,
+    kPython,
     kSlots
   };
 
-  absl::Status LoadChunk(size_t number) {
-    rows_.clear();
-    next_ = 0;
-    if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
-    const std::vector<uint32_t>& codes = finder_.Find();
-    if (!history_.ChunkEnters(number, codes)) return absl::OkStatus();
+  // The rows of the next chunk that has some.
+  absl::StatusOr<std::vector<Row>> TakeChunk() {
+    // While the history is made, its threads have all processors.
+    const size_t most = history_.complete() ? std::min<size_t>(taken_ + 1, parallel_) : 1;
+    while (jobs_.size() < most && first_ < last_) {
+      const size_t number = backward_ ? --last_ : first_++;
+      if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
+      const std::vector<uint32_t>& codes = finder_.Find();
+      if (!history_.ChunkEnters(number, codes)) continue;
+      // Where no thread can be had, when it is asked for.
+      constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
+      jobs_.push_back(std::async(most == 1 ? std::launch::deferred : kIfPossible,
+                                 [this, number, codes] { return LoadChunk(number, codes); }));
+    }
+    if (jobs_.empty()) return std::vector<Row>();
+    absl::StatusOr<std::vector<Row>> rows = jobs_.front().get();
+    jobs_.pop_front();
+    ++taken_;
+    return rows;
+  }
+
+  // Each thread has its own, which goes on from where it was.
+  std::unique_ptr<Provenance> TakeProvenance() const {
+    std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Provenance>(&context_, control_);
+    std::unique_ptr<Provenance> provenance = std::move(idle_.back());
+    idle_.pop_back();
+    return provenance;
+  }
+
+  absl::StatusOr<std::vector<Row>> LoadChunk(size_t number,
+                                             const std::vector<uint32_t>& codes) const {
     absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_.Chunk(number);
     if (!chunk.ok()) return chunk.status();
+    std::vector<Row> rows;
+    // The same few again and again.
+    absl::flat_hash_map<std::pair<uint32_t, int64_t>, Value> places;
+    const auto place = [&](uint32_t id, int64_t offset) -> const Value& {
+      Value& value = places[{id, offset}];
+      if (value.is_null()) {
+        const python::Code& code = history_.code(id);
+        value = python::ValueOf(
+            python::Place{code.qualname, code.filename, history_.LineOf(id, offset), id});
+      }
+      return value;
+    };
     // What is to be read from memory, in order of time.
     struct Visit {
       Time time;
@@ -108,12 +158,8 @@ class PyCallSource : public Operator {
       row[kLine] = int64_t{code.first_line};
       row[kDepth] = int64_t{t.depth};
       row[kFrame] = Address(t.frame);
-      if (t.caller_code != python::kNoCode) {
-        const python::Code& caller = history_.code(t.caller_code);
-        row[kCaller] = python::ValueOf(
-            python::Place{caller.qualname, caller.filename,
-                          history_.LineOf(t.caller_code, t.caller_offset), t.caller_code});
-      }
+      row[kPython] = place(t.code, t.offset);
+      if (t.caller_code != python::kNoCode) row[kCaller] = place(t.caller_code, t.caller_offset);
       if (want_values_) {
         absl::StatusOr<std::optional<Transition>> end = history_.EndOf(t, control_);
         if (!end.ok()) return end.status();
@@ -121,18 +167,21 @@ class PyCallSource : public Operator {
           row[kReturnTime] = (*end)->time;
           row[kEnded] = python::TransitionKindName((*end)->kind);
         }
-        visits.push_back({t.current_from(), rows_.size(), &t, std::nullopt});
+        visits.push_back({t.current_from(), rows.size(), &t, std::nullopt});
         if (*end && (*end)->kind == TransitionKind::kReturn) {
-          visits.push_back({(*end)->time, rows_.size(), &t, **end});
+          visits.push_back({(*end)->time, rows.size(), &t, **end});
         }
       }
-      rows_.push_back(std::move(row));
+      rows.push_back(std::move(row));
     }
     std::stable_sort(visits.begin(), visits.end(),
                      [](const Visit& a, const Visit& b) { return a.time < b.time; });
+    std::unique_ptr<Provenance> provenance = TakeProvenance();
     for (const Visit& visit : visits) {
-      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) break;
-      absl::StatusOr<python::PythonState*> state = provenance_.StateAt(visit.time);
+      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
+        return absl::CancelledError("interrupted");
+      }
+      absl::StatusOr<python::PythonState*> state = provenance->StateAt(visit.time);
       if (!state.ok()) return state.status();
       python::PythonState::Instance* instance = nullptr;
       for (const auto& i : (*state)->instances()) {
@@ -140,13 +189,15 @@ class PyCallSource : public Operator {
       }
       if (!instance) continue;
       if (visit.end) {
-        rows_[visit.row][kResult] = ResultOf(*instance, *visit.end);
+        rows[visit.row][kResult] = ResultOf(*instance, *visit.end);
       } else {
-        rows_[visit.row][kArgs] = ArgumentsOf(*instance, *visit.call);
+        rows[visit.row][kArgs] = ArgumentsOf(*instance, *visit.call);
       }
     }
-    if (backward_) std::reverse(rows_.begin(), rows_.end());
-    return absl::OkStatus();
+    if (backward_) std::reverse(rows.begin(), rows.end());
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(provenance));
+    return rows;
   }
 
   // Where the variables of a frame begin.
@@ -202,6 +253,7 @@ class PyCallSource : public Operator {
                        layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
   }
 
+  const Context& context_;
   python::CodeFinder finder_;
   const FrameHistory& history_;  // the finder's
   const TimeSpan span_;
@@ -209,10 +261,14 @@ class PyCallSource : public Operator {
   ScanControl* control_;
   const std::optional<ThreadNo> thread_;
   const bool backward_, want_values_;
-  Provenance provenance_;
-  size_t first_ = 0, last_ = 0;
+  const size_t parallel_;
+  size_t first_ = 0, last_ = 0;  // chunks that are not begun
+  size_t taken_ = 0;
   std::vector<Row> rows_;
   size_t next_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Provenance>> idle_;
+  std::deque<std::future<absl::StatusOr<std::vector<Row>>>> jobs_;
 };
 
 // With the columns that say when, in which thread and where in Python; the first is the time, the
@@ -282,7 +338,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   Add(&plan, "depth", Type::kInteger);
   Add(&plan, "caller", Type::kObject);
   Add(&plan, "frame_address", Type::kAddress);
-  plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
+  Add(&plan, "python", Type::kObject);
   plan.presentation.table_columns = {"time",        "function", "args",  "result",
                                      "return_time", "depth",    "caller"};
   if (thread || context.process().threads().size() > 1) {
