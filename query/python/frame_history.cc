@@ -515,7 +515,7 @@ absl::Status FrameHistory::Parse(std::string_view file, uint64_t recording_key) 
       variable.kind = static_cast<uint8_t>(in.Number());
       code.variables.push_back(std::move(variable));
     }
-    codes_.Append(std::move(entry));
+    if (!codes_.Append(std::move(entry))) in.Fail();
   }
   const size_t codes = codes_.size();
   for (size_t n = in.Count(); n-- > 0 && in.ok();) {

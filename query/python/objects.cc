@@ -106,26 +106,31 @@ const TypeInfo* ObjectReader::Type(uint64_t address) {
   const auto [it, is_new] = types_.try_emplace(address);
   if (!is_new) return it->second.get();
   if (address == 0 || address % 8 != 0) return nullptr;
+  // All that is asked of it lies in its first words.
+  uint64_t words[48];
+  const Offset last = std::max({layout_.type_flags, layout_.type_name, layout_.type_repr,
+                                layout_.type_base, layout_.type_dictoffset});
+  const size_t bytes = static_cast<size_t>(last) + sizeof(uint64_t);
+  if (bytes > sizeof words || !memory_.Read(address, bytes, words)) return nullptr;
+  const auto field = [&](Offset offset) { return words[offset / Offset{sizeof(uint64_t)}]; };
   // A type's own type inherits from `type`.
-  const auto metatype = memory_.Get<uint64_t>(address + layout_.object_type);
-  if (!metatype || *metatype % 8 != 0) return nullptr;
-  const auto meta_flags = memory_.Get<uint64_t>(*metatype + layout_.type_flags);
+  const uint64_t metatype = field(layout_.object_type);
+  if (metatype % 8 != 0) return nullptr;
+  const auto meta_flags = memory_.Get<uint64_t>(metatype + layout_.type_flags);
   if (!meta_flags || (*meta_flags & kTypeSubclass) == 0) return nullptr;
   TypeInfo type;
   type.address = address;
-  const auto flags = memory_.Get<uint64_t>(address + layout_.type_flags);
-  const auto basicsize = memory_.Get<int64_t>(address + layout_.type_basicsize);
-  const auto name = memory_.CString(memory_.Pointer(address + layout_.type_name));
-  if (!flags || !basicsize || !name || !IsIdentifierLike(*name)) return nullptr;
+  type.flags = field(layout_.type_flags);
+  type.basicsize = static_cast<int64_t>(field(layout_.type_basicsize));
   constexpr int64_t kLargest = 1 << 30;
-  if (*basicsize < layout_.object_head || *basicsize > kLargest) return nullptr;
-  type.flags = *flags;
-  type.basicsize = *basicsize;
-  type.name = *name;
-  type.itemsize = memory_.Get<int64_t>(address + layout_.type_itemsize).value_or(0);
-  type.dictoffset = memory_.Get<int64_t>(address + layout_.type_dictoffset).value_or(0);
-  type.repr = memory_.Pointer(address + layout_.type_repr);
-  type.base = memory_.Pointer(address + layout_.type_base);
+  if (type.basicsize < layout_.object_head || type.basicsize > kLargest) return nullptr;
+  std::optional<std::string> name = memory_.CString(field(layout_.type_name));
+  if (!name || !IsIdentifierLike(*name)) return nullptr;
+  type.name = *std::move(name);
+  type.itemsize = static_cast<int64_t>(field(layout_.type_itemsize));
+  type.dictoffset = static_cast<int64_t>(field(layout_.type_dictoffset));
+  type.repr = field(layout_.type_repr);
+  type.base = field(layout_.type_base);
   it->second = std::make_unique<const TypeInfo>(std::move(type));
   return it->second.get();
 }

@@ -43,7 +43,7 @@ uint32_t CodeTable::Find(const Key& key, uint32_t runtime, const Layout& layout,
     std::lock_guard lock(mutex_);
     const auto it = ids_.find(key);
     if (it != ids_.end()) return it->second;
-    if (entries_.size() >= kMost) return kNoCode;
+    if (size() >= kMost) return kNoCode;
   }
   ObjectReader objects(&memory, layout);
   FrameReader frames(&objects);
@@ -58,24 +58,27 @@ uint32_t CodeTable::Find(const Key& key, uint32_t runtime, const Layout& layout,
     entry->is_cleanup = code->first_traceable >= 2 * units;
   }
   std::lock_guard lock(mutex_);
-  const auto [it, is_new] = ids_.try_emplace(key, static_cast<uint32_t>(entries_.size()));
-  if (is_new) entries_.push_back(std::move(entry));
+  if (size() >= kMost) return kNoCode;
+  const auto [it, is_new] = ids_.try_emplace(key, static_cast<uint32_t>(size()));
+  if (is_new) Put(std::move(entry));
   return it->second;
 }
 
-const CodeTable::Entry& CodeTable::at(uint32_t id) const {
+bool CodeTable::Append(Entry entry) {
   std::lock_guard lock(mutex_);
-  return *entries_[id];
+  if (size() >= kMost) return false;
+  Put(std::make_unique<const Entry>(std::move(entry)));
+  return true;
 }
 
-size_t CodeTable::size() const {
-  std::lock_guard lock(mutex_);
-  return entries_.size();
-}
-
-void CodeTable::Append(Entry entry) {
-  std::lock_guard lock(mutex_);
-  entries_.push_back(std::make_unique<const Entry>(std::move(entry)));
+void CodeTable::Put(std::unique_ptr<const Entry> entry) {
+  const size_t id = size();
+  if (id % kChunk == 0) {
+    owned_.push_back(std::make_unique<Chunk>());
+    chunks_[id / kChunk].store(owned_.back().get(), std::memory_order_release);
+  }
+  (*owned_.back())[id % kChunk] = std::move(entry);
+  size_.store(id + 1, std::memory_order_release);
 }
 
 // ---- Frames -------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@
 #ifndef TTQ_QUERY_PYTHON_TRANSITIONS_H_
 #define TTQ_QUERY_PYTHON_TRANSITIONS_H_
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -75,17 +77,25 @@ class CodeTable {
 
   // kNoCode when nothing can be read there.
   uint32_t Find(const Key& key, uint32_t runtime, const Layout& layout, Memory& memory);
-  // Valid as long as the table.
-  const Entry& at(uint32_t id) const;
-  size_t size() const;
-  // Of what a file holds.
-  void Append(Entry entry);
+  // Valid as long as the table. Takes no lock: asked for each frame that is entered or left.
+  const Entry& at(uint32_t id) const {
+    return *chunks_[id / kChunk].load(std::memory_order_acquire)->at(id % kChunk);
+  }
+  size_t size() const { return size_.load(std::memory_order_acquire); }
+  // Of what a file holds. False: it is full.
+  bool Append(Entry entry);
 
  private:
-  static constexpr size_t kMost = 1 << 20;
-  mutable std::mutex mutex_;
+  static constexpr size_t kChunk = 1 << 10, kMost = 1 << 20;
+  using Chunk = std::array<std::unique_ptr<const Entry>, kChunk>;
+  // REQUIRES: mutex_ is held; it is not full.
+  void Put(std::unique_ptr<const Entry> entry);
+
+  std::mutex mutex_;  // guards ids_ and what is added
   absl::flat_hash_map<Key, uint32_t> ids_;
-  std::vector<std::unique_ptr<const Entry>> entries_;
+  std::vector<std::unique_ptr<Chunk>> owned_;
+  std::array<std::atomic<const Chunk*>, kMost / kChunk> chunks_{};
+  std::atomic<size_t> size_{0};
 };
 
 // A frame on the stack of a thread state.
