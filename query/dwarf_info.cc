@@ -359,7 +359,7 @@ struct DwarfInfo::Impl {
       die = data->At(next);
     }
     DemangledName& name = it->second;
-    if (linkage.starts_with("_Z")) {
+    if (IsMangled(linkage)) {
       name = Demangle(linkage);
       // Too intricate: the plain name says more than the mangled one.
       if (name.name == linkage && !plain.empty()) name.name = name.full = Qualify(named, plain);

@@ -3,6 +3,9 @@
 #include "query/names.h"
 
 #include <cxxabi.h>
+// Else it declares basename once more, otherwise than the C library.
+#define HAVE_DECL_BASENAME 1
+#include <libiberty/demangle.h>
 
 #include <algorithm>
 #include <array>
@@ -14,9 +17,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "re2/re2.h"
 
 namespace ttq {
+
+bool IsMangled(std::string_view symbol) {
+  return symbol.starts_with("_Z") || symbol.starts_with("_R");
+}
 
 bool IsIdentifierChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '$'; }
 namespace {
@@ -41,7 +49,29 @@ int CountReferences(std::string_view mangled) {
   return count;
 }
 
-// Empty when it cannot be done.
+// Where Rust's v0 mangling refers to earlier parts.
+int CountBackReferences(std::string_view mangled) {
+  int count = 0;
+  for (size_t i = 0; i < mangled.size(); ++i) {
+    if (mangled[i] != 'B') continue;
+    size_t end = i + 1;
+    while (end < mangled.size() && absl::ascii_isalnum(mangled[end])) ++end;
+    if (end < mangled.size() && mangled[end] == '_') ++count;
+  }
+  return count;
+}
+
+// Of a Rust symbol, without the hashes of crates and instances: "core::ops::f<u8>", generic
+// arguments as in C++. Empty for any other, and when it cannot be done.
+std::string DemangleRust(const std::string& mangled) {
+  if (mangled.size() > kMaxMangled || CountBackReferences(mangled) > kMaxReferences) return "";
+  char* text = rust_demangle(mangled.c_str(), DMGL_PARAMS);
+  std::string out = text == nullptr ? "" : absl::StrReplaceAll(text, {{"::<", "<"}});
+  std::free(text);
+  return out;
+}
+
+// Of a C++ symbol. Empty when it cannot be done.
 std::string DemangleWhole(const std::string& mangled) {
   if (mangled.size() > kMaxMangled) return "";
   if (CountReferences(mangled) <= kMaxReferences) {
@@ -67,10 +97,13 @@ bool IsOperatorWord(std::string_view s, size_t i) {
          (i + kWord.size() == s.size() || !IsIdentifierChar(s[i + kWord.size()]));
 }
 
-int DepthChange(char c) {
-  if (c == '<' || c == '(' || c == '{' || c == '[') return 1;
-  if (c == '>' || c == ')' || c == '}' || c == ']') return -1;
-  return 0;
+// How deep in brackets a name is after `s[i]`, when it was `depth` before.
+int DepthAfter(int depth, std::string_view s, size_t i) {
+  const char c = s[i];
+  if (c == '<' || c == '(' || c == '{' || c == '[') return depth + 1;
+  if (c == '>' && i > 0 && s[i - 1] == '-') return depth;  // an arrow
+  if (c == '>' || c == ')' || c == '}' || c == ']') return std::max(0, depth - 1);
+  return depth;
 }
 
 // Removes the parameter list and what follows it, and (`return_type`) what precedes the name.
@@ -100,7 +133,7 @@ std::string_view NameOnly(std::string_view s, bool return_type) {
   depth = 0;
   for (size_t i = 0; i < name.size(); ++i) {
     if (depth == 0 && IsOperatorWord(name, i)) break;
-    depth = std::max(0, depth + DepthChange(name[i]));
+    depth = DepthAfter(depth, name, i);
     if (depth == 0 && name[i] == ' ') begin = i + 1;
   }
   return name.substr(begin);
@@ -112,7 +145,7 @@ std::vector<size_t> ComponentStarts(std::string_view name) {
   int depth = 0;
   for (size_t i = 0; i < name.size(); ++i) {
     if (depth == 0 && IsOperatorWord(name, i)) break;
-    depth = std::max(0, depth + DepthChange(name[i]));
+    depth = DepthAfter(depth, name, i);
     if (depth == 0 && name[i] == ':' && i + 2 < name.size() && name[i + 1] == ':') {
       starts.push_back(i + 2);
       ++i;
@@ -222,8 +255,11 @@ DemangledName Demangle(std::string_view symbol) {
   out.symbol = std::string(symbol);
   std::string_view base = WithoutCloneSuffix(symbol);
   std::string_view suffix = symbol.substr(base.size());
-  bool mangled = base.substr(0, 2) == "_Z";
-  std::string whole = mangled ? DemangleWhole(std::string(base)) : "";
+  if (IsMangled(base)) {
+    out.name = out.full = DemangleRust(std::string(base));
+    if (!out.name.empty()) return out;
+  }
+  std::string whole = base.starts_with("_Z") ? DemangleWhole(std::string(base)) : "";
   if (whole.empty()) {
     out.name = out.full = out.symbol;
     return out;
@@ -408,14 +444,14 @@ void Suggestions::Add(std::string_view symbol) {
   if (symbol.size() > kMaxMangled) return;
   // A mangled name is demangled only when an identifier in it has about the right characters: the
   // first two or the last two.
-  if (symbol.substr(0, 2) == "_Z" && wanted_.size() >= 4) {
+  if (IsMangled(symbol) && wanted_.size() >= 4) {
     std::string lower = absl::AsciiStrToLower(std::string(symbol));
     if (lower.find(wanted_.substr(0, 2)) == std::string::npos &&
         lower.find(wanted_.substr(wanted_.size() - 2)) == std::string::npos) {
       return;
     }
   }
-  std::string name = symbol.substr(0, 2) == "_Z" ? Demangle(symbol).name : std::string(symbol);
+  std::string name = Demangle(symbol).name;
   std::string last = absl::AsciiStrToLower(WithoutTemplateArguments(LastComponent(name)));
   size_t distance = EditDistance(wanted_, last, limit_);
   if (distance > limit_) {

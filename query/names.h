@@ -25,6 +25,9 @@ struct DemangledName {
   std::string full;    // "int ns::max<int>(int, int).cold"
 };
 
+// A symbol of C++ or Rust, by how it begins. Others may begin so too.
+bool IsMangled(std::string_view symbol);
+
 // A symbol that is not mangled, or too intricate to be demangled within bounds, stays as it is.
 DemangledName Demangle(std::string_view symbol);
 

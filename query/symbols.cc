@@ -38,7 +38,7 @@ struct TableSymbol {
 // Of several names for one address the one people use: "mkdir", not "__mkdir".
 auto Rank(const TableSymbol& s) {
   size_t underscores = 0;
-  if (s.name.substr(0, 2) != "_Z") {
+  if (!IsMangled(s.name)) {
     underscores = std::min(s.name.find_first_not_of('_'), s.name.size());
   }
   return std::make_tuple(s.typed, s.size > 0, -static_cast<int64_t>(underscores), s.global,
@@ -226,10 +226,10 @@ struct SymbolFile::Impl {
   // The mangled symbol that starts at `entry` when `symbol`, from DWARF, is none: compilers leave
   // linkage names out where the linkage is internal, and a lambda has no other.
   std::optional<DemangledName> BetterName(const std::string& symbol, uint64_t entry) {
-    if (symbol.substr(0, 2) == "_Z") return std::nullopt;
+    if (IsMangled(symbol)) return std::nullopt;
     ReadTables();
     const TableSymbol* s = SymbolAt(functions, entry);
-    if (s == nullptr || s->address != entry || s->name.substr(0, 2) != "_Z") return std::nullopt;
+    if (s == nullptr || s->address != entry || !IsMangled(s->name)) return std::nullopt;
     return Demangle(WithoutCloneSuffix(s->name));
   }
 

@@ -24,6 +24,19 @@ TEST(Demangle, KeepsWhatNamesAFunctionAndDropsTheRest) {
   EXPECT_EQ(NameOf("_Znonsense"), "_Znonsense");
 }
 
+TEST(Demangle, RustWithoutHashes) {
+  EXPECT_EQ(NameOf("_ZN1r1f17hc794d6190c0cb5b0E"), "r::f");
+  EXPECT_EQ(NameOf("_ZN4core3ops8function6FnOnce9call_once17h0123456789abcdefE.llvm.123"),
+            "core::ops::function::FnOnce::call_once");
+  EXPECT_EQ(NameOf("_RNvMs4_NtCslNYArtu3iFV_5alloc7raw_vecNtB5_11RawVecInner11finish_growCsduwmD7c"
+                   "SIQq_5gimli"),
+            "<alloc::raw_vec::RawVecInner>::finish_grow");
+  EXPECT_EQ(NameOf("_RINvMNtCsgEmfK2I1SDS_4core3stre18trim_start_matchesReECsgY6Mt91CT9J_14rustc_de"
+                   "mangle"),
+            "<str>::trim_start_matches<&str>");
+  EXPECT_EQ(NameOf("_Rnonsense"), "_Rnonsense");
+}
+
 TEST(Demangle, ANameThatDoublesItselfStaysSmall) {
   // Each S..I..E holds its predecessor twice.
   std::string symbol = "_Z1f1AIiiE";
