@@ -160,12 +160,12 @@ class Session {
     if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
     if (!status.ok()) return Report(status, text_);
     if (summary.interrupted) return Complain("interrupted: the answer is partial", kInterrupted);
-    if (summary.rows == 0) TellOfOthers();
+    if (summary.rows == 0 || format.format == Format::kTable) TellOfOthers();
     return options_.exit_code && summary.rows == 0 ? kNoRows : kAnswered;
   }
 
  private:
-  // Another process may have what this one has not.
+  // Another process may have what this one has not, or more of it.
   void TellOfOthers() const {
     if (options_.process) return;
     const std::string others =

@@ -7,6 +7,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,21 @@ def check_children(r):
                 expect("depth", calls[0]["depth"], len(frames) - 1)
 
 
+def check_other_processes(r, directory):
+    """A process has a number and a pid; where nobody names one, the answer says that there are more."""
+    info = subprocess.run([r.ttq, "info", "-f", "json", r.path], check=True, capture_output=True, text=True)
+    pids = {p["process"]: p["pid"] for p in json.loads(info.stdout)["processes"]}
+    r.expect("by its pid", r.ask("py calls to double", pids[2]), r.ask("py calls to double", 2))
+    said = subprocess.run([r.ttq, "-t", r.path, "py calls to double"], capture_output=True, text=True).stderr
+    if "asked of process 1" not in said or "one of 3" not in said:
+        r.fail("of which process", said)
+    path = f"{directory}/exec.ttq"
+    subprocess.run([r.ttq, "record", "-o", path, "--", "sh", "-c", "exec true"], check=True, capture_output=True)
+    said = subprocess.run([r.ttq, "-t", path, "py calls to double"], capture_output=True, text=True).stderr
+    if not re.search(r"asked of process 1, \S+, which became process 2, \S*true: -p 2", said):
+        r.fail("what it became", said)
+
+
 def check_by_python(r):
     """What a source gives `by python` are those of its rows that have that Python function."""
     call = r.ask("py calls to accumulate")[0]
@@ -209,7 +225,10 @@ def main():
             check_variables(variables)
             check_by_python(variables)
             check_growing(variables)
-            check_children(Recording(ttq, directory, interpreter, "children.py"))
+            children = Recording(ttq, directory, interpreter, "children.py")
+            check_children(children)
+            if tried == 1:
+                check_other_processes(children, directory)
     if tried == 0:
         print("skipped: no interpreter was found")
     for problem in problems:
