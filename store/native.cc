@@ -68,9 +68,9 @@ constexpr int32_t kPrefetchBytes = 1024;
 constexpr int64_t kMaxDistance = 4096;
 constexpr uint64_t kNoOffset = 0x80000000;
 constexpr size_t kMaxStateBytes = size_t{1} << 30;  // beyond, a state's place is no displacement
-// Interpreted so often, a program is translated. What ingest digests goes on for long; a question
-// may be about one block.
-constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 120;
+// Interpreted so often, a program is translated. Fewer would be a little faster still, but there is
+// room for so much code only.
+constexpr uint32_t kRunsToDigest = 50, kRunsToAsk = 60;
 
 enum Reg : int8_t {
   kAx,

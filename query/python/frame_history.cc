@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/disk_cache.h"
+#include "query/parallel.h"
 #include "store/format.h"
 
 namespace ttq::python {
@@ -111,20 +112,36 @@ absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
   }
   constexpr size_t kMostTimes = 16;
   if (times.size() > kMostTimes) times.resize(kMostTimes);
+  struct Seen {
+    Runtime runtime;
+    bool alive;
+  };
+  std::vector<absl::StatusOr<std::vector<Seen>>> seen(times.size());
+  InParallel(times.size(), [&](size_t i) {
+    seen[i] = [&]() -> absl::StatusOr<std::vector<Seen>> {
+      absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(times[i]);
+      if (!moment.ok()) return moment.status();
+      MomentMemory memory(moment->get());
+      absl::StatusOr<std::vector<Runtime>> runtimes =
+          FindRuntimes(&recording, process, memory, times[i]);
+      if (!runtimes.ok()) return runtimes.status();
+      std::vector<Seen> out;
+      for (Runtime& runtime : *runtimes) {
+        const bool alive = runtime.layout && !FindInterpreters(process, memory, runtime).empty();
+        out.push_back({std::move(runtime), alive});
+      }
+      return out;
+    }();
+  });
   std::vector<Runtime> found;
   std::string problem;
-  for (const Time t : times) {
-    absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
-    if (!moment.ok()) return moment.status();
-    MomentMemory memory(moment->get());
-    absl::StatusOr<std::vector<Runtime>> runtimes = FindRuntimes(&recording, process, memory, t);
-    if (!runtimes.ok()) return runtimes.status();
-    for (Runtime& runtime : *runtimes) {
+  for (absl::StatusOr<std::vector<Seen>>& at_time : seen) {
+    if (!at_time.ok()) return at_time.status();
+    for (auto& [runtime, alive] : *at_time) {
       if (!runtime.layout) {
         problem = runtime.problem;
         continue;
       }
-      const bool alive = !FindInterpreters(process, memory, runtime).empty();
       const auto known = std::find_if(found.begin(), found.end(), [&](const Runtime& r) {
         return r.address == runtime.address;
       });
