@@ -61,16 +61,6 @@ int CountBackReferences(std::string_view mangled) {
   return count;
 }
 
-// Of a Rust symbol, without the hashes of crates and instances: "core::ops::f<u8>", generic
-// arguments as in C++. Empty for any other, and when it cannot be done.
-std::string DemangleRust(const std::string& mangled) {
-  if (mangled.size() > kMaxMangled || CountBackReferences(mangled) > kMaxReferences) return "";
-  char* text = rust_demangle(mangled.c_str(), DMGL_PARAMS);
-  std::string out = text == nullptr ? "" : absl::StrReplaceAll(text, {{"::<", "<"}});
-  std::free(text);
-  return out;
-}
-
 // Of a C++ symbol. Empty when it cannot be done.
 std::string DemangleWhole(const std::string& mangled) {
   if (mangled.size() > kMaxMangled) return "";
@@ -137,6 +127,27 @@ std::string_view NameOnly(std::string_view s, bool return_type) {
     if (depth == 0 && name[i] == ' ') begin = i + 1;
   }
   return name.substr(begin);
+}
+
+// Of a Rust symbol, without the hashes of crates and instances, and otherwise as in C++:
+// "core::ops::f<u8>", "alloc::Vec<u8>::push" ("<u8 as core::Display>::fmt" stays). Empty for any
+// other, and when it cannot be done.
+std::string DemangleRust(const std::string& mangled) {
+  if (mangled.size() > kMaxMangled || CountBackReferences(mangled) > kMaxReferences) return "";
+  char* text = rust_demangle(mangled.c_str(), DMGL_PARAMS);
+  std::string name = text == nullptr ? "" : absl::StrReplaceAll(text, {{"::<", "<"}});
+  std::free(text);
+  if (name.empty() || name[0] != '<') return name;
+  int depth = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    depth = DepthAfter(depth, name, i);
+    // Neither a trait's nor that of a type without a name, as "&str" and "[T]".
+    if (depth == 1 && i > 0 && name[i] == ' ') break;
+    if (depth > 0) continue;
+    if (IsIdentifierChar(name[1])) return absl::StrCat(name.substr(1, i - 1), name.substr(i + 1));
+    break;
+  }
+  return name;
 }
 
 // Where the components of a qualified name start, the first included.
