@@ -156,6 +156,7 @@ absl::StatusOr<ElfFile> ElfFile::Parse(FileImage image) {
     return absl::InvalidArgumentError("not an x86-64 ELF file");
   }
   file.fixed_address_ = header.e_type == ET_EXEC;
+  file.entry_ = header.e_entry;
   file.ReadSegments();
   file.ReadSections();
   file.ReadBuildId();
@@ -395,6 +396,30 @@ std::vector<ElfFile::PltEntry> ElfFile::PltEntries() const {
     }
   }
   return entries;
+}
+
+std::optional<uint64_t> ElfFile::Main() const {
+  constexpr uint64_t kLongest = 64;
+  Bytes code = BytesAt(entry_, kLongest);
+  constexpr uint8_t kEndBranch[] = {0xf3, 0x0f, 0x1e, 0xfa};
+  // xor %ebp,%ebp; mov %rdx,%r9; pop %rsi
+  constexpr uint8_t kBegin[] = {0x31, 0xed, 0x49, 0x89, 0xd1, 0x5e};
+  const auto begins = [&](size_t at, Bytes with) {
+    return code.size() >= at + with.size() && memcmp(&code[at], with.data(), with.size()) == 0;
+  };
+  size_t at = begins(0, kEndBranch) ? sizeof kEndBranch : 0;
+  if (!begins(at, kBegin)) return std::nullopt;
+  for (at += sizeof kBegin; at + 8 <= code.size(); ++at) {
+    // lea main(%rip),%rdi; mov $main,%rdi. A call follows each.
+    constexpr uint8_t kLea[] = {0x48, 0x8d, 0x3d}, kMove[] = {0x48, 0xc7, 0xc7};
+    const bool lea = begins(at, kLea);
+    if (!lea && !begins(at, kMove)) continue;
+    const uint8_t call = code[at + 7];
+    if (call != 0xe8 && call != 0xff && call != 0x67) continue;
+    const auto value = static_cast<uint64_t>(int64_t{Load<int32_t>(code, at + 3)});
+    return lea ? entry_ + at + 7 + value : value;
+  }
+  return std::nullopt;
 }
 
 bool ElfFile::IsCode(uint64_t address) const {

@@ -59,6 +59,12 @@ class ElfFile {
   const FileImage& image() const { return image_; }
   // ET_EXEC: linked to fixed addresses.
   bool fixed_address() const { return fixed_address_; }
+  // Where the program begins; 0: it is none.
+  uint64_t entry() const { return entry_; }
+  // The address of main, which a program that begins as glibc's do (sysdeps/x86_64/start.S) gives
+  // to
+  // __libc_start_main.
+  std::optional<uint64_t> Main() const;
   const std::vector<Section>& sections() const { return sections_; }
   const std::vector<Segment>& segments() const { return segments_; }
   // Null when there is none.
@@ -98,6 +104,7 @@ class ElfFile {
 
   FileImage image_;
   bool fixed_address_ = false;
+  uint64_t entry_ = 0;
   std::vector<Section> sections_;
   std::vector<Segment> segments_;
   std::string build_id_;

@@ -344,7 +344,7 @@ absl::Status Unwinder::Walk(Moment& moment, ThreadNo thread, bool past_main, std
     }
     const bool signal = frame.kind == Frame::Kind::kSignal;
     if (!past_main && !signal && !location->frames.empty() &&
-        location->frames.back().symbol == "main" && location->source != NameSource::kPlt) {
+        location->frames.back().symbol == "main" && location->source < NameSource::kStart) {
       return absl::OkStatus();
     }
     if (caller.pc.v == 0) return absl::OkStatus();  // how the first frame of a thread is marked

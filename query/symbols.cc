@@ -18,6 +18,7 @@
 #include "query/elf_file.h"
 #include "query/names.h"
 #include "query/parallel.h"
+#include "query/unwind.h"
 
 namespace ttq {
 namespace {
@@ -82,22 +83,6 @@ DemangledName VariableName(std::string_view symbol) {
 }
 
 }  // namespace
-
-std::string_view NameSourceText(NameSource source) {
-  switch (source) {
-    case NameSource::kNone:
-      return "none";
-    case NameSource::kDwarf:
-      return "dwarf";
-    case NameSource::kSymtab:
-      return "symtab";
-    case NameSource::kDynsym:
-      return "dynsym";
-    case NameSource::kPlt:
-      return "plt";
-  }
-  return "none";
-}
 
 std::string CodeLocation::NameAndOffset() const {
   if (frames.empty()) return "";
@@ -193,12 +178,32 @@ struct SymbolFile::Impl {
         data.push_back(std::move(t));
       }
     }
+    if (source == NameSource::kDynsym) AddStart();
     for (ElfFile::PltEntry& entry : elf.PltEntries()) {
       functions.push_back(
           {entry.address, entry.size, std::move(entry.name), NameSource::kPlt, true, true, false});
     }
     std::sort(functions.begin(), functions.end(), TableOrder);
     std::sort(data.begin(), data.end(), TableOrder);
+  }
+
+  // Names where a stripped program begins, and its main. How far they reach is told by their
+  // call-frame information.
+  void AddStart() {
+    const std::optional<uint64_t> main = elf.Main();
+    if (!main) return;
+    UnwindTable unwind(elf, nullptr);
+    for (const auto& [name, address] :
+         {std::pair("_start", elf.entry()), std::pair("main", *main)}) {
+      const auto range = unwind.FunctionAt(address);
+      if (!range || range->first != address || !elf.IsCode(address)) continue;
+      if (std::any_of(functions.begin(), functions.end(),
+                      [&](const TableSymbol& s) { return s.name == name; })) {
+        continue;
+      }
+      functions.push_back({address, range->second - address, name, NameSource::kStart,
+                           /*global=*/true, /*typed=*/true, /*ifunc=*/false});
+    }
   }
 
   // Where a function's code ends; for one without a size, where the next begins.

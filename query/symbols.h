@@ -35,12 +35,10 @@ namespace ttq {
 class DwarfData;
 class ElfFile;
 
-// Where a name comes from, best first. kPlt: an entry of the procedure linkage table, named after
-// the function it jumps to.
-enum class NameSource : uint8_t { kNone, kDwarf, kSymtab, kDynsym, kPlt };
-
-// "dwarf", "symtab", "dynsym", "plt", "none".
-std::string_view NameSourceText(NameSource source);
+// Where a name comes from, best first. kStart: `_start`, where a stripped program begins, and
+// `main`, which that hands on. kPlt: an entry of the procedure linkage table, named after the
+// function it jumps to.
+enum class NameSource : uint8_t { kNone, kDwarf, kSymtab, kDynsym, kStart, kPlt };
 
 // One function active at a pc.
 struct InlineFrame {

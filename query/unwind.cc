@@ -545,36 +545,38 @@ std::optional<uint64_t> SearchIndex(absl::Span<const uint8_t> index, uint64_t he
 
 }  // namespace
 
+bool UnwindTable::FindEntry(Section* section, uint64_t address, Entry* entry) {
+  const Parser parser(*section);
+  if (!section->index.empty()) {
+    const auto at = SearchIndex(section->index, section->header, address);
+    return at && *at >= section->address && *at - section->address < section->data.size() &&
+           parser.ReadFde(*at - section->address, entry) && address >= entry->begin &&
+           address < entry->end;
+  }
+  if (!section->scanned) {
+    section->scanned = true;
+    Parser::Record record;
+    for (size_t at = 0; section->ranges.size() < kMaxEntries && parser.Read(at, &record);
+         at = record.end) {
+      Entry e;
+      if (!record.is_cie && parser.ReadFde(at, &e) && e.begin < e.end) {
+        section->ranges.push_back({e.begin, e.end, at});
+      }
+    }
+    std::stable_sort(section->ranges.begin(), section->ranges.end(),
+                     [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  }
+  auto it = std::upper_bound(section->ranges.begin(), section->ranges.end(), address,
+                             [](uint64_t a, const auto& r) { return a < r.begin; });
+  return it != section->ranges.begin() && address < std::prev(it)->end &&
+         parser.ReadFde(std::prev(it)->offset, entry);
+}
+
 std::optional<UnwindRow> UnwindTable::Compute(uint64_t address) {
   for (const auto& section : sections_) {
-    const Parser parser(*section);
     Entry entry;
-    bool found = false;
-    if (!section->index.empty()) {
-      const auto at = SearchIndex(section->index, section->header, address);
-      found = at && *at >= section->address && *at - section->address < section->data.size() &&
-              parser.ReadFde(*at - section->address, &entry) && address >= entry.begin &&
-              address < entry.end;
-    } else {
-      if (!section->scanned) {
-        section->scanned = true;
-        Parser::Record record;
-        for (size_t at = 0; section->ranges.size() < kMaxEntries && parser.Read(at, &record);
-             at = record.end) {
-          Entry e;
-          if (!record.is_cie && parser.ReadFde(at, &e) && e.begin < e.end) {
-            section->ranges.push_back({e.begin, e.end, at});
-          }
-        }
-        std::stable_sort(section->ranges.begin(), section->ranges.end(),
-                         [](const auto& a, const auto& b) { return a.begin < b.begin; });
-      }
-      auto it = std::upper_bound(section->ranges.begin(), section->ranges.end(), address,
-                                 [](uint64_t a, const auto& r) { return a < r.begin; });
-      found = it != section->ranges.begin() && address < std::prev(it)->end &&
-              parser.ReadFde(std::prev(it)->offset, &entry);
-    }
-    if (!found) continue;
+    if (!FindEntry(section.get(), address, &entry)) continue;
+    const Parser parser(*section);
     UnwindRow initial, row;
     Entry whole = entry;
     whole.begin = address;  // a CIE's instructions have no places
@@ -583,6 +585,14 @@ std::optional<UnwindRow> UnwindTable::Compute(uint64_t address) {
     if (!parser.Run(entry, entry.instructions, address, initial, &row)) continue;
     row.signal_frame = entry.cie.signal_frame;
     return row;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::pair<uint64_t, uint64_t>> UnwindTable::FunctionAt(uint64_t address) {
+  for (const auto& section : sections_) {
+    Entry entry;
+    if (FindEntry(section.get(), address, &entry)) return std::pair(entry.begin, entry.end);
   }
   return std::nullopt;
 }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -62,12 +63,17 @@ class UnwindTable {
 
   // The row of the instruction at `address`; null where there is none. Valid as long as the table.
   const UnwindRow* Find(uint64_t address);
+  // [begin, end) of the code around `address` that one entry is about: a function, or a part of one
+  // that lies elsewhere. nullopt where there is none.
+  std::optional<std::pair<uint64_t, uint64_t>> FunctionAt(uint64_t address);
 
  private:
   struct Section;
   struct Entry;
   class Parser;
 
+  // Whether a section has an entry for it.
+  static bool FindEntry(Section* section, uint64_t address, Entry* entry);
   std::optional<UnwindRow> Compute(uint64_t address);
   std::vector<std::unique_ptr<Section>> sections_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<const UnwindRow>> rows_;

@@ -72,7 +72,9 @@ class StoredMoment::Sink {
 };
 
 StoredMoment::StoredMoment(const ProcessReader& process)
-    : process_(process), walker_(process.recipes()), native_(process.recipes(), NativeUse::kMemory) {}
+    : process_(process),
+      walker_(process.recipes()),
+      native_(process.recipes(), NativeUse::kMemory) {}
 
 StoredMoment::~StoredMoment() = default;
 

@@ -197,7 +197,7 @@ class Unpacker {
 
   const RecipeTable& recipes_;
   Sequence tokens_, headers_, units_;
-  Log log_;  // with room for a copy to run over
+  Log log_;          // with room for a copy to run over
   size_t size_ = 0;  // of what is unpacked
   // Of no record: what follows a control record is not foreseen, and no header is 0.
   Expected start_{.next = &start_};

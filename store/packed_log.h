@@ -89,7 +89,7 @@ class Log {
 
 // The log that was packed. DataLoss when it cannot have been one of `log_bytes` bytes.
 absl::StatusOr<Log> UnpackLog(const RecipeTable& recipes, const PackedLog& packed,
-                                      size_t log_bytes);
+                              size_t log_bytes);
 
 // XXH3 of the units, seeded with that of the headers, seeded with that of the tokens.
 uint64_t PackedLogHash(const PackedLog& packed);

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <cstring>
+#include <memory>
 
 #include "fmt/format.h"
 #include "store/format.h"

@@ -38,7 +38,8 @@ int RunDiff(int argc, char** argv) {
          "--ignore", options.ignore,
          "Functions, system calls and output that this regular expression finds do not count")
       ->type_name("REGEX");
-  app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid; N,M: of each")
+  app.add_option("-p,--process", process,
+                 "The process, by its number in `ttq info` or its pid; N,M: of each")
       ->type_name("N");
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))

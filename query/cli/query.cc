@@ -35,7 +35,8 @@ struct QueryOptions {
 void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
-  app.add_option("-p,--process", options->process, "The process, by its number in `ttq info` or its pid")
+  app.add_option("-p,--process", options->process,
+                 "The process, by its number in `ttq info` or its pid")
       ->type_name("N");
   app.add_option("-f,--format", options->format_name, "table, json, jsonl or csv")
       ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))

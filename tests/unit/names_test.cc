@@ -34,8 +34,10 @@ TEST(Demangle, RustWithoutHashes) {
   EXPECT_EQ(NameOf("_RINvMNtCsgEmfK2I1SDS_4core3stre18trim_start_matchesReECsgY6Mt91CT9J_14rustc_de"
                    "mangle"),
             "str::trim_start_matches<&str>");
-  EXPECT_EQ(NameOf("_ZN54_$LT$$LP$$RP$$u20$as$u20$std..process..Termination$GT$6report17h6b6f6a6c6d6e6f60E"),
-            "<() as std::process::Termination>::report");
+  EXPECT_EQ(
+      NameOf(
+          "_ZN54_$LT$$LP$$RP$$u20$as$u20$std..process..Termination$GT$6report17h6b6f6a6c6d6e6f60E"),
+      "<() as std::process::Termination>::report");
   EXPECT_EQ(NameOf("_Rnonsense"), "_Rnonsense");
 }
 
