@@ -93,6 +93,9 @@ class PyCallSource : public Operator {
 
   // The rows of the next chunk that has some.
   absl::StatusOr<std::vector<Row>> TakeChunk() {
+    if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
+      return absl::CancelledError("interrupted");
+    }
     // While the history is made, its threads have all processors.
     const size_t most = history_.complete() ? std::min<size_t>(taken_ + 1, parallel_) : 1;
     while (jobs_.size() < most && first_ < last_) {
