@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "query/names.h"
-#include "query/parallel.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {

@@ -18,6 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "query/disk_cache.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -131,7 +132,7 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
       WriteCacheFile(kept, {{reinterpret_cast<const char*>(out), size},
                             {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
     };
-    inflated->kept = std::async(std::launch::async | std::launch::deferred, keep);
+    inflated->kept = std::async(kInThreadIfPossible, keep);
   }
   return FileImage(absl::MakeConstSpan(out, size), inflated);
 }

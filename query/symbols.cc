@@ -17,8 +17,8 @@
 #include "query/dwarf_info.h"
 #include "query/elf_file.h"
 #include "query/names.h"
-#include "query/parallel.h"
 #include "query/unwind.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {

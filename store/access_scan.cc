@@ -12,6 +12,7 @@
 
 #include "fmt/format.h"
 #include "store/process_reader.h"
+#include "store/threads.h"
 #include "store/track.h"
 
 namespace ttq {
@@ -441,7 +442,7 @@ class BlockCursor : public Cursor<Row> {
       if (direction_ == Direction::kBackward) std::reverse(groups_.begin(), groups_.end());
     }
     if (direction_ == Direction::kBackward) std::reverse(extra_.begin(), extra_.end());
-    parallel_ = std::max(1u, std::min(8u, std::thread::hardware_concurrency()));
+    parallel_ = UsefulThreads();
   }
 
   ~BlockCursor() override {
@@ -479,7 +480,7 @@ class BlockCursor : public Cursor<Row> {
       auto block = NextBlock();
       if (!block.ok()) return block.status();
       if (!*block) break;
-      auto policy = done_ == 0 ? std::launch::deferred : std::launch::async;
+      auto policy = done_ == 0 ? std::launch::deferred : kInThreadIfPossible;
       running_.push_back(std::async(policy, decode_, **block));
     }
     if (running_.empty()) {

@@ -25,6 +25,7 @@
 #include "fmt/format.h"
 #include "store/moment.h"
 #include "store/process_reader.h"
+#include "store/threads.h"
 #include "store/track.h"
 #include "store/walk.h"
 
@@ -317,7 +318,7 @@ class CallCursor : public Cursor<Call> {
         backward_(filter_->query.direction == Direction::kBackward) {
     if (backward_) std::reverse(blocks_.begin(), blocks_.end());
     if (control_ != nullptr) control_->blocks_total += blocks_.size();
-    parallel_ = std::max(1u, std::min(8u, std::thread::hardware_concurrency()));
+    parallel_ = UsefulThreads();
   }
   ~CallCursor() override {
     for (auto& job : jobs_) job.second.wait();
@@ -366,11 +367,12 @@ class CallCursor : public Cursor<Call> {
   absl::StatusOr<BlockCalls> TakeBlock() {
     while (jobs_.size() < std::min<size_t>(taken_ + 1, parallel_) && started_ < blocks_.size()) {
       const uint32_t block = blocks_[started_++];
-      jobs_.emplace_back(block, std::async(taken_ == 0 ? std::launch::deferred : std::launch::async,
-                                           [this, block] {
-                                             return DecodeCalls(process_, block, *filter_,
-                                                                /*entries=*/true, &addresses_);
-                                           }));
+      jobs_.emplace_back(
+          block,
+          std::async(taken_ == 0 ? std::launch::deferred : kInThreadIfPossible, [this, block] {
+            return DecodeCalls(process_, block, *filter_,
+                               /*entries=*/true, &addresses_);
+          }));
     }
     auto result = jobs_.front().second.get();
     jobs_.pop_front();

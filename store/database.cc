@@ -91,6 +91,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families(
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions o;
   o.max_open_files = 512;
+  o.max_file_opening_threads = 1;  // there are few; and where no thread can be had RocksDB aborts
   o.skip_stats_update_on_db_open = true;
   o.skip_checking_sst_file_sizes_on_db_open = true;
   o.keep_log_file_num = 1;

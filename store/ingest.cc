@@ -31,6 +31,7 @@
 #include "store/image.h"
 #include "store/message.h"
 #include "store/reader.h"
+#include "store/threads.h"
 #include "store/trace.capnp.h"
 #include "store/version.h"
 
@@ -1049,16 +1050,14 @@ class ProcessIngest {
     if (absl::Status s = FinishStoring(); !s.ok()) return s;
     CompleteGroup();
     storing_.info = info_;
-    // Where no thread can be had for it, when it is waited for.
-    storing_.stored = std::async(std::launch::async | std::launch::deferred,
-                                 [this, batch = std::exchange(batch_, Database::Batch()),
-                                  record = ProcessRecord()]() mutable {
-                                   absl::Status s = recording_.database->Add(std::move(batch));
-                                   if (s.ok())
-                                     s = recording_.database->Put(ProcessKey(number_), record);
-                                   if (!s.ok()) recording_.StorageFailed(s);
-                                   return s.ok();
-                                 });
+    storing_.stored =
+        std::async(kInThreadIfPossible, [this, batch = std::exchange(batch_, Database::Batch()),
+                                         record = ProcessRecord()]() mutable {
+          absl::Status s = recording_.database->Add(std::move(batch));
+          if (s.ok()) s = recording_.database->Put(ProcessKey(number_), record);
+          if (!s.ok()) recording_.StorageFailed(s);
+          return s.ok();
+        });
     return absl::OkStatus();
   }
 

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "store/process_reader.h"
+#include "store/threads.h"
 #include "store/track.h"
 
 namespace ttq {
@@ -317,7 +318,7 @@ absl::Status ProcessReader::OuterCalls(const std::vector<Address>& functions,
     control->blocks_total += static_cast<uint64_t>(std::count(wanted.begin(), wanted.end(), true));
   }
 
-  const size_t parallel = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+  const size_t parallel = UsefulThreads();
   Joiner joiner(*this, row);
   std::deque<std::pair<uint32_t, std::future<absl::StatusOr<BlockCalls>>>> running;
   uint32_t joined = 0;  // blocks before it are
@@ -342,7 +343,7 @@ absl::Status ProcessReader::OuterCalls(const std::vector<Address>& functions,
       break;
     }
     running.emplace_back(
-        b, std::async(std::launch::async, CallsOfBlock, std::cref(*this), b, std::cref(entries)));
+        b, std::async(kInThreadIfPossible, CallsOfBlock, std::cref(*this), b, std::cref(entries)));
     if (running.size() > parallel) status = join_one();
   }
   while (!running.empty()) {

@@ -3,13 +3,15 @@
 #include "store/watch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
-#include <thread>
 
 #include "store/moment.h"
 #include "store/process_reader.h"
+#include "store/threads.h"
 
 namespace ttq {
 
@@ -52,15 +54,7 @@ uint64_t WatchedWrite::After(Address word, uint64_t before) const {
 
 absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>& work,
                         const std::function<absl::Status(size_t)>& done) {
-  const size_t threads =
-      std::min<size_t>(count, std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-  if (threads <= 1) {
-    for (size_t i = 0; i < count; ++i) {
-      if (absl::Status s = work(i); !s.ok()) return s;
-      if (absl::Status s = done(i); !s.ok()) return s;
-    }
-    return absl::OkStatus();
-  }
+  const size_t threads = std::min(count, UsefulThreads());
   const size_t ahead = 2 * threads;
   std::mutex mutex;
   std::condition_variable changed;
@@ -80,8 +74,19 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
       changed.notify_all();
     }
   };
-  std::vector<std::thread> pool;
-  for (size_t i = 0; i < threads; ++i) pool.emplace_back(run);
+  std::vector<std::future<void>> pool;
+  while (threads > 1 && pool.size() < threads) {
+    auto thread = std::async(kInThreadIfPossible, run);
+    if (thread.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) break;
+    pool.push_back(std::move(thread));
+  }
+  if (pool.empty()) {
+    for (size_t i = 0; i < count; ++i) {
+      if (absl::Status s = work(i); !s.ok()) return s;
+      if (absl::Status s = done(i); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
   absl::Status status;
   for (size_t i = 0; i < count && status.ok(); ++i) {
     {
@@ -100,7 +105,7 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
     stop = true;
     changed.notify_all();
   }
-  for (std::thread& t : pool) t.join();
+  for (auto& thread : pool) thread.wait();
   return status;
 }
 

@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/disk_cache.h"
-#include "query/parallel.h"
 #include "store/format.h"
+#include "store/threads.h"
 
 namespace ttq::python {
 namespace {
@@ -351,7 +351,7 @@ void FrameHistory::Make(const Recording& recording, const Process& process) {
 
 FrameHistory::~FrameHistory() {
   making_.cancelled = true;
-  if (maker_.joinable()) maker_.join();
+  if (maker_.valid()) maker_.wait();
 }
 
 absl::Status FrameHistory::Wait(size_t count, ScanControl* control) const {
@@ -408,8 +408,13 @@ absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recor
     history->versions_.emplace_back(runtime.minor, runtime.free_threaded);
   }
   history->Prepare(process);
-  history->maker_ =
-      std::thread([made = history.get(), &recording, &process] { made->Make(recording, process); });
+  history->maker_ = std::async(kInThreadIfPossible, [made = history.get(), &recording, &process] {
+    made->Make(recording, process);
+  });
+  // Without a thread of its own, at once.
+  if (history->maker_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) {
+    history->maker_.wait();
+  }
   return std::shared_ptr<const FrameHistory>(std::move(history));
 }
 

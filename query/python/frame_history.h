@@ -19,13 +19,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -171,7 +171,7 @@ class FrameHistory {
   bool from_file_ = false;
 
   std::vector<Runtime> runtimes_;  // those to follow, while it is made
-  std::thread maker_;
+  std::future<void> maker_;
   ScanControl making_;
   std::atomic<size_t> ready_{0};  // chunks that are there
 

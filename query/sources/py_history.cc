@@ -9,7 +9,6 @@
 #include <deque>
 #include <future>
 #include <mutex>
-#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/py_stack.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -45,7 +45,7 @@ class PyCallSource : public Operator {
         thread_(request.thread),
         backward_(request.direction == Direction::kBackward),
         want_values_(request.want_values),
-        parallel_(std::clamp(std::thread::hardware_concurrency(), 1u, 8u)) {
+        parallel_(UsefulThreads()) {
     std::tie(first_, last_) = history_.ChunksOf(span_);
   }
   ~PyCallSource() override {
@@ -97,15 +97,13 @@ class PyCallSource : public Operator {
       return absl::CancelledError("interrupted");
     }
     // While the history is made, its threads have all processors.
-    const size_t most = history_.complete() ? std::min<size_t>(taken_ + 1, parallel_) : 1;
+    const size_t most = history_.complete() ? std::min(taken_ + 1, parallel_) : 1;
     while (jobs_.size() < most && first_ < last_) {
       const size_t number = backward_ ? --last_ : first_++;
       if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
       const std::vector<uint32_t>& codes = finder_.Find();
       if (!history_.ChunkEnters(number, codes)) continue;
-      // Where no thread can be had, when it is asked for.
-      constexpr auto kIfPossible = std::launch::async | std::launch::deferred;
-      jobs_.push_back(std::async(most == 1 ? std::launch::deferred : kIfPossible,
+      jobs_.push_back(std::async(most == 1 ? std::launch::deferred : kInThreadIfPossible,
                                  [this, number, codes] { return LoadChunk(number, codes); }));
     }
     if (jobs_.empty()) return std::vector<Row>();

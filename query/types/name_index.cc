@@ -12,8 +12,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "query/disk_cache.h"
-#include "query/parallel.h"
 #include "query/types/debug_file.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -187,8 +187,7 @@ NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
 }
 
 void NameIndex::Read(const DwarfData& data) {
-  const size_t threads =
-      data.InfoSize() < kWorthAThread ? 1 : std::max(1u, std::thread::hardware_concurrency());
+  const size_t threads = data.InfoSize() < kWorthAThread ? 1 : UsefulThreads();
   const auto parts = Split(data.units(), threads);
   std::vector<Pass> passes(parts.size(), Pass(data));
   InParallel(parts.size(), [&](size_t i) { passes[i].Run(parts[i]); });
