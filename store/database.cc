@@ -136,7 +136,12 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& di
   std::vector<rocksdb::ColumnFamilyDescriptor> families = Families(impl.cache);
   const std::vector<rocksdb::ColumnFamilyDescriptor> first = {families[0]};
   families.erase(families.begin());
-  rocksdb::Status s = rocksdb::DB::Open(o, directory, first, &impl.handles, &db);
+  rocksdb::Status s;
+  try {
+    s = rocksdb::DB::Open(o, directory, first, &impl.handles, &db);
+  } catch (const std::exception& e) {  // no thread can be had
+    return absl::UnavailableError(fmt::format("{}: {}", directory, e.what()));
+  }
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;

@@ -52,8 +52,16 @@ constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 
 class WorkerPool {
  public:
-  explicit WorkerPool(unsigned threads) {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  // As many as can be had; no job is done where there is none.
+  explicit WorkerPool(size_t threads) {
+    for (size_t i = 0; i < threads && problem_.ok(); ++i) {
+      absl::StatusOr<std::thread> thread = StartThread([this] { Work(); });
+      if (thread.ok()) {
+        threads_.push_back(*std::move(thread));
+      } else {
+        problem_ = thread.status();
+      }
+    }
   }
   ~WorkerPool() {
     {
@@ -63,6 +71,8 @@ class WorkerPool {
     wake_.notify_all();
     for (std::thread& t : threads_) t.join();
   }
+  // Why there is no thread at all.
+  absl::Status status() const { return threads_.empty() ? problem_ : absl::OkStatus(); }
   template <class F>
   auto Submit(F f) -> std::future<decltype(f())> {
     auto task = std::make_shared<std::packaged_task<decltype(f())()>>(std::move(f));
@@ -93,6 +103,7 @@ class WorkerPool {
   std::condition_variable wake_;
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
+  absl::Status problem_;
   std::vector<std::thread> threads_;
 };
 
@@ -403,7 +414,7 @@ class ProcessIngest {
     std::mutex mutex;
     std::condition_variable changed;
     absl::Status take_error;
-    std::thread taker([&] {
+    absl::StatusOr<std::thread> taker = StartThread([&] {
       for (;;) {
         const TtqBlock* block = ring_->Next();
         absl::Status s;
@@ -434,6 +445,7 @@ class ProcessIngest {
         if (!more) return;
       }
     });
+    if (!taker.ok()) return taker.status();
     absl::Status result;
     for (;;) {
       Pending* next;
@@ -474,7 +486,7 @@ class ProcessIngest {
       }
       changed.notify_all();
     }
-    taker.join();
+    taker->join();
     // Digests still under way use blocks of the ring.
     for (Pending& p : pending) {
       p.digest.wait();
@@ -1287,14 +1299,20 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
-  if (absl::Status s = impl.Open(); !s.ok()) {
+  std::error_code ignored;
+  absl::Status s = impl.Open();
+  if (!s.ok()) {
     out.reset();
-    std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
     return absl::IsResourceExhausted(s) ? DiskFull(directory) : s;
   }
-  impl.workers =
-      std::make_unique<WorkerPool>(std::max(2u, std::min(8u, std::thread::hardware_concurrency())));
+  impl.workers = std::make_unique<WorkerPool>(std::max<size_t>(2, UsefulThreads()));
+  s = impl.workers->status();
+  if (!s.ok()) {
+    out.reset();
+    std::filesystem::remove_all(directory, ignored);
+    return s;
+  }
   return out;
 }
 
@@ -1317,8 +1335,8 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   ++impl.running;
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
-  impl.threads.emplace_back(
-      [&impl, ring = std::move(ring), number, exec_of, parent_known]() mutable {
+  absl::StatusOr<std::thread> thread =
+      StartThread([&impl, ring, number, exec_of, parent_known]() mutable {
         ProcessIngest(impl, ring, number, exec_of, parent_known).Run();
         std::lock_guard lock(impl.mutex);
         impl.ended_rings.insert(ring->name());
@@ -1328,6 +1346,16 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
         impl.fork_known.notify_all();
         --impl.running;
       });
+  if (thread.ok()) {
+    impl.threads.push_back(*std::move(thread));
+    return;
+  }
+  if (impl.error.ok()) impl.error = thread.status();
+  for (auto& other : impl.rings) other->Detach();
+  impl.ended_rings.insert(ring->name());
+  std::erase(impl.rings, ring);
+  impl.fork_known.notify_all();
+  --impl.running;
 }
 
 bool RecordingWriter::Idle() const {

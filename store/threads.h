@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Threads that only quicken what could be done without them: where the system gives none, it is.
+// Threads. Most only quicken what could be done without them: where the system gives none, it is.
 
 #ifndef TTQ_STORE_THREADS_H_
 #define TTQ_STORE_THREADS_H_
@@ -9,8 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <future>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 namespace ttq {
 
@@ -36,6 +41,16 @@ void InParallel(size_t count, const Work& work) {
     others.push_back(std::async(kInThreadIfPossible, run));
   }
   run();
+}
+
+// A thread that does `work`, where there is no doing without; Unavailable when none can be had.
+template <class Work>
+absl::StatusOr<std::thread> StartThread(Work work) {
+  try {
+    return std::thread(std::move(work));
+  } catch (const std::system_error& e) {
+    return absl::UnavailableError(absl::StrCat("no thread can be had: ", e.code().message()));
+  }
 }
 
 }  // namespace ttq

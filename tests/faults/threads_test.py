@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""threads_test.py TTQ: questions where the system gives few threads, or none. The store needs one of its
-own: without it one line says so; with it, whatever more there is, the answers are those of plenty."""
+"""threads_test.py TTQ: where the system gives few threads, or none. Of questions the store needs one of its
+own: without it one line says so; with it, whatever more there is, the answers are those of plenty. A program
+that cannot be recorded so is not begun, or goes on unrecorded, and one line says that."""
 
 import os
 import resource
@@ -50,6 +51,18 @@ def main():
                     assert status == 3 and error.count("\n") == 1, (question, most, status, error)
                     assert "temporarily unavailable" in error, (question, most, error)
         print(f"{answered} questions answered with few threads")
+
+        home = ttq.place("home")
+        os.makedirs(home, exist_ok=True)
+        os.chmod(home, 0o777)
+        for most in (1, 2, 4, 5, 6, 8, 10, 64):
+            status, out, error = ttq.run(
+                "record", "/bin/echo", "done", user="nobody", group="nogroup", extra_groups=[],
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most, most)))
+            lines = [line for line in error.splitlines() if "recorded" not in line or "unrecorded" in line]
+            assert (status, lines) == (0, []) or status == 125 and len(lines) == 1 and \
+                "temporarily unavailable" in lines[0], (most, status, out, error)
+            assert out in ("", "done\n") and (status or out), (most, status, out, error)
         assert answered > 0, "none was answered"
 
 
