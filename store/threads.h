@@ -9,11 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <future>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
@@ -27,20 +29,32 @@ inline size_t UsefulThreads() {
   return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 8);
 }
 
-// Calls work(i) for each i in [0, count), on UsefulThreads, this one among them; returns when all
-// of it is done.
+// Throws what one of them throws. Calls work(i) for each i in [0, count), on UsefulThreads, this
+// one among them; returns when all of it is done.
 template <class Work>
 void InParallel(size_t count, const Work& work) {
   std::atomic<size_t> next{0};
   const auto run = [&] {
     for (size_t i = next++; i < count; i = next++) work(i);
   };
-  // Those for which there is no thread are never run, and need not be.
   std::vector<std::future<void>> others;
   for (size_t i = 1; i < std::min(count, UsefulThreads()); ++i) {
     others.push_back(std::async(kInThreadIfPossible, run));
   }
   run();
+  // For those that had no thread there is nothing left to do.
+  for (auto& other : others) other.get();
+}
+
+// The status of `work`, ResourceExhausted where it runs out of memory: for threads whose end others
+// wait for.
+template <class Work>
+absl::Status WithinMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  }
 }
 
 // A thread that does `work`, where there is no doing without; Unavailable when none can be had.

@@ -68,7 +68,7 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
       if (stop || next == count) return;
       const size_t i = next++;
       lock.unlock();
-      absl::Status s = work(i);
+      absl::Status s = WithinMemory([&] { return work(i); });
       lock.lock();
       results[i % ahead] = {true, std::move(s)};
       changed.notify_all();
@@ -95,7 +95,7 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
       status = std::move(results[i % ahead].second);
       results[i % ahead] = {false, absl::OkStatus()};
     }
-    if (status.ok()) status = done(i);
+    if (status.ok()) status = WithinMemory([&] { return done(i); });
     std::lock_guard lock(mutex);
     finished = i + 1;
     changed.notify_all();

@@ -336,14 +336,17 @@ void FrameHistory::Prepare(const Process& process) {
 }
 
 void FrameHistory::Make(const Recording& recording, const Process& process) {
-  Builder builder(process, runtimes_, this);
-  const absl::Status made = process.WatchBlocks(
-      TimeSpan(), [&](uint32_t) { return builder.Make(nullptr); },
-      [&](std::unique_ptr<BlockVisitor> visitor) { return builder.Take(std::move(visitor)); },
-      &making_);
-  if (made.ok() && recording.info().finished) {
-    WriteWholeFile(FilePath(recording, process), {Serialize(RecordingKey(recording, process))});
-  }
+  const absl::Status made = WithinMemory([&] {
+    Builder builder(process, runtimes_, this);
+    absl::Status s = process.WatchBlocks(
+        TimeSpan(), [&](uint32_t) { return builder.Make(nullptr); },
+        [&](std::unique_ptr<BlockVisitor> visitor) { return builder.Take(std::move(visitor)); },
+        &making_);
+    if (s.ok() && recording.info().finished) {
+      WriteWholeFile(FilePath(recording, process), {Serialize(RecordingKey(recording, process))});
+    }
+    return s;
+  });
   std::lock_guard lock(mutex_);
   made_ = made;
   changed_.notify_all();
