@@ -487,8 +487,9 @@ class BlockCursor : public Cursor<Row> {
       ended_ = true;
       return absl::OkStatus();
     }
-    auto rows = running_.front().get();
+    auto first = std::move(running_.front());  // it goes, also when it throws
     running_.pop_front();
+    auto rows = first.get();
     ++done_;
     if (control_ != nullptr) ++control_->blocks_done;
     if (!rows.ok()) return rows.status();

@@ -374,8 +374,9 @@ class CallCursor : public Cursor<Call> {
                                /*entries=*/true, &addresses_);
           }));
     }
-    auto result = jobs_.front().second.get();
+    auto first = std::move(jobs_.front().second);  // it goes, also when it throws
     jobs_.pop_front();
+    auto result = first.get();
     ++taken_;
     if (control_ != nullptr) ++control_->blocks_done;
     return result;

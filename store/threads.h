@@ -29,8 +29,8 @@ inline size_t UsefulThreads() {
   return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 8);
 }
 
-// Throws what one of them throws. Calls work(i) for each i in [0, count), on UsefulThreads, this
-// one among them; returns when all of it is done.
+// Calls work(i) for each i in [0, count), on UsefulThreads, this one among them; returns when all
+// of it is done. Throws what one of them threw.
 template <class Work>
 void InParallel(size_t count, const Work& work) {
   std::atomic<size_t> next{0};

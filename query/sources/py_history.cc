@@ -107,8 +107,9 @@ class PyCallSource : public Operator {
                                  [this, number, codes] { return LoadChunk(number, codes); }));
     }
     if (jobs_.empty()) return std::vector<Row>();
-    absl::StatusOr<std::vector<Row>> rows = jobs_.front().get();
+    auto first = std::move(jobs_.front());  // it goes, also when it throws
     jobs_.pop_front();
+    absl::StatusOr<std::vector<Row>> rows = first.get();
     ++taken_;
     return rows;
   }
