@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "query/engine.h"
 #include "query/format.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -371,12 +373,13 @@ absl::Status RunBatch(const std::vector<Question>& questions,
     }
   };
   const unsigned jobs = options.jobs != 0 ? options.jobs : std::thread::hardware_concurrency();
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> others;
   for (unsigned i = 1; i < std::min<size_t>(std::max(1u, jobs), tasks.size()); ++i) {
-    threads.emplace_back(work);
+    others.push_back(std::async(kInThreadIfPossible, work));
   }
   work();
-  for (std::thread& t : threads) t.join();
+  // For those that had no thread there is nothing left to do.
+  for (auto& other : others) other.get();
   return cancelled() ? absl::CancelledError("interrupted") : absl::OkStatus();
 }
 

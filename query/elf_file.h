@@ -62,8 +62,7 @@ class ElfFile {
   // Where the program begins; 0: it is none.
   uint64_t entry() const { return entry_; }
   // The address of main, which a program that begins as glibc's do (sysdeps/x86_64/start.S) gives
-  // to
-  // __libc_start_main.
+  // to __libc_start_main.
   std::optional<uint64_t> Main() const;
   const std::vector<Section>& sections() const { return sections_; }
   const std::vector<Segment>& segments() const { return segments_; }

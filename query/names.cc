@@ -35,30 +35,35 @@ namespace {
 constexpr int kMaxReferences = 36;
 constexpr size_t kMaxMangled = 4096;
 
-int CountReferences(std::string_view mangled) {
+// They are one of `letters`, a number, `_`.
+template <class IsDigit>
+int CountReferences(std::string_view mangled, std::string_view letters, IsDigit is_digit) {
   int count = 0;
   for (size_t i = 0; i < mangled.size(); ++i) {
-    if (mangled[i] != 'S' && mangled[i] != 'T') continue;
+    if (letters.find(mangled[i]) == std::string_view::npos) continue;
     size_t end = i + 1;
-    while (end < mangled.size() &&
-           (absl::ascii_isdigit(mangled[end]) || absl::ascii_isupper(mangled[end]))) {
-      ++end;
-    }
+    while (end < mangled.size() && is_digit(mangled[end])) ++end;
     if (end < mangled.size() && mangled[end] == '_') ++count;
   }
   return count;
 }
+int CountReferences(std::string_view mangled) {
+  return CountReferences(mangled, "ST", [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
+           absl::ascii_isupper(static_cast<unsigned char>(c));
+  });
+}
+int CountRustReferences(std::string_view mangled) {
+  return CountReferences(mangled, "B",
+                         [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); });
+}
 
-// Where Rust's v0 mangling refers to earlier parts.
-int CountBackReferences(std::string_view mangled) {
-  int count = 0;
-  for (size_t i = 0; i < mangled.size(); ++i) {
-    if (mangled[i] != 'B') continue;
-    size_t end = i + 1;
-    while (end < mangled.size() && absl::ascii_isalnum(mangled[end])) ++end;
-    if (end < mangled.size() && mangled[end] == '_') ++count;
-  }
-  return count;
+// By its look: v0, or C++'s mangling with a hash at the end.
+bool IsRust(std::string_view mangled) {
+  constexpr size_t kHashBytes = 20;  // "17h", sixteen digits, "E"
+  return mangled.starts_with("_R") ||
+         (mangled.starts_with("_ZN") && mangled.size() > kHashBytes && mangled.ends_with('E') &&
+          mangled.substr(mangled.size() - kHashBytes, 3) == "17h");
 }
 
 // Of a C++ symbol. Empty when it cannot be done.
@@ -133,7 +138,7 @@ std::string_view NameOnly(std::string_view s, bool return_type) {
 // "core::ops::f<u8>", "alloc::Vec<u8>::push" ("<u8 as core::Display>::fmt" stays). Empty for any
 // other, and when it cannot be done.
 std::string DemangleRust(const std::string& mangled) {
-  if (mangled.size() > kMaxMangled || CountBackReferences(mangled) > kMaxReferences) return "";
+  if (mangled.size() > kMaxMangled || CountRustReferences(mangled) > kMaxReferences) return "";
   char* text = rust_demangle(mangled.c_str(), DMGL_PARAMS);
   std::string name = text == nullptr ? "" : absl::StrReplaceAll(text, {{"::<", "<"}});
   std::free(text);
@@ -266,7 +271,7 @@ DemangledName Demangle(std::string_view symbol) {
   out.symbol = std::string(symbol);
   std::string_view base = WithoutCloneSuffix(symbol);
   std::string_view suffix = symbol.substr(base.size());
-  if (IsMangled(base)) {
+  if (IsRust(base)) {
     out.name = out.full = DemangleRust(std::string(base));
     if (!out.name.empty()) return out;
   }

@@ -442,11 +442,6 @@ class BlockCursor : public Cursor<Row> {
       if (direction_ == Direction::kBackward) std::reverse(groups_.begin(), groups_.end());
     }
     if (direction_ == Direction::kBackward) std::reverse(extra_.begin(), extra_.end());
-    parallel_ = UsefulThreads();
-  }
-
-  ~BlockCursor() override {
-    for (auto& f : running_) f.wait();
   }
 
   absl::StatusOr<std::optional<Row>> Next() override {
@@ -476,21 +471,17 @@ class BlockCursor : public Cursor<Row> {
     rows_.clear();
     at_ = 0;
     // One block at first; more at once when the caller keeps asking.
-    while (running_.size() < std::min(done_ + 1, parallel_)) {
+    while (blocks_ahead_.wants()) {
       auto block = NextBlock();
       if (!block.ok()) return block.status();
       if (!*block) break;
-      auto policy = done_ == 0 ? std::launch::deferred : kInThreadIfPossible;
-      running_.push_back(std::async(policy, decode_, **block));
+      blocks_ahead_.Begin([this, number = **block] { return decode_(number); });
     }
-    if (running_.empty()) {
+    if (blocks_ahead_.empty()) {
       ended_ = true;
       return absl::OkStatus();
     }
-    auto first = std::move(running_.front());  // it goes, also when it throws
-    running_.pop_front();
-    auto rows = first.get();
-    ++done_;
+    auto rows = blocks_ahead_.Take();
     if (control_ != nullptr) ++control_->blocks_done;
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
@@ -524,9 +515,8 @@ class BlockCursor : public Cursor<Row> {
   std::vector<uint32_t> groups_;
   size_t next_group_ = 0;
   std::deque<uint32_t> blocks_;
-  std::deque<std::future<absl::StatusOr<std::vector<Row>>>> running_;
-  size_t done_ = 0, parallel_ = 1;
   bool ended_ = false;
+  ReadAhead<absl::StatusOr<std::vector<Row>>> blocks_ahead_;
 };
 
 std::vector<uint32_t> AllBlocks(const ProcessReader::Group& group) {

@@ -176,9 +176,20 @@ struct RecordingWriter::Impl {
 
   void Fail(const absl::Status& s) {
     std::lock_guard lock(mutex);
+    FailLocked(s);
+  }
+  // REQUIRES: `mutex` is held.
+  void FailLocked(const absl::Status& s) {
     if (!error.ok()) return;
     error = s;
     for (auto& ring : rings) ring->Detach();
+  }
+  // A ring has come to its end. REQUIRES: `mutex` is held.
+  void EndLocked(const std::shared_ptr<Ring>& ring) {
+    ended_rings.insert(ring->name());
+    std::erase(rings, ring);
+    fork_known.notify_all();
+    --running;
   }
 
   // For what RocksDB or the disk says when something cannot be stored. From then on a group is not
@@ -1339,23 +1350,15 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
       StartThread([&impl, ring, number, exec_of, parent_known]() mutable {
         ProcessIngest(impl, ring, number, exec_of, parent_known).Run();
         std::lock_guard lock(impl.mutex);
-        impl.ended_rings.insert(ring->name());
         // A ring is memory: a program may start thousands of others, one after the other.
-        std::erase(impl.rings, ring);
-        ring.reset();
-        impl.fork_known.notify_all();
-        --impl.running;
+        impl.EndLocked(std::exchange(ring, nullptr));
       });
   if (thread.ok()) {
     impl.threads.push_back(*std::move(thread));
-    return;
+  } else {
+    impl.FailLocked(thread.status());
+    impl.EndLocked(ring);
   }
-  if (impl.error.ok()) impl.error = thread.status();
-  for (auto& other : impl.rings) other->Detach();
-  impl.ended_rings.insert(ring->name());
-  std::erase(impl.rings, ring);
-  impl.fork_known.notify_all();
-  --impl.running;
 }
 
 bool RecordingWriter::Idle() const {

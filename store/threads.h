@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <deque>
+#include <functional>
 #include <future>
 #include <new>
 #include <system_error>
@@ -45,6 +47,33 @@ void InParallel(size_t count, const Work& work) {
   // For those that had no thread there is nothing left to do.
   for (auto& other : others) other.get();
 }
+
+// Results made ahead of who takes them, in order: one at first, as many at once as there are
+// UsefulThreads when the caller keeps asking. Waits for its threads before it goes: to be declared
+// after what they use.
+template <class T>
+class ReadAhead {
+ public:
+  // Whether another one should be begun.
+  bool wants() const { return jobs_.size() < std::min(taken_ + 1, most_); }
+  bool empty() const { return jobs_.empty(); }
+  void Begin(std::function<T()> work) {
+    jobs_.push_back(
+        std::async(taken_ == 0 ? std::launch::deferred : kInThreadIfPossible, std::move(work)));
+  }
+  // Throws what its work did. REQUIRES: not empty.
+  T Take() {
+    std::future<T> first = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++taken_;
+    return first.get();
+  }
+
+ private:
+  const size_t most_ = UsefulThreads();
+  size_t taken_ = 0;
+  std::deque<std::future<T>> jobs_;
+};
 
 // The status of `work`, ResourceExhausted where it runs out of memory: for threads whose end others
 // wait for.

@@ -6,8 +6,6 @@
 #include "query/sources/py_history.h"
 
 #include <algorithm>
-#include <deque>
-#include <future>
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
@@ -44,17 +42,13 @@ class PyCallSource : public Operator {
         control_(request.options->control),
         thread_(request.thread),
         backward_(request.direction == Direction::kBackward),
-        want_values_(request.want_values),
-        parallel_(UsefulThreads()) {
+        want_values_(request.want_values) {
     std::tie(first_, last_) = history_.ChunksOf(span_);
-  }
-  ~PyCallSource() override {
-    for (auto& job : jobs_) job.wait();
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
     while (next_ == rows_.size()) {
-      if (first_ >= last_ && jobs_.empty()) {
+      if (first_ >= last_ && chunks_ahead_.empty()) {
         outcome_->source_ended = true;
         return false;
       }
@@ -97,21 +91,16 @@ class PyCallSource : public Operator {
       return absl::CancelledError("interrupted");
     }
     // While the history is made, its threads have all processors.
-    const size_t most = history_.complete() ? std::min(taken_ + 1, parallel_) : 1;
-    while (jobs_.size() < most && first_ < last_) {
+    while ((history_.complete() ? chunks_ahead_.wants() : chunks_ahead_.empty()) &&
+           first_ < last_) {
       const size_t number = backward_ ? --last_ : first_++;
       if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
       const std::vector<uint32_t>& codes = finder_.Find();
       if (!history_.ChunkEnters(number, codes)) continue;
-      jobs_.push_back(std::async(most == 1 ? std::launch::deferred : kInThreadIfPossible,
-                                 [this, number, codes] { return LoadChunk(number, codes); }));
+      chunks_ahead_.Begin([this, number, codes] { return LoadChunk(number, codes); });
     }
-    if (jobs_.empty()) return std::vector<Row>();
-    auto first = std::move(jobs_.front());  // it goes, also when it throws
-    jobs_.pop_front();
-    absl::StatusOr<std::vector<Row>> rows = first.get();
-    ++taken_;
-    return rows;
+    if (chunks_ahead_.empty()) return std::vector<Row>();
+    return chunks_ahead_.Take();
   }
 
   // Each thread has its own, which goes on from where it was.
@@ -263,14 +252,12 @@ class PyCallSource : public Operator {
   ScanControl* control_;
   const std::optional<ThreadNo> thread_;
   const bool backward_, want_values_;
-  const size_t parallel_;
   size_t first_ = 0, last_ = 0;  // chunks that are not begun
-  size_t taken_ = 0;
   std::vector<Row> rows_;
   size_t next_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Provenance>> idle_;
-  std::deque<std::future<absl::StatusOr<std::vector<Row>>>> jobs_;
+  ReadAhead<absl::StatusOr<std::vector<Row>>> chunks_ahead_;
 };
 
 // With the columns that say when, in which thread and where in Python; the first is the time, the

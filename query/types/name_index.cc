@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
