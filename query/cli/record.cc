@@ -20,8 +20,10 @@
 #include "fmt/format.h"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
+#include "query/python/frame_history.h"
 #include "recorder/launcher.h"
 #include "store/ingest.h"
+#include "store/reader.h"
 
 namespace ttq {
 namespace {
@@ -110,6 +112,23 @@ void KeepMemory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
+// Finds the frames of what Python there is, as far as that takes no more than a tenth of what
+// recording took, opening included: the first question finds the rest.
+void FindPythonFrames(const std::string& directory, std::chrono::steady_clock::duration recording) {
+  constexpr int kPart = 12;
+  constexpr auto kWorthwhile = std::chrono::milliseconds(50);
+  const auto deadline = std::chrono::steady_clock::now() + recording / kPart;
+  absl::StatusOr<std::unique_ptr<Recording>> made = Recording::Open(directory);
+  if (!made.ok()) return;
+  for (const ProcessInfo& info : (*made)->processes()) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left < kWorthwhile) return;
+    absl::StatusOr<const Process*> process = (*made)->Open(info.number);
+    // What is wrong a question will say.
+    if (process.ok()) python::FrameHistory::MakeFor(**made, **process, left).IgnoreError();
+  }
+}
+
 struct RecordOptions {
   LaunchOptions launch;
   bool stop_when_full = true, quiet = false;
@@ -171,6 +190,8 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
                 fmt::format("{}: {}", options.launch.command[0],
                             why.empty() ? "it could not be started" : why));
   }
+  const auto recording = std::chrono::steady_clock::now() - started;
+  if (finished.ok()) FindPythonFrames(run.directory, recording);
   const IngestTotals& totals = (*writer)->totals();
   if (!options.quiet) {
     double seconds =

@@ -12,7 +12,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "fmt/format.h"
 #include "query/disk_cache.h"
 #include "store/format.h"
@@ -25,7 +27,11 @@ namespace {
 // 2: stacks that were there before their thread entered or left a frame (a forked child's) are
 //    their thread's.
 // 3: a thread of 3.11 that runs at once after it was made is followed from its first frame on.
-constexpr uint32_t kFileVersion = 3;
+// 4: a file may hold the first chunks only; with what is needed to go on: what tells code objects
+//    apart, the interpreters' addresses, the stacks at the end.
+constexpr uint32_t kFileVersion = 4;
+// The name of a file that holds the first chunks only ends in this.
+constexpr char kBegun[] = ".begun";
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
 constexpr size_t kHeadBytes = sizeof(kMagic) + 4 + 8;
 constexpr uint64_t kMostFileBytes = uint64_t{4} << 30;
@@ -99,63 +105,95 @@ std::string FilePath(const Recording& recording, const Process& process) {
   return fmt::format("{}/python-frames-{}", recording.info().path, process.info().number.v);
 }
 
-// The runtimes ever in the process, looked for when their modules have been there for a while.
+std::vector<std::pair<int, bool>> VersionsOf(const std::vector<Runtime>& runtimes) {
+  std::vector<std::pair<int, bool>> versions;
+  for (const Runtime& r : runtimes) versions.emplace_back(r.minor, r.free_threaded);
+  return versions;
+}
+
+// When to look for runtimes: for each module there ever was a time about half of its life, at the
+// start of a block, which costs least to reach, unless none is in it.
+std::vector<Time> TimesToLook(const Process& process, const std::vector<LoadedModule>& modules) {
+  constexpr uint64_t kLoading = 1'000'000;  // instructions
+  const std::vector<Time> starts = process.BlockStarts();
+  std::vector<Time> times;
+  for (const LoadedModule& module : modules) {
+    const Time last = module.unloaded == kTimeMax ? process.info().end : module.unloaded - 1;
+    const Time middle = module.loaded + (last.v - std::min(last, module.loaded).v) / 2;
+    const auto start = std::upper_bound(starts.begin(), starts.end(), middle);
+    const bool loaded = start != starts.begin() && *std::prev(start) >= module.loaded + kLoading;
+    times.push_back(loaded ? *std::prev(start) : last);
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  constexpr size_t kMostTimes = 16;
+  if (times.size() > kMostTimes) times.erase(times.begin(), times.end() - kMostTimes);
+  return times;
+}
+
+// The runtimes ever in the process.
 absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
                                                   const Process& process) {
   absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
   if (!modules.ok()) return modules.status();
-  const Time end = process.info().end;
-  // An interpreter can be told from its threads while it lives: at the end it may be gone.
-  std::vector<Time> times = {end, Time(end.v / 2)};
-  for (const LoadedModule& module : *modules) {
-    if (module.unloaded < end && module.unloaded.v > 0) times.push_back(module.unloaded - 1);
-  }
-  constexpr size_t kMostTimes = 16;
-  if (times.size() > kMostTimes) times.resize(kMostTimes);
   struct Seen {
     Runtime runtime;
     bool alive;
   };
-  std::vector<absl::StatusOr<std::vector<Seen>>> seen(times.size());
-  InParallel(times.size(), [&](size_t i) {
-    seen[i] = [&]() -> absl::StatusOr<std::vector<Seen>> {
-      absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(times[i]);
-      if (!moment.ok()) return moment.status();
-      MomentMemory memory(moment->get());
-      absl::StatusOr<std::vector<Runtime>> runtimes =
-          FindRuntimes(&recording, process, memory, times[i]);
-      if (!runtimes.ok()) return runtimes.status();
-      std::vector<Seen> out;
-      for (Runtime& runtime : *runtimes) {
-        const bool alive = runtime.layout && !FindInterpreters(process, memory, runtime).empty();
-        out.push_back({std::move(runtime), alive});
-      }
-      return out;
-    }();
-  });
-  std::vector<Runtime> found;
-  std::string problem;
-  for (absl::StatusOr<std::vector<Seen>>& at_time : seen) {
-    if (!at_time.ok()) return at_time.status();
-    for (auto& [runtime, alive] : *at_time) {
-      if (!runtime.layout) {
-        problem = runtime.problem;
-        continue;
-      }
-      const auto known = std::find_if(found.begin(), found.end(), [&](const Runtime& r) {
-        return r.address == runtime.address;
+  const auto look = [&](Time t) -> absl::StatusOr<std::vector<Seen>> {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
+    if (!moment.ok()) return moment.status();
+    MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<Runtime>> runtimes = FindRuntimes(&recording, process, memory, t);
+    if (!runtimes.ok()) return runtimes.status();
+    std::vector<Seen> out;
+    for (Runtime& runtime : *runtimes) {
+      const bool alive = runtime.layout && !FindInterpreters(process, memory, runtime).empty();
+      out.push_back({std::move(runtime), alive});
+    }
+    return out;
+  };
+  std::vector<Seen> found;
+  const auto add = [&found](std::vector<Seen> seen) {
+    for (Seen& s : seen) {
+      const auto known = std::find_if(found.begin(), found.end(), [&](const Seen& f) {
+        return f.runtime.address == s.runtime.address;
       });
       if (known == found.end()) {
-        found.push_back(std::move(runtime));
-      } else if (alive) {
-        *known = std::move(runtime);
+        found.push_back(std::move(s));
+      } else if (s.alive || (s.runtime.layout && !known->runtime.layout)) {
+        *known = std::move(s);
       }
     }
+  };
+  const std::vector<Time> times = TimesToLook(process, *modules);
+  std::vector<absl::StatusOr<std::vector<Seen>>> seen(times.size());
+  InParallel(times.size(), [&](size_t i) { seen[i] = look(times[i]); });
+  for (absl::StatusOr<std::vector<Seen>>& at_time : seen) {
+    if (!at_time.ok()) return at_time.status();
+    add(*std::move(at_time));
   }
-  if (found.empty()) {
+  // One that began later may tell more of itself.
+  const Time end = process.info().end;
+  if (!std::all_of(found.begin(), found.end(), [](const Seen& s) { return s.alive; }) &&
+      !absl::c_linear_search(times, end)) {
+    absl::StatusOr<std::vector<Seen>> at_end = look(end);
+    if (!at_end.ok()) return at_end.status();
+    add(*std::move(at_end));
+  }
+  std::vector<Runtime> runtimes;
+  std::string problem;
+  for (Seen& s : found) {
+    if (s.runtime.layout) {
+      runtimes.push_back(std::move(s.runtime));
+    } else {
+      problem = s.runtime.problem;
+    }
+  }
+  if (runtimes.empty()) {
     return absl::NotFoundError(problem.empty() ? DescribeNoRuntime(process, end) : problem);
   }
-  return found;
+  return runtimes;
 }
 
 }  // namespace
@@ -165,16 +203,18 @@ absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
 // Puts blocks together, in order.
 class FrameHistory::Builder {
  public:
-  Builder(const Process& process, const std::vector<Runtime>& runtimes, FrameHistory* history)
-      : process_(process), runtimes_(runtimes), history_(*history) {}
+  Builder(const Process& process, FrameHistory* history)
+      : process_(process), history_(*history), taken_(history->done_), now_(history->now_) {}
 
   std::unique_ptr<BlockVisitor> Make(std::shared_ptr<const std::vector<ThreadStack>> start) {
-    return std::make_unique<TransitionVisitor>(process_, runtimes_, &history_.codes_,
+    return std::make_unique<TransitionVisitor>(process_, history_.runtimes_, &history_.codes_,
                                                std::move(start));
   }
 
   absl::Status Take(std::unique_ptr<BlockVisitor> taken) {
     auto* visitor = static_cast<TransitionVisitor*>(taken.get());
+    // A span begins with the end of the block before.
+    if (visitor->block() < taken_) return absl::OkStatus();
     if (taken_ > 0 && !GoesOn(*visitor)) {
       // From what the block before ended with.
       auto start = std::make_shared<const std::vector<ThreadStack>>(now_);
@@ -194,6 +234,20 @@ class FrameHistory::Builder {
     }
     Append(*visitor);
     return absl::OkStatus();
+  }
+
+  // Tells of the chunks of whose stacks it is known which thread's they are; of the others later.
+  void Publish() {
+    const auto is_named = [](const Stack& s) { return s.thread != ThreadNo() || s.frames.empty(); };
+    size_t ready = history_.ready_;
+    while (ready < taken_ && (taken_ == history_.chunks_.size() ||
+                              std::all_of(history_.chunks_[ready].stacks.begin(),
+                                          history_.chunks_[ready].stacks.end(), is_named))) {
+      ++ready;
+    }
+    std::lock_guard lock(history_.mutex_);
+    history_.ready_.store(ready, std::memory_order_release);
+    history_.changed_.notify_all();
   }
 
  private:
@@ -292,20 +346,6 @@ class FrameHistory::Builder {
     Publish();
   }
 
-  // Tells of the chunks of whose stacks it is known which thread's they are; of the others later.
-  void Publish() {
-    const auto is_named = [](const Stack& s) { return s.thread != ThreadNo() || s.frames.empty(); };
-    size_t ready = history_.ready_;
-    while (ready < taken_ && (taken_ == history_.chunks_.size() ||
-                              std::all_of(history_.chunks_[ready].stacks.begin(),
-                                          history_.chunks_[ready].stacks.end(), is_named))) {
-      ++ready;
-    }
-    std::lock_guard lock(history_.mutex_);
-    history_.ready_.store(ready, std::memory_order_release);
-    history_.changed_.notify_all();
-  }
-
   // The stacks of the chunks before that lead to `stack` without anything having been done there.
   void NameEarlier(const Stack& stack) {
     if (stack.thread == ThreadNo() || stack.frames.empty()) return;
@@ -320,10 +360,9 @@ class FrameHistory::Builder {
   }
 
   const Process& process_;
-  const std::vector<Runtime>& runtimes_;
   FrameHistory& history_;
-  size_t taken_ = 0;              // blocks
-  std::vector<ThreadStack> now_;  // where the last block ended
+  size_t& taken_;  // blocks
+  std::vector<ThreadStack>& now_;
 };
 
 void FrameHistory::Prepare(const Process& process) {
@@ -335,21 +374,42 @@ void FrameHistory::Prepare(const Process& process) {
   }
 }
 
-void FrameHistory::Make(const Recording& recording, const Process& process) {
-  const absl::Status made = WithinMemory([&] {
-    Builder builder(process, runtimes_, this);
-    absl::Status s = process.WatchBlocks(
-        TimeSpan(), [&](uint32_t) { return builder.Make(nullptr); },
-        [&](std::unique_ptr<BlockVisitor> visitor) { return builder.Take(std::move(visitor)); },
-        &making_);
-    if (s.ok() && recording.info().finished) {
-      WriteWholeFile(FilePath(recording, process), {Serialize(RecordingKey(recording, process))});
+absl::Status FrameHistory::Make(const Recording& recording, const Process& process,
+                                Deadline deadline) {
+  const size_t had = done_;
+  const auto look_at_all = [&]() -> absl::Status {
+    if (runtimes_.empty()) {
+      // Those that the file's chunks were made with.
+      absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
+      if (!runtimes.ok()) return runtimes.status();
+      if (VersionsOf(*runtimes) != versions_) return absl::InternalError("other interpreters");
+      runtimes_ = *std::move(runtimes);
     }
-    return s;
-  });
+    Builder builder(process, this);
+    builder.Publish();
+    return process.WatchBlocks(
+        {done_ == 0 ? Time(0) : chunks_[done_].begin, kTimeMax},
+        [&](uint32_t) { return builder.Make(nullptr); },
+        [&](std::unique_ptr<BlockVisitor> visitor) -> absl::Status {
+          if (std::chrono::steady_clock::now() > deadline) {
+            return absl::DeadlineExceededError("no more time");
+          }
+          return builder.Take(std::move(visitor));
+        },
+        &making_);
+  };
+  absl::Status made = WithinMemory(look_at_all);
+  const bool partly = absl::IsDeadlineExceeded(made) && done_ > had;
+  if ((made.ok() || partly) && recording.info().finished) {
+    const std::string path = FilePath(recording, process);
+    const std::string begun = path + kBegun;
+    WriteWholeFile(partly ? begun : path, {Serialize(RecordingKey(recording, process))});
+    if (!partly) unlink(begun.c_str());
+  }
   std::lock_guard lock(mutex_);
   made_ = made;
   changed_.notify_all();
+  return made;
 }
 
 FrameHistory::~FrameHistory() {
@@ -383,42 +443,55 @@ bool FrameHistory::IsKept(const Recording& recording, const Process& process) {
   return recording.info().finished && access(FilePath(recording, process).c_str(), R_OK) == 0;
 }
 
-absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recording& recording,
-                                                                     const Process& process) {
-  const uint64_t key = RecordingKey(recording, process);
+absl::StatusOr<std::shared_ptr<FrameHistory>> FrameHistory::Begin(const Recording& recording,
+                                                                  const Process& process) {
   const std::string path = FilePath(recording, process);
-  if (recording.info().finished) {
-    std::ifstream file(path, std::ios::binary | std::ios::ate);
-    if (file) {
-      const auto size = static_cast<uint64_t>(file.tellg());
-      std::string content(size <= kMostFileBytes ? size : 0, '\0');
-      file.seekg(0);
-      file.read(content.data(), static_cast<std::streamsize>(content.size()));
-      std::shared_ptr<FrameHistory> history(new FrameHistory);
-      if (file && history->Parse(content, key).ok()) {
-        history->from_file_ = true;
-        history->ready_ = history->chunks_.size();
-        return std::shared_ptr<const FrameHistory>(std::move(history));
-      }
-    }
+  for (const std::string& name : {path, path + kBegun}) {
+    std::ifstream file(name, std::ios::binary | std::ios::ate);
+    if (!recording.info().finished || !file) continue;
+    const auto size = static_cast<uint64_t>(file.tellg());
+    std::string content(size <= kMostFileBytes ? size : 0, '\0');
+    file.seekg(0);
+    file.read(content.data(), static_cast<std::streamsize>(content.size()));
+    std::shared_ptr<FrameHistory> history(new FrameHistory);
+    if (!file || !history->Parse(content, RecordingKey(recording, process)).ok()) continue;
+    history->Prepare(process);
+    history->from_file_ = history->done_ == history->chunks_.size();
+    if (history->from_file_) history->ready_ = history->done_;
+    return history;
   }
   absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
   if (!runtimes.ok()) return runtimes.status();
   std::shared_ptr<FrameHistory> history(new FrameHistory);
   history->runtimes_ = *std::move(runtimes);
-  for (const Runtime& runtime : history->runtimes_) {
-    history->layouts_.push_back(*runtime.layout);
-    history->versions_.emplace_back(runtime.minor, runtime.free_threaded);
-  }
+  history->versions_ = VersionsOf(history->runtimes_);
+  for (const Runtime& runtime : history->runtimes_) history->layouts_.push_back(*runtime.layout);
   history->Prepare(process);
-  history->maker_ = std::async(kInThreadIfPossible, [made = history.get(), &recording, &process] {
-    made->Make(recording, process);
+  return history;
+}
+
+absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recording& recording,
+                                                                     const Process& process) {
+  absl::StatusOr<std::shared_ptr<FrameHistory>> history = Begin(recording, process);
+  if (!history.ok() || (*history)->from_file_) return history;
+  std::future<void>& maker = (*history)->maker_;
+  maker = std::async(kInThreadIfPossible, [made = history->get(), &recording, &process] {
+    made->Make(recording, process, Deadline::max()).IgnoreError();
   });
   // Without a thread of its own, at once.
-  if (history->maker_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) {
-    history->maker_.wait();
-  }
-  return std::shared_ptr<const FrameHistory>(std::move(history));
+  if (maker.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) maker.wait();
+  return history;
+}
+
+absl::Status FrameHistory::MakeFor(const Recording& recording, const Process& process,
+                                   std::chrono::nanoseconds longest) {
+  const Deadline deadline = std::chrono::steady_clock::now() + longest;
+  absl::StatusOr<std::shared_ptr<FrameHistory>> history = Begin(recording, process);
+  if (absl::IsNotFound(history.status())) return absl::OkStatus();
+  if (!history.ok()) return history.status();
+  if ((*history)->from_file_) return absl::OkStatus();
+  absl::Status made = (*history)->Make(recording, process, deadline);
+  return absl::IsDeadlineExceeded(made) ? absl::OkStatus() : made;
 }
 
 absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Whole(const Recording& recording,
@@ -447,6 +520,10 @@ std::string FrameHistory::Serialize(uint64_t recording_key) const {
     AppendVarint(&out, entry.runtime);
     AppendVarint(&out, entry.is_cleanup);
     AppendVarint(&out, code.address);
+    for (const uint64_t part : {entry.key.name, entry.key.filename, entry.key.linetable,
+                                entry.key.consts, entry.key.name_hash}) {
+      AppendVarint(&out, part);
+    }
     AppendText(&out, code.name);
     AppendText(&out, code.qualname);
     AppendText(&out, code.filename);
@@ -464,8 +541,8 @@ std::string FrameHistory::Serialize(uint64_t recording_key) const {
       AppendVarint(&out, variable.kind);
     }
   }
-  AppendVarint(&out, chunks_.size());
-  for (const ChunkData& chunk : chunks_) {
+  AppendVarint(&out, done_);
+  for (const ChunkData& chunk : absl::MakeSpan(chunks_).first(done_)) {
     AppendVarint(&out, chunk.begin.v);
     AppendVarint(&out, chunk.end.v);
     AppendVarint(&out, chunk.count);
@@ -487,6 +564,25 @@ std::string FrameHistory::Serialize(uint64_t recording_key) const {
       }
     }
     AppendText(&out, chunk.encoded);
+  }
+  AppendVarint(&out, now_.size());
+  for (const ThreadStack& stack : now_) {
+    AppendVarint(&out, stack.thread_state);
+    AppendVarint(&out, stack.runtime);
+    AppendVarint(&out, stack.thread.v);
+    AppendVarint(&out, stack.frames.size());
+    for (const StackEntry& frame : stack.frames) {
+      AppendVarint(&out, frame.frame);
+      AppendVarint(&out, frame.code);
+      AppendVarint(&out, frame.state);
+      AppendVarint(&out, frame.generator);
+      AppendVarint(&out, frame.pushed.v);
+    }
+    AppendVarint(&out, stack.cframes.size());
+    for (const ThreadStack::CFrame& cframe : stack.cframes) {
+      AppendVarint(&out, cframe.address);
+      AppendVarint(&out, cframe.set);
+    }
   }
   memcpy(out.data(), kMagic, sizeof kMagic);
   memcpy(out.data() + sizeof kMagic, &kFileVersion, 4);
@@ -523,10 +619,15 @@ absl::Status FrameHistory::Parse(std::string_view file, uint64_t recording_key) 
     if (entry.runtime >= layouts_.size()) in.Fail();
     entry.is_cleanup = in.Number() != 0;
     code.address = in.Number();
+    CodeTable::Key& key = entry.key;
+    key.address = code.address;
+    for (uint64_t* part : {&key.name, &key.filename, &key.linetable, &key.consts, &key.name_hash}) {
+      *part = in.Number();
+    }
     code.name = in.Text();
     code.qualname = in.Text();
     code.filename = in.Text();
-    code.first_line = static_cast<int>(in.Signed());
+    key.first_line = code.first_line = static_cast<int>(in.Signed());
     code.flags = static_cast<uint32_t>(in.Number());
     code.argcount = static_cast<int>(in.Signed());
     code.posonlyargcount = static_cast<int>(in.Signed());
@@ -569,6 +670,31 @@ absl::Status FrameHistory::Parse(std::string_view file, uint64_t recording_key) 
     }
     chunk.encoded = in.Text();
     chunks_.push_back(std::move(chunk));
+  }
+  done_ = chunks_.size();
+  for (size_t n = in.Count(); n-- > 0 && in.ok();) {
+    ThreadStack stack;
+    stack.thread_state = in.Number();
+    stack.runtime = static_cast<uint32_t>(in.Number());
+    if (stack.runtime >= layouts_.size()) in.Fail();
+    stack.thread = ThreadNo(static_cast<uint32_t>(in.Number()));
+    for (size_t f = in.Count(); f-- > 0 && in.ok();) {
+      StackEntry frame;
+      frame.frame = in.Number();
+      frame.code = static_cast<uint32_t>(in.Number());
+      if (frame.code >= codes && frame.code != kNoCode) in.Fail();
+      const uint64_t state = in.Number();
+      if (state > StackEntry::kPending) in.Fail();
+      frame.state = static_cast<StackEntry::State>(state);
+      frame.generator = in.Number() != 0;
+      frame.pushed = Time(in.Number());
+      stack.frames.push_back(frame);
+    }
+    for (size_t c = in.Count(); c-- > 0 && in.ok();) {
+      const uint64_t address = in.Number();
+      stack.cframes.push_back({address, in.Number() != 0});
+    }
+    now_.push_back(std::move(stack));
   }
   return in.ok() && in.done() ? absl::OkStatus() : absl::DataLossError("damaged");
 }

@@ -2,10 +2,11 @@
 //
 // All Python frames of a process over its whole life: when each was entered and left, by which
 // thread, how, and from where. Made by one parallel scan of the recording (query/python/
-// transitions.h) when a question first needs it, then kept in a file of the recording, so that
-// recording costs nothing and a newer ttq finds more in an old recording. docs/store-format.md
-// describes the file. It is made anew when it is damaged, of another version or of another
-// recording, and is not written while the recording is still being made.
+// transitions.h), and kept in a file of the recording: as much of it as there is time for at the
+// end of recording, the rest when a question first needs it. A newer ttq finds more in an old
+// recording. docs/store-format.md describes the file. It is made anew when it is damaged, of
+// another version or of another recording, and is not written while the recording is still being
+// made.
 //
 // What it holds is cut into chunks, one per block, each with the stacks at its start: any question
 // about a time decodes one chunk. Chunks are made in order of time, by threads of the history's
@@ -17,6 +18,7 @@
 #define TTQ_QUERY_PYTHON_FRAME_HISTORY_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <future>
@@ -65,12 +67,16 @@ class FrameHistory {
   static absl::StatusOr<std::shared_ptr<const FrameHistory>> Whole(const Recording& recording,
                                                                    const Process& process,
                                                                    ScanControl* control);
+  // Goes on making it for `longest`, and keeps what is made by then. That there is no CPython is no
+  // error.
+  static absl::Status MakeFor(const Recording& recording, const Process& process,
+                              std::chrono::nanoseconds longest);
   // Gives up making it.
   ~FrameHistory();
   FrameHistory(const FrameHistory&) = delete;
   FrameHistory& operator=(const FrameHistory&) = delete;
 
-  // Whether there is a file of it, so that Of will hardly have to make it.
+  // Whether there is a file of all of it, so that Of will hardly have to make it.
   static bool IsKept(const Recording& recording, const Process& process);
 
   // Until the first `count` chunks are there, and all codes that they enter. All there are, that is
@@ -153,14 +159,19 @@ class FrameHistory {
     std::shared_ptr<const std::vector<Transition>> transitions;
   };
   class Builder;
+  using Deadline = std::chrono::steady_clock::time_point;
 
   FrameHistory() = default;
+  // From its file, as far as that goes; what is missing is yet to be made.
+  static absl::StatusOr<std::shared_ptr<FrameHistory>> Begin(const Recording& recording,
+                                                             const Process& process);
   // The chunk that holds time t; nullopt: t is before all of them.
   std::optional<size_t> ChunkAt(Time t) const;
-  // Chunks without anything but their times.
+  // Gives all chunks their times.
   void Prepare(const Process& process);
-  // Makes all chunks, then writes the file.
-  void Make(const Recording& recording, const Process& process);
+  // Makes the chunks that are missing, then writes the file. DeadlineExceeded: of those that there
+  // was time for.
+  absl::Status Make(const Recording& recording, const Process& process, Deadline deadline);
   std::string Serialize(uint64_t recording_key) const;
   absl::Status Parse(std::string_view file, uint64_t recording_key);
 
@@ -171,6 +182,8 @@ class FrameHistory {
   bool from_file_ = false;
 
   std::vector<Runtime> runtimes_;  // those to follow, while it is made
+  size_t done_ = 0;                // chunks that are made, and
+  std::vector<ThreadStack> now_;   // where the last of them ends: for who makes the next
   std::future<void> maker_;
   ScanControl making_;
   std::atomic<size_t> ready_{0};  // chunks that are there

@@ -51,6 +51,7 @@ uint32_t CodeTable::Find(const Key& key, uint32_t runtime, const Layout& layout,
   if (!code) return kNoCode;
   auto entry = std::make_unique<Entry>();
   entry->code = *code;
+  entry->key = key;
   entry->runtime = runtime;
   if (layout.minor >= 13) {
     // _Py_InitCleanup is never traced.
@@ -58,10 +59,9 @@ uint32_t CodeTable::Find(const Key& key, uint32_t runtime, const Layout& layout,
     entry->is_cleanup = code->first_traceable >= 2 * units;
   }
   std::lock_guard lock(mutex_);
-  if (size() >= kMost) return kNoCode;
-  const auto [it, is_new] = ids_.try_emplace(key, static_cast<uint32_t>(size()));
-  if (is_new) Put(std::move(entry));
-  return it->second;
+  const auto it = ids_.find(key);
+  if (it != ids_.end()) return it->second;
+  return size() < kMost ? Put(std::move(entry)) : kNoCode;
 }
 
 bool CodeTable::Append(Entry entry) {
@@ -71,14 +71,16 @@ bool CodeTable::Append(Entry entry) {
   return true;
 }
 
-void CodeTable::Put(std::unique_ptr<const Entry> entry) {
-  const size_t id = size();
+uint32_t CodeTable::Put(std::unique_ptr<const Entry> entry) {
+  const auto id = static_cast<uint32_t>(size());
+  ids_.try_emplace(entry->key, id);
   if (id % kChunk == 0) {
     owned_.push_back(std::make_unique<Chunk>());
     chunks_[id / kChunk].store(owned_.back().get(), std::memory_order_release);
   }
   (*owned_.back())[id % kChunk] = std::move(entry);
   size_.store(id + 1, std::memory_order_release);
+  return id;
 }
 
 // ---- Frames -------------------------------------------------------------------------------------

@@ -57,11 +57,6 @@ inline constexpr uint32_t kNoCode = ~uint32_t{0};
 // told by its parts. Thread-safe.
 class CodeTable {
  public:
-  struct Entry {
-    Code code;
-    uint32_t runtime = 0;     // index of the runtime it belongs to
-    bool is_cleanup = false;  // the interpreter's own, around a specialised __init__
-  };
   // What tells a code object from another at the same address.
   struct Key {
     uint64_t address = 0;
@@ -73,6 +68,12 @@ class CodeTable {
       return H::combine(std::move(h), k.address, k.name, k.filename, k.linetable, k.consts,
                         k.name_hash, k.first_line);
     }
+  };
+  struct Entry {
+    Code code;
+    Key key;
+    uint32_t runtime = 0;     // index of the runtime it belongs to
+    bool is_cleanup = false;  // the interpreter's own, around a specialised __init__
   };
 
   // kNoCode when nothing can be read there.
@@ -88,8 +89,8 @@ class CodeTable {
  private:
   static constexpr size_t kChunk = 1 << 10, kMost = 1 << 20;
   using Chunk = std::array<std::unique_ptr<const Entry>, kChunk>;
-  // REQUIRES: mutex_ is held; it is not full.
-  void Put(std::unique_ptr<const Entry> entry);
+  // The id it gets. REQUIRES: mutex_ is held; it is not full.
+  uint32_t Put(std::unique_ptr<const Entry> entry);
 
   std::mutex mutex_;  // guards ids_ and what is added
   absl::flat_hash_map<Key, uint32_t> ids_;
