@@ -3,9 +3,11 @@
 #include "query/die.h"
 
 #include <elf.h>
+#include <emmintrin.h>
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <bit>
 #include <future>
 #include <map>
 #include <mutex>
@@ -188,13 +190,68 @@ void ForEachOffsetOfName(ByteSpan strings, std::string_view identifier, Use use)
   });
 }
 
+// Offsets in a section of strings: a bit each; and a bit for each 64 of them that has one, which
+// stay in the processor's cache. The last 4096, beyond all strings, have none.
+class MarkedOffsets {
+ public:
+  explicit MarkedOffsets(uint64_t size) : marks_(size / 64 + 1), blocks_(size / 4096 + 2) {}
+  void Mark(uint64_t offset) {
+    if (Has(offset)) return;
+    marks_[offset / 64] |= uint64_t{1} << offset % 64;
+    blocks_[offset / 4096] |= uint64_t{1} << offset / 64 % 64;
+    if (few_.size() < kMostFew) few_.push_back(static_cast<uint32_t>(offset));
+    highest_ = std::max(highest_, static_cast<uint32_t>(offset));
+  }
+  bool Has(uint64_t offset) const {
+    const uint64_t block = blocks_[std::min<uint64_t>(offset / 4096, blocks_.size() - 1)];
+    return (block >> offset / 64 % 64 & 1) != 0 && (marks_[offset / 64] >> offset % 64 & 1) != 0;
+  }
+
+  // Of the 16 words that begin at `bytes` and at the bytes after it: a bit for each that may be
+  // marked. REQUIRES: 19 bytes can be read.
+  uint32_t MayHold(const uint8_t* bytes) const {
+    const auto from = [bytes](int n) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + n));
+    };
+    const auto all = [](uint32_t byte) { return _mm_set1_epi8(static_cast<char>(byte)); };
+    if (few_.size() == kMostFew) {
+      // Most words are beyond all strings.
+      const __m128i highest = from(3);
+      const __m128i most = all(highest_ >> 24);
+      return static_cast<uint32_t>(
+          _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(highest, most), highest)));
+    }
+    __m128i hits = _mm_setzero_si128();
+    for (const uint32_t offset : few_) {
+      hits = _mm_or_si128(hits, _mm_and_si128(_mm_cmpeq_epi8(from(0), all(offset)),
+                                              _mm_cmpeq_epi8(from(1), all(offset >> 8))));
+    }
+    return static_cast<uint32_t>(_mm_movemask_epi8(hits));
+  }
+
+ private:
+  std::vector<uint64_t> marks_;
+  std::vector<uint64_t> blocks_;
+  static constexpr size_t kMostFew = 8;
+  std::vector<uint32_t> few_;  // all of them, or the first
+  uint32_t highest_ = 0;
+};
+
 // Whether one of the words of four bytes, each `step` bytes from the last, is marked.
-template <class IsMarked>
-bool RefersToMarked(ByteSpan bytes, uint64_t step, const IsMarked& is_marked) {
-  for (uint64_t at = 0; at + 4 <= bytes.size(); at += step) {
+bool RefersToMarked(ByteSpan bytes, uint64_t step, const MarkedOffsets& marked) {
+  const auto is_marked = [&](uint64_t at) {
     uint32_t word;
     std::memcpy(&word, bytes.data() + at, sizeof word);
-    if (is_marked(word)) return true;
+    return marked.Has(word);
+  };
+  uint64_t at = 0;
+  for (; step == 1 && at + 19 <= bytes.size(); at += 16) {
+    for (uint32_t may = marked.MayHold(bytes.data() + at); may != 0; may &= may - 1) {
+      if (is_marked(at + static_cast<uint64_t>(std::countr_zero(may)))) return true;
+    }
+  }
+  for (; at + 4 <= bytes.size(); at += step) {
+    if (is_marked(at)) return true;
   }
   return false;
 }
@@ -821,27 +878,15 @@ bool DwarfData::MayContain(std::string_view text) const {
 }
 
 std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const {
-  // The offsets of the strings in .debug_str, a bit each; and which blocks of 4096 of them have
-  // one, which stays in the processor's cache. The last block, beyond all strings, has none.
-  const ByteSpan strings = str_[0].bytes();
-  std::vector<uint64_t> marks(strings.size() / 64 + 1);
-  std::vector<uint8_t> blocks(strings.size() / 4096 + 2);
-  const uint64_t beyond = blocks.size() - 1;
-  const auto is_marked = [&](uint64_t offset) {
-    return blocks[std::min(offset / 4096, beyond)] != 0 &&
-           (marks[offset / 64] >> offset % 64 & 1) != 0;
-  };
-  ForEachOffsetOfName(strings, identifier, [&](uint64_t offset) {
-    marks[offset / 64] |= uint64_t{1} << offset % 64;
-    blocks[offset / 4096] = 1;
-  });
+  MarkedOffsets marked(str_[0].bytes().size());
+  ForEachOffsetOfName(str_[0].bytes(), identifier, [&](uint64_t offset) { marked.Mark(offset); });
   const auto may_name = [&](const DwarfUnit& unit) {
     const DwarfRoot& root = RootOf(unit);
     // In a damaged file a unit's last DIE may reach into the next unit.
     const uint64_t size = unit.end - unit.begin + identifier.size() + sizeof(uint32_t);
     const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, size);
     if (unit.section == kAlt || unit.offset_size != 4 || root.abbrevs->names_elsewhere() ||
-        RefersToMarked(bytes, 1, is_marked) || HasName(bytes, identifier)) {
+        RefersToMarked(bytes, 1, marked) || HasName(bytes, identifier)) {
       return true;
     }
     if (!root.abbrevs->names_by_index()) return false;
@@ -851,7 +896,7 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     ByteCursor length(table, base - 8);
     const uint64_t entries = base < 8 ? 0 : length.Fixed<uint32_t>();
     return !length.ok() || entries < 4 || entries - 4 > table.size() - base ||
-           RefersToMarked(table.subspan(base, entries - 4), 4, is_marked);
+           RefersToMarked(table.subspan(base, entries - 4), 4, marked);
   };
   std::vector<char> may(units_.size());
   const auto look = [&](size_t i) { may[i] = may_name(units_[i]); };

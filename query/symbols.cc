@@ -859,13 +859,14 @@ absl::StatusOr<NameMatches<VariableInfo>> Symbolizer::FindVariables(
   absl::StatusOr<NameMatcher> matcher = NameMatcher::Create(pattern);
   if (!matcher.ok()) return matcher.status();
   NameMatches<VariableInfo> matches;
-  for (const auto& module : impl_->modules) {
-    if (!matcher->MatchesModule(module->name()) || module->file() == nullptr) continue;
-    for (VariableInfo& v : module->file()->impl_->FindVariables(*matcher)) {
-      Impl::Move(&v, *module);
-      matches.found.push_back(std::move(v));
-    }
-  }
+  std::vector<std::vector<VariableInfo>> found(impl_->modules.size());
+  InParallel(found.size(), [&](size_t i) {
+    const Module& module = *impl_->modules[i];
+    if (!matcher->MatchesModule(module.name()) || module.file() == nullptr) return;
+    found[i] = module.file()->impl_->FindVariables(*matcher);
+    for (VariableInfo& v : found[i]) Impl::Move(&v, module);
+  });
+  Append(&found, &matches.found);
   if (!matches.found.empty() || pattern.kind != NamePattern::Kind::kName) return matches;
   Suggestions suggestions(pattern.text);
   for (const auto& module : impl_->modules) {

@@ -2,8 +2,8 @@
 //
 // Prints every entry into and exit from a Python function that a recording holds, one a line, in
 // order: time, thread, depth, kind, the function's first line, the line, its file, its name. With a
-// second argument only functions of that file.
-// Usage: dump_transitions RECORDING [FILE]
+// second argument only functions of that file. With --steps it is made anew, a little at a time.
+// Usage: dump_transitions [--steps] RECORDING [FILE]
 
 #include <chrono>
 #include <cinttypes>
@@ -13,7 +13,29 @@
 #include "query/python/frame_history.h"
 #include "store/reader.h"
 
+namespace {
+
+// Goes on from where the last time ended, until it is whole.
+int MakeInSteps(const ttq::Recording& recording, const ttq::Process& process) {
+  using ttq::python::FrameHistory;
+  int steps = 0;
+  auto longest = std::chrono::milliseconds(40);
+  for (; !FrameHistory::IsKept(recording, process); ++steps, longest *= 2) {
+    const absl::Status s = FrameHistory::MakeFor(recording, process, longest);
+    if (!s.ok()) {
+      fprintf(stderr, "%s\n", s.ToString().c_str());
+      return -1;
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  const bool in_steps = argc > 1 && strcmp(argv[1], "--steps") == 0;
+  argc -= in_steps;
+  argv += in_steps;
   if (argc < 2) return 2;
   auto recording = ttq::Recording::Open(argv[1]);
   if (!recording.ok()) {
@@ -22,6 +44,11 @@ int main(int argc, char** argv) {
   }
   auto process = (*recording)->Open((*recording)->default_process());
   if (!process.ok()) return 1;
+  if (in_steps) {
+    const int steps = MakeInSteps(**recording, **process);
+    if (steps < 0) return 1;
+    fprintf(stderr, "made in %d steps\n", steps);
+  }
   const auto start = std::chrono::steady_clock::now();
   auto history = ttq::python::FrameHistory::Whole(**recording, **process, nullptr);
   if (!history.ok()) {

@@ -284,6 +284,41 @@ TEST(Dwarf, UnitsThatMayNameAFunction) {
   EXPECT_THAT(d.Open()->UnitsThatMayName("other"), testing::Each(true));
 }
 
+TEST(Dwarf, UnitsThatMayNameAFunctionWhereverTheyDo) {
+  for (const int names : {1, 7, 8, 300}) {
+    Dwarf d;
+    d.Abbrev(1, DW_TAG_compile_unit, true, {{DW_AT_language, DW_FORM_data1}});
+    d.Abbrev(2, DW_TAG_subprogram, false, {{DW_AT_name, DW_FORM_strp}});
+    d.Abbrev(3, DW_TAG_base_type, false, {{DW_AT_byte_size, DW_FORM_data1}});
+    std::vector<uint32_t> offsets;
+    uint32_t end = 0;
+    const auto add = [&](const std::string& text) {
+      const uint32_t at = end;
+      d.str.Text(text);
+      end += static_cast<uint32_t>(text.size()) + 1;
+      return at;
+    };
+    add(std::string(0x10203, 'x'));
+    for (int i = 0; i < names; ++i) {
+      offsets.push_back(add("find<" + std::to_string(i) + ">"));
+      if (i == 4) add(std::string(0x1000000, 'x'));  // some beyond three bytes
+    }
+    const uint32_t other = add("other");
+    std::vector<bool> want;
+    for (int before = 0; before < 40; ++before) {
+      for (const uint32_t offset : {offsets.front(), other, offsets.back()}) {
+        ElfBytes bytes;
+        bytes.U8(1).U8(0);
+        for (int i = 0; i < before; ++i) bytes.U8(3).U8(0xff);
+        bytes.U8(2).U32(offset).U8(0);
+        d.Unit(bytes.data());
+        want.push_back(offset != other);
+      }
+    }
+    EXPECT_EQ(d.Open()->UnitsThatMayName("find"), want) << names << " names";
+  }
+}
+
 std::vector<std::pair<uint64_t, uint64_t>> Spans(const std::vector<CodeSpan>& spans) {
   std::vector<std::pair<uint64_t, uint64_t>> out;
   for (const CodeSpan& s : spans) out.emplace_back(s.begin, s.end);
