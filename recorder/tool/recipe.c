@@ -446,7 +446,8 @@ enum Number { kNoNumber, kMayBeNumber, kSingleNumber };
 static enum Number number_in(const Pass* p, const IRExpr* e) {
   if (e->tag == Iex_RdTmp) e = p->definition[e->Iex.RdTmp.tmp];
   if (!e) return kNoNumber;
-  if (e->tag == Iex_Const) {  // 0 is how a sum begins
+  if (e->tag == Iex_Get) return kMayBeNumber;  // a register's copy
+  if (e->tag == Iex_Const) {                   // 0 is how a sum begins
     const IRConst* c = e->Iex.Const.con;
     return c->tag == Ico_V128 && c->Ico.V128 == 0 ? kMayBeNumber : kNoNumber;
   }
@@ -473,8 +474,9 @@ static enum Number number_in(const Pass* p, const IRExpr* e) {
     case Iop_32UtoV128:
     case Iop_64UtoV128:
       return kSingleNumber;
-    case Iop_XorV128:  // the sign, turned round
-    case Iop_AndV128:  // and taken away
+    case Iop_XorV128:  // the sign, turned round,
+    case Iop_AndV128:  // taken away,
+    case Iop_OrV128:   // and given
       return kMayBeNumber;
     default:
       return kNoNumber;
@@ -536,8 +538,12 @@ static void log_vectors(Pass* p, UInt which) {
   }
 }
 
-// Before the superblock may be left, but for a call or a return.
-static void log_numbers(Pass* p) { log_vectors(p, p->numbers_written); }
+// Before the superblock may be left, but for a call or a return. All of them are restored together
+// by the dynamic linker, which has found a function that is about to be called.
+static void log_numbers(Pass* p) {
+  Bool restored = (p->vectors_written & kArguments) == kArguments;
+  log_vectors(p, restored ? kArguments : p->numbers_written);
+}
 
 // ---- Statements ---------------------------------------------------------------------------------
 
@@ -597,8 +603,6 @@ static void handle_dirty(Pass* p, IRStmt* st) {
       note_vector_write(p, offset, d->fxState[i].size);
     }
   }
-  // The dynamic linker saves them round finding a function that is about to be called.
-  if ((p->vectors_written & kArguments) == kArguments) log_vectors(p, kArguments);
 }
 
 static void handle_cas(Pass* p, IRStmt* st) {

@@ -4,6 +4,7 @@
 // that the dynamic linker chooses by processor.
 
 #include <emmintrin.h>
+#include <math.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -138,6 +139,14 @@ NOINLINE float Either(int first, float a, float b) {
   if (first) return a;
   return b * 2;
 }
+// The sign of the other, given by operations on all bits, and back over a jump.
+NOINLINE double Signed(double a, double sign, int times) {
+  a = __builtin_copysign(a, sign);
+  asm goto("cmpl $0, %0; jne %l1" ::"r"(times) : "cc" : out);
+  asm volatile("");
+out:
+  return a;
+}
 // What may not be copied bit by bit is passed by its address, however small it is.
 struct Counted {
   int n;
@@ -226,6 +235,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i <= 3; ++i) Keep(Sum(numbers, i));
   for (int i = 0; i < 4; ++i) CallMix(i);
   for (int i = 0; i < 2; ++i) Keep(Either(i, 2.5f, minus * 3.5f));
+  for (int i = 0; i < 2; ++i) Keep(Signed(2.5 + i, minus * (0.5 - i), i));
+  for (int i = 1; i <= 2; ++i) Keep(atan2(minus * 0.0, minus * 1.0 * i));
   Keep(Takes("text", minus * 4, kBlue, Counted(11), std::make_unique<int>(12), Holder{Counted(13)},
              Plain(14)));
   for (int i = 1; i <= 2; ++i) Keep(Cloned("clone", minus * i, i * 0.5));

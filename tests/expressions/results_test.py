@@ -6,6 +6,7 @@ dynamic linker chooses.
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -182,6 +183,17 @@ with tempfile.TemporaryDirectory() as scratch:
     check([r["result"] for r in sums] == [0.0, -1.5, 0.5, 4.75], f"Sum: {sums}")
     either = ask(recording, "calls to Either | select result")["rows"]
     check([r["result"] for r in either] == [-7.0, 2.5], f"Either: {either}")
+
+    signed = ask(recording, "calls to Signed | select args, result")["rows"]
+    check([list(r["args"].values()) + [r["result"]] for r in signed] ==
+          [[2.5, -0.5, 0, -2.5], [3.5, 0.5, 1, 3.5]], f"Signed: {signed}")
+    # Of libm: the first call is one of the dynamic linker, which gives the arguments back.
+    angles = ask(recording, "calls to atan2 by main | select args, result")["rows"]
+    if angles and angles[0]["args"] and "y" in angles[0]["args"]:
+        check([(str(r["args"]["y"]), r["args"]["x"], r["result"]) for r in angles] ==
+              [("-0.0", -1, -math.pi), ("-0.0", -2, -math.pi)], f"atan2: {angles}")
+    else:
+        print("skipped: the parameters of atan2, as libm's debug information is not installed")
 
     mixes = ask(recording, "calls to Mix | select args.a, args.b, args.c, args.d")["rows"]
     check([list(r.values()) for r in mixes] ==
