@@ -3,6 +3,7 @@
 // Opening a recording. See docs/store-format.md.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -91,6 +92,22 @@ std::shared_ptr<const std::string> ReadIfUnchanged(const StoredFile& file, uint6
   return out;
 }
 
+// Signals that say that the program went wrong, not that somebody ended it.
+bool IsOfFault(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGABRT:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return true;
+    default:
+      return false;
+  }
+}
+
 class RecordingReader : public Recording {
  public:
   explicit RecordingReader(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -145,6 +162,9 @@ class RecordingReader : public Recording {
   }
   const std::vector<ProcessInfo>& processes() const override { return infos_; }
   ProcessNo default_process() const override {
+    for (const ProcessInfo& p : infos_) {
+      if (IsOfFault(p.fatal_signal)) return p.number;
+    }
     for (const ProcessInfo& p : infos_) {
       if (p.fatal_signal != 0) return p.number;
     }

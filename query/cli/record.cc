@@ -24,6 +24,7 @@
 #include "recorder/launcher.h"
 #include "store/ingest.h"
 #include "store/reader.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -113,20 +114,23 @@ void KeepMemory() {
 }
 
 // Finds the frames of what Python there is, as far as that takes no more than a tenth of what
-// recording took, opening included: the first question finds the rest.
-void FindPythonFrames(const std::string& directory, std::chrono::steady_clock::duration recording) {
+// recording took, opening included: the first question finds the rest, and says what is wrong.
+absl::Status FindPythonFrames(const std::string& directory,
+                              std::chrono::steady_clock::duration recording) {
   constexpr int kPart = 12;
   constexpr auto kWorthwhile = std::chrono::milliseconds(50);
   const auto deadline = std::chrono::steady_clock::now() + recording / kPart;
   absl::StatusOr<std::unique_ptr<Recording>> made = Recording::Open(directory);
-  if (!made.ok()) return;
+  if (!made.ok()) return made.status();
   for (const ProcessInfo& info : (*made)->processes()) {
     const auto left = deadline - std::chrono::steady_clock::now();
-    if (left < kWorthwhile) return;
+    if (left < kWorthwhile) break;
     absl::StatusOr<const Process*> process = (*made)->Open(info.number);
-    // What is wrong a question will say.
-    if (process.ok()) python::FrameHistory::MakeFor(**made, **process, left).IgnoreError();
+    if (!process.ok()) return process.status();
+    const absl::Status found = python::FrameHistory::MakeFor(**made, **process, left);
+    if (!found.ok()) return found;
   }
+  return absl::OkStatus();
 }
 
 struct RecordOptions {
@@ -190,8 +194,10 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
                 fmt::format("{}: {}", options.launch.command[0],
                             why.empty() ? "it could not be started" : why));
   }
-  const auto recording = std::chrono::steady_clock::now() - started;
-  if (finished.ok()) FindPythonFrames(run.directory, recording);
+  if (finished.ok()) {
+    const auto took = std::chrono::steady_clock::now() - started;
+    WithinMemory([&] { return FindPythonFrames(run.directory, took); }).IgnoreError();
+  }
   const IngestTotals& totals = (*writer)->totals();
   if (!options.quiet) {
     double seconds =
