@@ -399,12 +399,14 @@ absl::Status FrameHistory::Make(const Recording& recording, const Process& proce
         &making_);
   };
   absl::Status made = WithinMemory(look_at_all);
-  const bool partly = absl::IsDeadlineExceeded(made) && done_ > had;
+  // Whoever gives up early, having what was asked for, leaves what took long.
+  constexpr size_t kTookLong = 32;
+  const bool partly = absl::IsDeadlineExceeded(made) ? done_ > had : done_ >= had + kTookLong;
   if ((made.ok() || partly) && recording.info().finished) {
     const std::string path = FilePath(recording, process);
     const std::string begun = path + kBegun;
-    WriteWholeFile(partly ? begun : path, {Serialize(RecordingKey(recording, process))});
-    if (!partly) unlink(begun.c_str());
+    WriteWholeFile(made.ok() ? path : begun, {Serialize(RecordingKey(recording, process))});
+    if (made.ok()) unlink(begun.c_str());
   }
   std::lock_guard lock(mutex_);
   made_ = made;

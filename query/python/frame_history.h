@@ -71,7 +71,7 @@ class FrameHistory {
   // error.
   static absl::Status MakeFor(const Recording& recording, const Process& process,
                               std::chrono::nanoseconds longest);
-  // Gives up making it.
+  // Gives up making it; what was made is kept where it took long.
   ~FrameHistory();
   FrameHistory(const FrameHistory&) = delete;
   FrameHistory& operator=(const FrameHistory&) = delete;
@@ -169,8 +169,8 @@ class FrameHistory {
   std::optional<size_t> ChunkAt(Time t) const;
   // Gives all chunks their times.
   void Prepare(const Process& process);
-  // Makes the chunks that are missing, then writes the file. DeadlineExceeded: of those that there
-  // was time for.
+  // Makes the chunks that are missing, then writes the file; cancelled, or DeadlineExceeded, of
+  // those that there was time for.
   absl::Status Make(const Recording& recording, const Process& process, Deadline deadline);
   std::string Serialize(uint64_t recording_key) const;
   absl::Status Parse(std::string_view file, uint64_t recording_key);

@@ -212,6 +212,13 @@ def check_growing(r):
         for part, want in (("", whole), (" | first 2", whole[:2]), (" | last 2", whole[-2:])):
             r.forget_frames()
             r.expect(f"{query}{part}, while they are made", r.ask(query + part), want)
+    # Asked of a part, they are made that far, and that is kept.
+    first = r.ask("py calls to accumulate | first 1")
+    r.forget_frames()
+    for _ in range(2):
+        r.expect("the calls until then", r.ask(f"py calls to accumulate before {first[0]['time'] + 1}"), first)
+        if not list(pathlib.Path(r.path).glob("python-frames-*")):
+            r.fail("what was made", "is not kept")
 
 
 def main():
