@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
 #include "query/python/frame_history.h"
+#include "query/python/runtime.h"
 #include "recorder/launcher.h"
 #include "store/ingest.h"
 #include "store/reader.h"
@@ -122,11 +124,23 @@ absl::Status FindPythonFrames(const std::string& directory,
   const auto deadline = std::chrono::steady_clock::now() + recording / kPart;
   absl::StatusOr<std::unique_ptr<Recording>> made = Recording::Open(directory);
   if (!made.ok()) return made.status();
+  std::map<uint64_t, bool> files;  // that may be CPython's, of those looked at
+  const auto may_be_python = [&](const LoadedModule& module) {
+    const auto [file, is_new] = files.try_emplace(module.file_id);
+    if (is_new) {
+      const auto bytes = (*made)->FileContents(module.file_id);
+      file->second = bytes.ok() && python::MayHoldRuntime(**bytes);
+    }
+    return file->second;
+  };
   for (const ProcessInfo& info : (*made)->processes()) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left < kWorthwhile) break;
     absl::StatusOr<const Process*> process = (*made)->Open(info.number);
     if (!process.ok()) return process.status();
+    const absl::StatusOr<std::vector<LoadedModule>> modules = (*process)->Modules();
+    if (!modules.ok()) return modules.status();
+    if (std::none_of(modules->begin(), modules->end(), may_be_python)) continue;
     const absl::Status found = python::FrameHistory::MakeFor(**made, **process, left);
     if (!found.ok()) return found;
   }

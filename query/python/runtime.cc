@@ -14,6 +14,7 @@
 namespace ttq::python {
 namespace {
 
+constexpr std::string_view kCookie = "xdebugpy";  // at the head of _Py_DebugOffsets
 constexpr size_t kMostInterpreters = 1024, kMostThreads = 1 << 16;
 
 // ---- Symbols in memory -----------------------------------------------------------------------
@@ -300,7 +301,8 @@ uint64_t FindCookie(const Process& process, Memory& memory, const LoadedModule& 
       char page[kPiece];
       if (!memory.Read(at, kPiece, page)) continue;
       for (uint64_t i = 0; i < kPiece; i += 8) {
-        if (memcmp(page + i, "xdebugpy", 8) == 0 && ReadDebugOffsetsHead(memory, at + i)) {
+        if (memcmp(page + i, kCookie.data(), kCookie.size()) == 0 &&
+            ReadDebugOffsetsHead(memory, at + i)) {
           return at + i;
         }
       }
@@ -321,6 +323,14 @@ uint64_t FindExported(Memory& memory, const LoadedModule& module, std::string_vi
   if (tables->gnu_hash != 0) return FindByGnuHash(memory, *tables, module, symbol);
   if (tables->hash != 0) return FindBySysvHash(memory, *tables, module, symbol);
   return 0;
+}
+
+bool MayHoldRuntime(std::string_view file) {
+  const auto has = [file](std::string_view text) {
+    return memmem(file.data(), file.size(), text.data(), text.size()) != nullptr;
+  };
+  // The symbol's name, in either table, the section's, or the cookie.
+  return has("PyRuntime") || has(kCookie);
 }
 
 absl::StatusOr<std::vector<Runtime>> FindRuntimes(const Recording* recording,

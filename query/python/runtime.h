@@ -55,6 +55,10 @@ struct Interpreter {
 // in its dynamic symbols as they are in memory; 0: none.
 uint64_t FindExported(Memory& memory, const LoadedModule& module, std::string_view symbol);
 
+// Whether a module of which these are all bytes may be one that FindRuntimes finds one in; false is
+// certain. Far quicker.
+bool MayHoldRuntime(std::string_view file);
+
 // Every CPython runtime in the modules mapped at t, the time `memory` is at. Empty: none.
 // `recording` gives the files of modules whose dynamic symbols do not tell; may be null.
 absl::StatusOr<std::vector<Runtime>> FindRuntimes(const Recording* recording,
