@@ -487,6 +487,7 @@ class Planner {
       }
     }
     request.want_values = Uses(query, costly, /*whole_rows=*/!time_only);
+    request.want_python = Uses(query, {"python"}, /*whole_rows=*/!time_only);
     request.want_returns = Uses(query, {"result", "return_time"}, /*whole_rows=*/!time_only);
 
     OperatorPtr root;

@@ -54,6 +54,7 @@ struct SourceColumn {
 struct SourceRequest {
   Direction direction = Direction::kForward;
   bool want_values = true;              // somebody looks at `value` or `previous`
+  bool want_python = true;              // somebody looks at `python`
   bool want_returns = true;             // somebody looks at `result` or `return_time`
   TimeSpan span;                        // rows outside need not come
   std::optional<ThreadNo> thread;       // rows of other threads need not come

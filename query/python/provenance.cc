@@ -106,4 +106,17 @@ absl::StatusOr<Value> Provenance::StackOf(ThreadNo thread, Time t) {
   return stack->stack.frames.empty() ? Value() : ValueOf(stack->stack, *source_);
 }
 
+std::unique_ptr<Provenance> ProvenancePool::Take() {
+  std::lock_guard lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Provenance>(context_, control_);
+  std::unique_ptr<Provenance> provenance = std::move(idle_.back());
+  idle_.pop_back();
+  return provenance;
+}
+
+void ProvenancePool::Give(std::unique_ptr<Provenance> provenance) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(provenance));
+}
+
 }  // namespace ttq::python

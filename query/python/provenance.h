@@ -12,8 +12,10 @@
 #define TTQ_QUERY_PYTHON_PROVENANCE_H_
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "query/context.h"
@@ -62,6 +64,21 @@ class Provenance {
   std::unique_ptr<PythonState> state_;
   std::unique_ptr<SourceText> source_;
   size_t asked_ = 0;
+};
+
+// For several threads: each has one at a time, which goes on from where it was.
+class ProvenancePool {
+ public:
+  ProvenancePool(const Context* context, ScanControl* control)
+      : context_(context), control_(control) {}
+  std::unique_ptr<Provenance> Take();
+  void Give(std::unique_ptr<Provenance> provenance);
+
+ private:
+  const Context* context_;
+  ScanControl* control_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Provenance>> idle_;
 };
 
 }  // namespace ttq::python

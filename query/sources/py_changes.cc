@@ -14,6 +14,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/py_history.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -35,101 +36,62 @@ struct Target {
   std::string note;
 };
 
-// Pulls writes to the slots and keeps those made while the slot was the variable's. A local's slots
-// are found for some blocks at a time.
-class ChangeSource : public Operator {
- public:
-  ChangeSource(const Context& context, Target target, TimeSpan span, std::optional<ThreadNo> thread,
-               const SourceRequest& request)
-      : context_(context),
-        slots_(std::move(target.slots)),
-        local_(std::move(target.local)),
-        span_(span),
-        outcome_(request.outcome),
-        control_(request.options->control),
-        want_values_(request.want_values),
-        provenance_(&context, request.options->control) {
-    if (local_) std::tie(first_, last_) = local_->functions.history().ChunksOf(span_);
-    query_.direction = request.direction;
-    query_.thread = thread ? thread : request.thread;
-  }
+enum Slot {
+  kTime,
+  kThread,
+  kPc,
+  kPython,
+  kOld,
+  kNew,
+  kOldAddress,
+  kNewAddress,
+  kSlot,
+  kFrame,
+  kSlots
+};
 
-  absl::StatusOr<bool> Next(Row* row) override {
-    while (true) {
-      absl::StatusOr<std::optional<Access>> access = NextAccess();
-      if (absl::IsCancelled(access.status())) {
-        outcome_->interrupted = true;
-        outcome_->MarkIncomplete(kInterrupted);
-        return false;
-      }
-      if (!access.ok()) return access.status();
-      if (!*access) {
-        outcome_->source_ended = true;
-        return false;
-      }
-      const WatchedSlot* slot = SlotOf(**access);
-      if (!slot) continue;
-      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
-      if (!is_change.ok()) return is_change;
-      if (!*is_change) continue;
-      ++outcome_->source_rows;
-      return true;
+// Pulls writes to the slots and keeps those made while the slot was the variable's.
+class SlotChanges {
+ public:
+  // `query` says when, which thread and in which direction. `control` may be null; it and
+  // `provenance` outlive this.
+  SlotChanges(const Context& context, std::vector<WatchedSlot> slots, AccessQuery query,
+              const SourceRequest& request, Provenance* provenance, ScanControl* control)
+      : context_(context),
+        slots_(std::move(slots)),
+        query_(std::move(query)),
+        control_(control),
+        want_values_(request.want_values),
+        want_python_(request.want_python),
+        provenance_(*provenance) {
+    std::sort(slots_.begin(), slots_.end(), [](const WatchedSlot& a, const WatchedSlot& b) {
+      return std::pair(a.word, a.begin) < std::pair(b.word, b.begin);
+    });
+    for (const WatchedSlot& slot : slots_) {
+      if (!query_.ranges.empty() && query_.ranges.back().begin.v == slot.word) continue;
+      query_.ranges.push_back({Address(slot.word), Address(slot.word + 8)});
     }
   }
 
- private:
-  absl::StatusOr<std::optional<Access>> NextAccess() {
-    while (true) {
-      if (cursor_) {
-        absl::StatusOr<std::optional<Access>> access = cursor_->Next();
-        if (!access.ok() || *access) return access;
-        cursor_.reset();
-      }
-      absl::StatusOr<bool> more = EnterWindow();
-      if (!more.ok()) return more.status();
-      if (!*more) return std::optional<Access>();
-      std::sort(slots_.begin(), slots_.end(), [](const WatchedSlot& a, const WatchedSlot& b) {
-        return std::pair(a.word, a.begin) < std::pair(b.word, b.begin);
-      });
-      query_.ranges.clear();
-      for (const WatchedSlot& slot : slots_) {
-        if (!query_.ranges.empty() && query_.ranges.back().begin.v == slot.word) continue;
-        query_.ranges.push_back({Address(slot.word), Address(slot.word + 8)});
-      }
-      if (query_.ranges.empty()) continue;
+  absl::StatusOr<bool> Next(Row* row) {
+    if (slots_.empty()) return false;
+    if (!cursor_) {
       auto cursor = context_.process().Accesses(query_, control_);
       if (!cursor.ok()) return cursor.status();
       cursor_ = *std::move(cursor);
     }
-  }
-
-  // Goes on to the blocks that come next, with query_.span and slots_ for them. Few at first, so
-  // that rows come soon.
-  absl::StatusOr<bool> EnterWindow() {
-    if (!local_) {
-      query_.span = span_;
-      return !std::exchange(entered_, true);
+    while (true) {
+      absl::StatusOr<std::optional<Access>> access = cursor_->Next();
+      if (!access.ok()) return access.status();
+      if (!*access) return false;
+      const WatchedSlot* slot = SlotOf(**access);
+      if (!slot) continue;
+      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
+      if (!is_change.ok() || *is_change) return is_change;
     }
-    if (first_ == last_) return false;
-    constexpr size_t kMostAtOnce = 64;
-    const size_t count = std::min(window_, last_ - first_);
-    window_ = std::min(2 * window_, kMostAtOnce);
-    const bool forward = query_.direction == Direction::kForward;
-    const size_t from = forward ? first_ : last_ - count;
-    const FrameHistory& history = local_->functions.history();
-    const size_t to = from + count;
-    if (absl::Status s = history.Wait(to, control_); !s.ok()) return s;
-    query_.span =
-        Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
-                          to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
-    (forward ? first_ : last_) = forward ? to : from;
-    auto slots = python::LocalSlots(history, provenance_, local_->functions.Find(), local_->name,
-                                    query_.span);
-    if (!slots.ok()) return slots.status();
-    slots_ = *std::move(slots);
-    return true;
   }
 
+ private:
   // They are sorted by word, then time.
   const WatchedSlot* SlotOf(const Access& access) const {
     auto it =
@@ -155,9 +117,12 @@ class ChangeSource : public Operator {
 
   // False for a word that is made ready to hold a value: it says nothing before and after.
   absl::StatusOr<bool> Fill(const Access& access, const WatchedSlot& slot, Row* row) {
-    *row = {access.time, OfThread(access.thread), access.pc, Null{}, Null{}, Null{},
-            Null{},      Address(slot.word),      Null{}};
-    if (slot.frame != 0) (*row)[8] = Address(slot.frame);
+    row->assign(kSlots, Null{});
+    (*row)[kTime] = access.time;
+    (*row)[kThread] = OfThread(access.thread);
+    (*row)[kPc] = access.pc;
+    (*row)[kSlot] = Address(slot.word);
+    if (slot.frame != 0) (*row)[kFrame] = Address(slot.frame);
     const uint64_t offset = slot.word - access.address.v;
     uint64_t before = 0, after = 0;
     if (access.value.size() >= offset + 8) memcpy(&after, access.value.data() + offset, 8);
@@ -166,7 +131,7 @@ class ChangeSource : public Operator {
     if (IsFill(after)) after = 0;
     if (after == 0 && before == 0) return false;
     if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
-    if (!want_values_ && after > 1) return true;
+    if (!want_values_ && after > 1) return FillPython(access, row);
     absl::StatusOr<python::PythonState*> state = provenance_.StateAt(access.time);
     if (!state.ok()) return state.status();
     for (const auto& instance : (*state)->instances()) {
@@ -179,27 +144,159 @@ class ChangeSource : public Operator {
         limits.characters = 1000;
         return instance->objects.Repr(object, limits);
       };
-      (*row)[3] = show(before);
-      (*row)[4] = show(after);
-      if (before != 0 && !(*row)[3].is_null()) (*row)[5] = Address(before);
-      if (after != 0) (*row)[6] = Address(after);
-      return after != 0 || !(*row)[3].is_null();
+      (*row)[kOld] = show(before);
+      (*row)[kNew] = show(after);
+      if (before != 0 && !(*row)[kOld].is_null()) (*row)[kOldAddress] = Address(before);
+      if (after != 0) (*row)[kNewAddress] = Address(after);
+      if (after == 0 && (*row)[kOld].is_null()) return false;
+      break;
     }
+    return FillPython(access, row);
+  }
+
+  absl::StatusOr<bool> FillPython(const Access& access, Row* row) {
+    if (!want_python_) return true;
+    absl::StatusOr<std::optional<python::Place>> place = provenance_.Of(access.thread, access.time);
+    if (!place.ok()) return place.status();
+    // Often the same again.
+    if (*place != place_) {
+      place_ = *std::move(place);
+      python_ = python::ValueOf(place_);
+    }
+    (*row)[kPython] = python_;
     return true;
   }
 
   const Context& context_;
   std::vector<WatchedSlot> slots_;
+  AccessQuery query_;
+  ScanControl* control_;
+  const bool want_values_, want_python_;
+  Provenance& provenance_;
+  std::unique_ptr<Cursor<Access>> cursor_;
+  std::optional<python::Place> place_;  // of the last row
+  Value python_;
+};
+
+// A local's slots are found for some blocks at a time, and their changes by several threads.
+class ChangeSource : public Operator {
+ public:
+  ChangeSource(const Context& context, Target target, TimeSpan span, std::optional<ThreadNo> thread,
+               const SourceRequest& request)
+      : context_(context),
+        local_(std::move(target.local)),
+        span_(span),
+        thread_(thread ? thread : request.thread),
+        request_(request),
+        control_(request.options->control),
+        provenances_(&context, control_) {
+    request_.options = nullptr;  // it is not there for longer
+    if (local_) {
+      std::tie(first_, last_) = local_->functions.history().ChunksOf(span_);
+    } else {
+      own_ = provenances_.Take();
+      changes_.emplace(context_, std::move(target.slots), QueryOf(span_, request_.direction),
+                       request_, own_.get(), control_);
+    }
+  }
+
+  absl::StatusOr<bool> Next(Row* row) override {
+    absl::StatusOr<bool> more = changes_ ? changes_->Next(row) : NextOfWindows(row);
+    if (absl::IsCancelled(more.status())) {
+      request_.outcome->interrupted = true;
+      request_.outcome->MarkIncomplete(kInterrupted);
+      return false;
+    }
+    if (!more.ok()) return more;
+    if (*more) {
+      ++request_.outcome->source_rows;
+    } else {
+      request_.outcome->source_ended = true;
+    }
+    return more;
+  }
+
+ private:
+  AccessQuery QueryOf(TimeSpan span, Direction direction) const {
+    AccessQuery query;
+    query.span = span;
+    query.direction = direction;
+    query.thread = thread_;
+    return query;
+  }
+
+  absl::StatusOr<bool> NextOfWindows(Row* row) {
+    while (next_ == rows_.size()) {
+      if (first_ == last_ && windows_ahead_.empty()) return false;
+      if (absl::Status s = BeginWindows(); !s.ok()) return s;
+      absl::StatusOr<std::vector<Row>> rows = windows_ahead_.Take();
+      if (!rows.ok()) return rows.status();
+      rows_ = *std::move(rows);
+      next_ = 0;
+    }
+    *row = std::move(rows_[next_++]);
+    return true;
+  }
+
+  // Goes on to the blocks that come next. Few at first, so that rows come soon.
+  absl::Status BeginWindows() {
+    const FrameHistory& history = local_->functions.history();
+    // While the history is made, its threads have all processors.
+    while (first_ < last_ &&
+           (history.complete() ? windows_ahead_.wants() : windows_ahead_.empty())) {
+      constexpr size_t kMostAtOnce = 4;
+      const size_t count = std::min(window_, last_ - first_);
+      window_ = std::min(2 * window_, kMostAtOnce);
+      const bool forward = request_.direction == Direction::kForward;
+      const size_t from = forward ? first_ : last_ - count;
+      const size_t to = from + count;
+      if (absl::Status s = history.Wait(to, control_); !s.ok()) return s;
+      const TimeSpan span =
+          Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
+                            to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
+      (forward ? first_ : last_) = forward ? to : from;
+      windows_ahead_.Begin(
+          [this, span, codes = local_->functions.Find()] { return ChangesIn(span, codes); });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Row>> ChangesIn(TimeSpan span, const std::vector<uint32_t>& codes) {
+    std::unique_ptr<Provenance> provenance = provenances_.Take();
+    auto slots =
+        python::LocalSlots(local_->functions.history(), *provenance, codes, local_->name, span);
+    if (!slots.ok()) return slots.status();
+    // What is read of them is, going forward, soon read.
+    SlotChanges changes(context_, *std::move(slots), QueryOf(span, Direction::kForward), request_,
+                        provenance.get(), control_);
+    std::vector<Row> rows;
+    Row row;
+    while (true) {
+      absl::StatusOr<bool> more = changes.Next(&row);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      rows.push_back(std::move(row));
+    }
+    if (request_.direction == Direction::kBackward) std::reverse(rows.begin(), rows.end());
+    provenances_.Give(std::move(provenance));
+    return rows;
+  }
+
+  const Context& context_;
   std::optional<Local> local_;
   const TimeSpan span_;
-  size_t first_ = 0, last_ = 0, window_ = 2;  // of a local: chunks still to come, how many next
-  bool entered_ = false;                      // of anything else
-  std::shared_ptr<Outcome> outcome_;
+  const std::optional<ThreadNo> thread_;
+  SourceRequest request_;
   ScanControl* control_;
-  const bool want_values_;
-  Provenance provenance_;
-  AccessQuery query_;
-  std::unique_ptr<Cursor<Access>> cursor_;
+  python::ProvenancePool provenances_;
+  // Of what is no local.
+  std::unique_ptr<Provenance> own_;
+  std::optional<SlotChanges> changes_;
+  // Of a local: chunks still to come, how many next, and the rows of the last ones.
+  size_t first_ = 0, last_ = 0, window_ = 2;
+  std::vector<Row> rows_;
+  size_t next_ = 0;
+  ReadAhead<absl::StatusOr<std::vector<Row>>> windows_ahead_;
 };
 
 // A key as a literal of the query.
@@ -388,6 +485,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   if (!target.ok()) return target.status();
   SourcePlan plan;
   AddMoment(&plan);
+  plan.columns.back().derived = Derived::kNone;  // python
+  plan.columns.back().slot = plan.width++;
   Add(&plan, "old", Type::kString);
   Add(&plan, "new", Type::kString);
   Add(&plan, "old_address", Type::kAddress);

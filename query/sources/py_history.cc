@@ -42,7 +42,8 @@ class PyCallSource : public Operator {
         control_(request.options->control),
         thread_(request.thread),
         backward_(request.direction == Direction::kBackward),
-        want_values_(request.want_values) {
+        want_values_(request.want_values),
+        provenances_(&context, control_) {
     std::tie(first_, last_) = history_.ChunksOf(span_);
   }
 
@@ -103,15 +104,6 @@ class PyCallSource : public Operator {
     return chunks_ahead_.Take();
   }
 
-  // Each thread has its own, which goes on from where it was.
-  std::unique_ptr<Provenance> TakeProvenance() const {
-    std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Provenance>(&context_, control_);
-    std::unique_ptr<Provenance> provenance = std::move(idle_.back());
-    idle_.pop_back();
-    return provenance;
-  }
-
   absl::StatusOr<std::vector<Row>> LoadChunk(size_t number,
                                              const std::vector<uint32_t>& codes) const {
     absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_.Chunk(number);
@@ -167,7 +159,7 @@ class PyCallSource : public Operator {
     }
     std::stable_sort(visits.begin(), visits.end(),
                      [](const Visit& a, const Visit& b) { return a.time < b.time; });
-    std::unique_ptr<Provenance> provenance = TakeProvenance();
+    std::unique_ptr<Provenance> provenance = provenances_.Take();
     for (const Visit& visit : visits) {
       if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
         return absl::CancelledError("interrupted");
@@ -186,8 +178,7 @@ class PyCallSource : public Operator {
       }
     }
     if (backward_) std::reverse(rows.begin(), rows.end());
-    std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(provenance));
+    provenances_.Give(std::move(provenance));
     return rows;
   }
 
@@ -255,8 +246,7 @@ class PyCallSource : public Operator {
   size_t first_ = 0, last_ = 0;  // chunks that are not begun
   std::vector<Row> rows_;
   size_t next_ = 0;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Provenance>> idle_;
+  mutable python::ProvenancePool provenances_;
   ReadAhead<absl::StatusOr<std::vector<Row>>> chunks_ahead_;
 };
 
