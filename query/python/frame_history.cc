@@ -834,6 +834,7 @@ absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& 
     begin = probe + 1;
     probe = std::min(probe + step, chunks_.size());
   }
+  if (absl::Status s = Wait(probe, control); !s.ok()) return s;
   const auto at = [this](size_t i) { return chunks_.begin() + static_cast<ptrdiff_t>(i); };
   const auto end =
       static_cast<size_t>(std::partition_point(at(begin), at(probe), holds) - chunks_.begin());

@@ -6,7 +6,6 @@
 #include "query/sources/py_history.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"

@@ -61,3 +61,13 @@ json.marker = 1
 json.marker = 2
 closure()
 list(countdown(3))
+
+
+def outlast():
+    q = 0
+    while q < 200000:
+        q += 1
+    return q
+
+
+outlast()
