@@ -375,7 +375,7 @@ absl::Status RunBatch(const std::vector<Question>& questions,
   const unsigned jobs = options.jobs != 0 ? options.jobs : std::thread::hardware_concurrency();
   std::vector<std::future<void>> others;
   for (unsigned i = 1; i < std::min<size_t>(std::max(1u, jobs), tasks.size()); ++i) {
-    others.push_back(std::async(kInThreadIfPossible, work));
+    others.push_back(InThreadIfPossible(work));
   }
   work();
   // For those that had no thread there is nothing left to do.

@@ -329,7 +329,7 @@ std::shared_ptr<const DwarfData> DwarfData::Open(const ElfFile& file, const ElfF
     const auto read = [&from, name, to] { *to = SectionOf(from, name); };
     const ElfFile::Section* section = from.FindSection(name);
     if (section != nullptr && section->flags & SHF_COMPRESSED && section->size >= kLarge) {
-      inflating.push_back(std::async(read));
+      inflating.push_back(InThreadIfPossible(read));
     } else {
       read();
     }

@@ -132,7 +132,7 @@ absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_
       WriteCacheFile(kept, {{reinterpret_cast<const char*>(out), size},
                             {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
     };
-    inflated->kept = std::async(kInThreadIfPossible, keep);
+    inflated->kept = InThreadIfPossible(keep);
   }
   return FileImage(absl::MakeConstSpan(out, size), inflated);
 }

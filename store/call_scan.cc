@@ -367,12 +367,11 @@ class CallCursor : public Cursor<Call> {
   absl::StatusOr<BlockCalls> TakeBlock() {
     while (jobs_.size() < std::min<size_t>(taken_ + 1, parallel_) && started_ < blocks_.size()) {
       const uint32_t block = blocks_[started_++];
-      jobs_.emplace_back(
-          block,
-          std::async(taken_ == 0 ? std::launch::deferred : kInThreadIfPossible, [this, block] {
-            return DecodeCalls(process_, block, *filter_,
-                               /*entries=*/true, &addresses_);
-          }));
+      const auto decode = [this, block] {
+        return DecodeCalls(process_, block, *filter_, /*entries=*/true, &addresses_);
+      };
+      jobs_.emplace_back(block, taken_ == 0 ? std::async(std::launch::deferred, decode)
+                                            : InThreadIfPossible(decode));
     }
     auto first = std::move(jobs_.front().second);  // it goes, also when it throws
     jobs_.pop_front();

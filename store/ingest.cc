@@ -1073,10 +1073,10 @@ class ProcessIngest {
     if (absl::Status s = FinishStoring(); !s.ok()) return s;
     CompleteGroup();
     storing_.info = info_;
+    auto batch = std::make_shared<Database::Batch>(std::exchange(batch_, Database::Batch()));
     storing_.stored =
-        std::async(kInThreadIfPossible, [this, batch = std::exchange(batch_, Database::Batch()),
-                                         record = ProcessRecord()]() mutable {
-          absl::Status s = recording_.database->Add(std::move(batch));
+        InThreadIfPossible([this, batch = std::move(batch), record = ProcessRecord()] {
+          absl::Status s = recording_.database->Add(std::move(*batch));
           if (s.ok()) s = recording_.database->Put(ProcessKey(number_), record);
           if (!s.ok()) recording_.StorageFailed(s);
           return s.ok();

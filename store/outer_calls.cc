@@ -343,7 +343,7 @@ absl::Status ProcessReader::OuterCalls(const std::vector<Address>& functions,
       break;
     }
     running.emplace_back(
-        b, std::async(kInThreadIfPossible, CallsOfBlock, std::cref(*this), b, std::cref(entries)));
+        b, InThreadIfPossible([this, b, &entries] { return CallsOfBlock(*this, b, entries); }));
     if (running.size() > parallel) status = join_one();
   }
   while (!running.empty()) {

@@ -23,8 +23,13 @@
 
 namespace ttq {
 
-// For std::async: where no thread can be had, the work is done when its result is asked for.
-inline constexpr std::launch kInThreadIfPossible = std::launch::async | std::launch::deferred;
+// The future of work(): where no thread can be had, it is done when its result is asked for. The
+// work is copied: libstdc++'s std::async moves from what it is given before it knows that there is
+// no thread, and then does what is left of it.
+template <class Work>
+auto InThreadIfPossible(const Work& work) {
+  return std::async(std::launch::async | std::launch::deferred, work);
+}
 
 // How many threads have enough to do: as many as there are processors, eight at most.
 inline size_t UsefulThreads() {
@@ -41,7 +46,7 @@ void InParallel(size_t count, const Work& work) {
   };
   std::vector<std::future<void>> others;
   for (size_t i = 1; i < std::min(count, UsefulThreads()); ++i) {
-    others.push_back(std::async(kInThreadIfPossible, run));
+    others.push_back(InThreadIfPossible(run));
   }
   run();
   // For those that had no thread there is nothing left to do.
@@ -57,9 +62,9 @@ class ReadAhead {
   // Whether another one should be begun.
   bool wants() const { return jobs_.size() < std::min(taken_ + 1, most_); }
   bool empty() const { return jobs_.empty(); }
-  void Begin(std::function<T()> work) {
-    jobs_.push_back(
-        std::async(taken_ == 0 ? std::launch::deferred : kInThreadIfPossible, std::move(work)));
+  void Begin(const std::function<T()>& work) {
+    jobs_.push_back(taken_ == 0 ? std::async(std::launch::deferred, work)
+                                : InThreadIfPossible(work));
   }
   // Throws what its work did. REQUIRES: not empty.
   T Take() {

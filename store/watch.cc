@@ -76,7 +76,7 @@ absl::Status RunInOrder(size_t count, const std::function<absl::Status(size_t)>&
   };
   std::vector<std::future<void>> pool;
   while (threads > 1 && pool.size() < threads) {
-    auto thread = std::async(kInThreadIfPossible, run);
+    auto thread = InThreadIfPossible(run);
     if (thread.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) break;
     pool.push_back(std::move(thread));
   }

@@ -477,7 +477,7 @@ absl::StatusOr<std::shared_ptr<const FrameHistory>> FrameHistory::Of(const Recor
   absl::StatusOr<std::shared_ptr<FrameHistory>> history = Begin(recording, process);
   if (!history.ok() || (*history)->from_file_) return history;
   std::future<void>& maker = (*history)->maker_;
-  maker = std::async(kInThreadIfPossible, [made = history->get(), &recording, &process] {
+  maker = InThreadIfPossible([made = history->get(), &recording, &process] {
     made->Make(recording, process, Deadline::max()).IgnoreError();
   });
   // Without a thread of its own, at once.

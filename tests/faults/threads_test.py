@@ -56,13 +56,19 @@ def main():
         os.makedirs(home, exist_ok=True)
         os.chmod(home, 0o777)
         for most in (1, 2, 4, 5, 6, 8, 10, 64):
+            recording = f"{home}/{most}"
             status, out, error = ttq.run(
-                "record", "/bin/echo", "done", user="nobody", group="nogroup", extra_groups=[],
+                "record", "-o", recording, "/bin/echo", "done", user="nobody", group="nogroup", extra_groups=[],
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most, most)))
             lines = [line for line in error.splitlines() if "recorded" not in line or "unrecorded" in line]
             assert (status, lines) == (0, []) or status == 125 and len(lines) == 1 and \
                 "temporarily unavailable" in lines[0], (most, status, out, error)
             assert out in ("", "done\n") and (status or out), (most, status, out, error)
+            if status == 0:  # what a thread of its own would have stored is stored
+                checked, out, error = ttq.run("check", recording)
+                assert checked == 0, (most, out, error)
+                checked, out, error = ttq.run("-t", recording, "-f", "csv", 'events syscall | last 1')
+                assert "exit_group" in out, (most, out, error)
         assert answered > 0, "none was answered"
 
 
