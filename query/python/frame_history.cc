@@ -28,7 +28,7 @@ namespace {
 //    their thread's.
 // 3: a thread of 3.11 that runs at once after it was made is followed from its first frame on.
 // 4: a file may hold the first chunks only; with what is needed to go on: what tells code objects
-//    apart, the interpreters' addresses, the stacks at the end.
+//    apart, and the stacks at the end.
 constexpr uint32_t kFileVersion = 4;
 // The name of a file that holds the first chunks only ends in this.
 constexpr char kBegun[] = ".begun";
@@ -112,22 +112,29 @@ std::vector<std::pair<int, bool>> VersionsOf(const std::vector<Runtime>& runtime
 }
 
 // When to look for runtimes: for each module there ever was a time about half of its life, at the
-// start of a block, which costs least to reach, unless none is in it.
-std::vector<Time> TimesToLook(const Process& process, const std::vector<LoadedModule>& modules) {
+// start of a block, which costs least to reach, unless none is in it. Of many, those of the modules
+// that lived longest.
+std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> modules) {
   constexpr uint64_t kLoading = 1'000'000;  // instructions
+  constexpr size_t kMostTimes = 16;
+  const auto last_of = [end = process.info().end](const LoadedModule& module) {
+    return module.unloaded == kTimeMax ? end : std::max(module.loaded + 1, module.unloaded) - 1;
+  };
+  const auto life_of = [&](const LoadedModule& module) {
+    return last_of(module).v - module.loaded.v;
+  };
+  std::stable_sort(
+      modules.begin(), modules.end(),
+      [&](const LoadedModule& a, const LoadedModule& b) { return life_of(a) > life_of(b); });
   const std::vector<Time> starts = process.BlockStarts();
   std::vector<Time> times;
   for (const LoadedModule& module : modules) {
-    const Time last = module.unloaded == kTimeMax ? process.info().end : module.unloaded - 1;
-    const Time middle = module.loaded + (last.v - std::min(last, module.loaded).v) / 2;
-    const auto start = std::upper_bound(starts.begin(), starts.end(), middle);
+    const auto start =
+        std::upper_bound(starts.begin(), starts.end(), module.loaded + life_of(module) / 2);
     const bool loaded = start != starts.begin() && *std::prev(start) >= module.loaded + kLoading;
-    times.push_back(loaded ? *std::prev(start) : last);
+    const Time t = loaded ? *std::prev(start) : last_of(module);
+    if (times.size() < kMostTimes && !absl::c_linear_search(times, t)) times.push_back(t);
   }
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  constexpr size_t kMostTimes = 16;
-  if (times.size() > kMostTimes) times.erase(times.begin(), times.end() - kMostTimes);
   return times;
 }
 
@@ -382,7 +389,10 @@ absl::Status FrameHistory::Make(const Recording& recording, const Process& proce
       // Those that the file's chunks were made with.
       absl::StatusOr<std::vector<Runtime>> runtimes = RuntimesEver(recording, process);
       if (!runtimes.ok()) return runtimes.status();
-      if (VersionsOf(*runtimes) != versions_) return absl::InternalError("other interpreters");
+      if (VersionsOf(*runtimes) != versions_) {
+        return absl::DataLossError(absl::StrCat(FilePath(recording, process), kBegun,
+                                                " is of other interpreters; it may be deleted"));
+      }
       runtimes_ = *std::move(runtimes);
     }
     Builder builder(process, this);
