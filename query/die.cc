@@ -199,8 +199,7 @@ class MarkedOffsets {
     if (Has(offset)) return;
     marks_[offset / 64] |= uint64_t{1} << offset % 64;
     blocks_[offset / 4096] |= uint64_t{1} << offset / 64 % 64;
-    if (few_.size() < kMostFew) few_.push_back(static_cast<uint32_t>(offset));
-    highest_ = std::max(highest_, static_cast<uint32_t>(offset));
+    all_.push_back(static_cast<uint32_t>(offset));
   }
   bool Has(uint64_t offset) const {
     const uint64_t block = blocks_[std::min<uint64_t>(offset / 4096, blocks_.size() - 1)];
@@ -208,21 +207,15 @@ class MarkedOffsets {
   }
 
   // Of the 16 words that begin at `bytes` and at the bytes after it: a bit for each that may be
-  // marked. REQUIRES: 19 bytes can be read.
+  // marked. REQUIRES: few(); 17 bytes can be read.
+  bool few() const { return all_.size() <= 8; }
   uint32_t MayHold(const uint8_t* bytes) const {
     const auto from = [bytes](int n) {
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + n));
     };
     const auto all = [](uint32_t byte) { return _mm_set1_epi8(static_cast<char>(byte)); };
-    if (few_.size() == kMostFew) {
-      // Most words are beyond all strings.
-      const __m128i highest = from(3);
-      const __m128i most = all(highest_ >> 24);
-      return static_cast<uint32_t>(
-          _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(highest, most), highest)));
-    }
     __m128i hits = _mm_setzero_si128();
-    for (const uint32_t offset : few_) {
+    for (const uint32_t offset : all_) {
       hits = _mm_or_si128(hits, _mm_and_si128(_mm_cmpeq_epi8(from(0), all(offset)),
                                               _mm_cmpeq_epi8(from(1), all(offset >> 8))));
     }
@@ -230,11 +223,8 @@ class MarkedOffsets {
   }
 
  private:
-  std::vector<uint64_t> marks_;
-  std::vector<uint64_t> blocks_;
-  static constexpr size_t kMostFew = 8;
-  std::vector<uint32_t> few_;  // all of them, or the first
-  uint32_t highest_ = 0;
+  std::vector<uint64_t> marks_, blocks_;
+  std::vector<uint32_t> all_;
 };
 
 // Whether one of the words of four bytes, each `step` bytes from the last, is marked.
@@ -245,7 +235,7 @@ bool RefersToMarked(ByteSpan bytes, uint64_t step, const MarkedOffsets& marked) 
     return marked.Has(word);
   };
   uint64_t at = 0;
-  for (; step == 1 && at + 19 <= bytes.size(); at += 16) {
+  for (; step == 1 && marked.few() && at + 19 <= bytes.size(); at += 16) {
     for (uint32_t may = marked.MayHold(bytes.data() + at); may != 0; may &= may - 1) {
       if (is_marked(at + static_cast<uint64_t>(std::countr_zero(may)))) return true;
     }

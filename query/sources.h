@@ -32,6 +32,7 @@ struct Outcome {
 
   void AddNote(std::string_view sentence);
   void MarkIncomplete(std::string_view reason);
+  void MarkInterrupted();
 };
 
 // Columns that are computed only for rows that get so far: from time and pc, from time and thread

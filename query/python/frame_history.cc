@@ -210,8 +210,7 @@ absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
 // Puts blocks together, in order.
 class FrameHistory::Builder {
  public:
-  Builder(const Process& process, FrameHistory* history)
-      : process_(process), history_(*history), taken_(history->done_), now_(history->now_) {}
+  Builder(const Process& process, FrameHistory* history) : process_(process), history_(*history) {}
 
   std::unique_ptr<BlockVisitor> Make(std::shared_ptr<const std::vector<ThreadStack>> start) {
     return std::make_unique<TransitionVisitor>(process_, history_.runtimes_, &history_.codes_,
@@ -221,10 +220,10 @@ class FrameHistory::Builder {
   absl::Status Take(std::unique_ptr<BlockVisitor> taken) {
     auto* visitor = static_cast<TransitionVisitor*>(taken.get());
     // A span begins with the end of the block before.
-    if (visitor->block() < taken_) return absl::OkStatus();
-    if (taken_ > 0 && !GoesOn(*visitor)) {
+    if (visitor->block() < history_.done_) return absl::OkStatus();
+    if (history_.done_ > 0 && !GoesOn(*visitor)) {
       // From what the block before ended with.
-      auto start = std::make_shared<const std::vector<ThreadStack>>(now_);
+      auto start = std::make_shared<const std::vector<ThreadStack>>(history_.now_);
       std::unique_ptr<BlockVisitor> again;
       absl::Status s = process_.WatchBlocks(
           {visitor->start(), visitor->end()}, [&](uint32_t) { return Make(start); },
@@ -247,9 +246,10 @@ class FrameHistory::Builder {
   void Publish() {
     const auto is_named = [](const Stack& s) { return s.thread != ThreadNo() || s.frames.empty(); };
     size_t ready = history_.ready_;
-    while (ready < taken_ && (taken_ == history_.chunks_.size() ||
-                              std::all_of(history_.chunks_[ready].stacks.begin(),
-                                          history_.chunks_[ready].stacks.end(), is_named))) {
+    while (ready < history_.done_ &&
+           (history_.done_ == history_.chunks_.size() ||
+            std::all_of(history_.chunks_[ready].stacks.begin(),
+                        history_.chunks_[ready].stacks.end(), is_named))) {
       ++ready;
     }
     std::lock_guard lock(history_.mutex_);
@@ -266,22 +266,22 @@ class FrameHistory::Builder {
   }
 
   bool GoesOn(const TransitionVisitor& visitor) const {
-    for (const ThreadStack& stack : now_) {
+    for (const ThreadStack& stack : history_.now_) {
       const ThreadStack* other = Find(visitor.start_stacks(), stack.thread_state);
       if (other == nullptr ? !stack.frames.empty() : !stack.SameAs(*other)) return false;
     }
     for (const ThreadStack& stack : visitor.start_stacks()) {
-      if (Find(now_, stack.thread_state) == nullptr && !stack.frames.empty()) return false;
+      if (Find(history_.now_, stack.thread_state) == nullptr && !stack.frames.empty()) return false;
     }
     return true;
   }
 
   void Append(const TransitionVisitor& visitor) {
-    ChunkData& chunk = history_.chunks_[taken_];
+    ChunkData& chunk = history_.chunks_[history_.done_];
     chunk.count = visitor.transitions().size();
     std::vector<ThreadStack> start = visitor.start_stacks();
     for (ThreadStack& stack : start) {
-      const ThreadStack* before = Find(now_, stack.thread_state);
+      const ThreadStack* before = Find(history_.now_, stack.thread_state);
       if (before == nullptr) continue;
       stack.thread = before->thread;
       for (size_t i = 0; i < stack.frames.size() && i < before->frames.size(); ++i) {
@@ -320,7 +320,7 @@ class FrameHistory::Builder {
       if (!stack.frames.empty() || !stack.cframes.empty()) now.push_back(std::move(stack));
     }
     std::reverse(now.begin(), now.end());
-    now_ = std::move(now);
+    history_.now_ = std::move(now);
 
     std::string encoded;
     Time last = chunk.begin;
@@ -349,14 +349,14 @@ class FrameHistory::Builder {
     std::sort(chunk.codes.begin(), chunk.codes.end());
     chunk.codes.erase(std::unique(chunk.codes.begin(), chunk.codes.end()), chunk.codes.end());
     chunk.encoded = Compress(encoded);
-    ++taken_;
+    ++history_.done_;
     Publish();
   }
 
   // The stacks of the chunks before that lead to `stack` without anything having been done there.
   void NameEarlier(const Stack& stack) {
     if (stack.thread == ThreadNo() || stack.frames.empty()) return;
-    for (size_t c = taken_; c-- > 0;) {
+    for (size_t c = history_.done_; c-- > 0;) {
       std::vector<Stack>& stacks = history_.chunks_[c].stacks;
       const auto same = std::find_if(stacks.begin(), stacks.end(), [&](const Stack& s) {
         return s.thread_state == stack.thread_state;
@@ -368,8 +368,6 @@ class FrameHistory::Builder {
 
   const Process& process_;
   FrameHistory& history_;
-  size_t& taken_;  // blocks
-  std::vector<ThreadStack>& now_;
 };
 
 void FrameHistory::Prepare(const Process& process) {

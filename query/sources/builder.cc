@@ -116,4 +116,9 @@ void Outcome::MarkIncomplete(std::string_view reason) {
   AddNote(reason);
 }
 
+void Outcome::MarkInterrupted() {
+  interrupted = true;
+  MarkIncomplete("interrupted before the end");
+}
+
 }  // namespace ttq

@@ -21,8 +21,6 @@
 
 namespace ttq {
 
-inline constexpr char kInterrupted[] = "interrupted before the end";
-
 // Null for no thread.
 Value OfThread(ThreadNo thread);
 Value OfCount(uint64_t n);
@@ -67,8 +65,7 @@ class CursorSource : public Operator {
 
  private:
   absl::StatusOr<bool> Interrupted() {
-    outcome_->interrupted = true;
-    outcome_->MarkIncomplete(kInterrupted);
+    outcome_->MarkInterrupted();
     return false;
   }
   absl::StatusOr<bool> Failed(const absl::Status& status) {

@@ -70,8 +70,7 @@ class CallSource : public Operator {
   absl::StatusOr<bool> Next(Row* row) override {
     absl::StatusOr<bool> more = TryNext(row);
     if (absl::IsCancelled(more.status()) || (control_ && control_->cancelled)) {
-      outcome_->interrupted = true;
-      outcome_->MarkIncomplete(kInterrupted);
+      outcome_->MarkInterrupted();
       return false;
     }
     if (more.ok() && *more) ++outcome_->source_rows;

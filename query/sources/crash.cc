@@ -651,8 +651,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
           if (!context.process().info().crash) return rows;
           absl::StatusOr<Report> report = Investigation(context, control, outcome.get()).Run();
           if (absl::IsCancelled(report.status())) {
-            outcome->interrupted = true;
-            outcome->MarkIncomplete(kInterrupted);
+            outcome->MarkInterrupted();
             return rows;
           }
           if (!report.ok()) return report.status();

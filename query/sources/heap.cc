@@ -292,8 +292,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query
           absl::StatusOr<std::vector<Row>> rows =
               HeapRows(context, address, t, control, outcome.get());
           if (!absl::IsCancelled(rows.status())) return rows;
-          outcome->interrupted = true;
-          outcome->MarkIncomplete(kInterrupted);
+          outcome->MarkInterrupted();
           return std::vector<Row>();
         },
         outcome));
@@ -380,8 +379,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query,
         [&context, t, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
           absl::StatusOr<std::vector<Row>> rows = LeakRows(context, t, control, outcome.get());
           if (!absl::IsCancelled(rows.status())) return rows;
-          outcome->interrupted = true;
-          outcome->MarkIncomplete(kInterrupted);
+          outcome->MarkInterrupted();
           return std::vector<Row>();
         },
         outcome));

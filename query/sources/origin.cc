@@ -115,8 +115,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
           absl::StatusOr<std::vector<Hop>> hops =
               tracer.Trace(place, static_cast<uint32_t>(depth), &note);
           if (absl::IsCancelled(hops.status())) {
-            outcome->interrupted = true;
-            outcome->MarkIncomplete(kInterrupted);
+            outcome->MarkInterrupted();
             return std::vector<Row>();
           }
           if (!hops.ok()) return hops.status();

@@ -14,7 +14,6 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/py_history.h"
-#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -192,7 +191,9 @@ class ChangeSource : public Operator {
         provenances_(&context, control_) {
     request_.options = nullptr;  // it is not there for longer
     if (local_) {
-      std::tie(first_, last_) = local_->functions.history().ChunksOf(span_);
+      const FrameHistory& history = local_->functions.history();
+      std::tie(first_, last_) = history.ChunksOf(span_);
+      rows_.emplace(history);
     } else {
       own_ = provenances_.Take();
       changes_.emplace(context_, std::move(target.slots), QueryOf(span_, request_.direction),
@@ -201,19 +202,9 @@ class ChangeSource : public Operator {
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
-    absl::StatusOr<bool> more = changes_ ? changes_->Next(row) : NextOfWindows(row);
-    if (absl::IsCancelled(more.status())) {
-      request_.outcome->interrupted = true;
-      request_.outcome->MarkIncomplete(kInterrupted);
-      return false;
-    }
-    if (!more.ok()) return more;
-    if (*more) {
-      ++request_.outcome->source_rows;
-    } else {
-      request_.outcome->source_ended = true;
-    }
-    return more;
+    return TellOutcome(
+        changes_ ? changes_->Next(row) : rows_->Next(row, [this] { return BeginWindows(); }),
+        request_.outcome.get());
   }
 
  private:
@@ -225,25 +216,10 @@ class ChangeSource : public Operator {
     return query;
   }
 
-  absl::StatusOr<bool> NextOfWindows(Row* row) {
-    while (next_ == rows_.size()) {
-      if (first_ == last_ && windows_ahead_.empty()) return false;
-      if (absl::Status s = BeginWindows(); !s.ok()) return s;
-      absl::StatusOr<std::vector<Row>> rows = windows_ahead_.Take();
-      if (!rows.ok()) return rows.status();
-      rows_ = *std::move(rows);
-      next_ = 0;
-    }
-    *row = std::move(rows_[next_++]);
-    return true;
-  }
-
   // Goes on to the blocks that come next. Few at first, so that rows come soon.
   absl::Status BeginWindows() {
     const FrameHistory& history = local_->functions.history();
-    // While the history is made, its threads have all processors.
-    while (first_ < last_ &&
-           (history.complete() ? windows_ahead_.wants() : windows_ahead_.empty())) {
+    while (rows_->wants() && first_ < last_) {
       constexpr size_t kMostAtOnce = 4;
       const size_t count = std::min(window_, last_ - first_);
       window_ = std::min(2 * window_, kMostAtOnce);
@@ -255,7 +231,7 @@ class ChangeSource : public Operator {
           Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
                             to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
       (forward ? first_ : last_) = forward ? to : from;
-      windows_ahead_.Begin(
+      rows_->Begin(
           [this, span, codes = local_->functions.Find()] { return ChangesIn(span, codes); });
     }
     return absl::OkStatus();
@@ -292,11 +268,9 @@ class ChangeSource : public Operator {
   // Of what is no local.
   std::unique_ptr<Provenance> own_;
   std::optional<SlotChanges> changes_;
-  // Of a local: chunks still to come, how many next, and the rows of the last ones.
+  // Of a local: chunks still to come, how many next.
   size_t first_ = 0, last_ = 0, window_ = 2;
-  std::vector<Row> rows_;
-  size_t next_ = 0;
-  ReadAhead<absl::StatusOr<std::vector<Row>>> windows_ahead_;
+  std::optional<RowsAhead> rows_;
 };
 
 // A key as a literal of the query.

@@ -42,29 +42,13 @@ class PyCallSource : public Operator {
         thread_(request.thread),
         backward_(request.direction == Direction::kBackward),
         want_values_(request.want_values),
-        provenances_(&context, control_) {
+        provenances_(&context, control_),
+        rows_(history_) {
     std::tie(first_, last_) = history_.ChunksOf(span_);
   }
 
   absl::StatusOr<bool> Next(Row* row) override {
-    while (next_ == rows_.size()) {
-      if (first_ >= last_ && chunks_ahead_.empty()) {
-        outcome_->source_ended = true;
-        return false;
-      }
-      absl::StatusOr<std::vector<Row>> rows = TakeChunk();
-      if (absl::IsCancelled(rows.status())) {
-        outcome_->interrupted = true;
-        outcome_->MarkIncomplete(kInterrupted);
-        return false;
-      }
-      if (!rows.ok()) return rows.status();
-      rows_ = *std::move(rows);
-      next_ = 0;
-    }
-    *row = std::move(rows_[next_++]);
-    ++outcome_->source_rows;
-    return true;
+    return TellOutcome(rows_.Next(row, [this] { return BeginChunks(); }), outcome_.get());
   }
 
  private:
@@ -85,22 +69,19 @@ class PyCallSource : public Operator {
     kSlots
   };
 
-  // The rows of the next chunk that has some.
-  absl::StatusOr<std::vector<Row>> TakeChunk() {
+  // Those that come next, of those that have some rows.
+  absl::Status BeginChunks() {
     if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
       return absl::CancelledError("interrupted");
     }
-    // While the history is made, its threads have all processors.
-    while ((history_.complete() ? chunks_ahead_.wants() : chunks_ahead_.empty()) &&
-           first_ < last_) {
+    while (rows_.wants() && first_ < last_) {
       const size_t number = backward_ ? --last_ : first_++;
       if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
       const std::vector<uint32_t>& codes = finder_.Find();
       if (!history_.ChunkEnters(number, codes)) continue;
-      chunks_ahead_.Begin([this, number, codes] { return LoadChunk(number, codes); });
+      rows_.Begin([this, number, codes] { return LoadChunk(number, codes); });
     }
-    if (chunks_ahead_.empty()) return std::vector<Row>();
-    return chunks_ahead_.Take();
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<Row>> LoadChunk(size_t number,
@@ -243,10 +224,8 @@ class PyCallSource : public Operator {
   const std::optional<ThreadNo> thread_;
   const bool backward_, want_values_;
   size_t first_ = 0, last_ = 0;  // chunks that are not begun
-  std::vector<Row> rows_;
-  size_t next_ = 0;
   mutable python::ProvenancePool provenances_;
-  ReadAhead<absl::StatusOr<std::vector<Row>>> chunks_ahead_;
+  RowsAhead rows_;
 };
 
 // With the columns that say when, in which thread and where in Python; the first is the time, the
@@ -264,6 +243,33 @@ SourcePlan PlanOfPlaces() {
 }
 
 }  // namespace
+
+absl::StatusOr<bool> RowsAhead::Next(Row* row, absl::FunctionRef<absl::Status()> begin_more) {
+  while (next_ == rows_.size()) {
+    if (absl::Status s = begin_more(); !s.ok()) return s;
+    if (parts_.empty()) return false;
+    absl::StatusOr<std::vector<Row>> rows = parts_.Take();
+    if (!rows.ok()) return rows.status();
+    rows_ = *std::move(rows);
+    next_ = 0;
+  }
+  *row = std::move(rows_[next_++]);
+  return true;
+}
+
+absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome) {
+  if (absl::IsCancelled(more.status())) {
+    outcome->MarkInterrupted();
+    return false;
+  }
+  if (!more.ok()) return more;
+  if (*more) {
+    ++outcome->source_rows;
+  } else {
+    outcome->source_ended = true;
+  }
+  return more;
+}
 
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
                                             const RunOptions& options,
@@ -372,8 +378,7 @@ class PyLineSource : public Operator {
   absl::StatusOr<bool> Next(Row* row) override {
     absl::StatusOr<std::optional<python::LineEvent>> next = Pull();
     if (absl::IsCancelled(next.status())) {
-      outcome_->interrupted = true;
-      outcome_->MarkIncomplete(kInterrupted);
+      outcome_->MarkInterrupted();
       return false;
     }
     if (!next.ok()) return next.status();

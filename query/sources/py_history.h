@@ -5,14 +5,19 @@
 #ifndef TTQ_QUERY_SOURCES_PY_HISTORY_H_
 #define TTQ_QUERY_SOURCES_PY_HISTORY_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "query/ast.h"
 #include "query/context.h"
 #include "query/engine.h"
 #include "query/python/frame_history.h"
+#include "query/sources.h"
+#include "store/threads.h"
 
 namespace ttq {
 
@@ -29,6 +34,29 @@ absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Conte
                                             const RunOptions& options,
                                             const Context::TimeOfQuery& ask,
                                             HistoryWanted wanted = HistoryWanted::kWhole);
+
+// Rows of parts of a history, made by several threads ahead of who takes them. While the history
+// itself is made, its threads have all processors: then one part at a time. Waits for its threads
+// before it goes: to be declared after what they use.
+class RowsAhead {
+ public:
+  explicit RowsAhead(const python::FrameHistory& history) : history_(history) {}
+
+  // Whether another part should be begun.
+  bool wants() const { return history_.complete() ? parts_.wants() : parts_.empty(); }
+  void Begin(const std::function<absl::StatusOr<std::vector<Row>>()>& part) { parts_.Begin(part); }
+  // The next row of what was begun, after `begin_more` has had its turn. False: there is none.
+  absl::StatusOr<bool> Next(Row* row, absl::FunctionRef<absl::Status()> begin_more);
+
+ private:
+  const python::FrameHistory& history_;
+  std::vector<Row> rows_;  // of the part taken last
+  size_t next_ = 0;
+  ReadAhead<absl::StatusOr<std::vector<Row>>> parts_;
+};
+
+// What a source's Next gives for `more`; its outcome is told.
+absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome);
 
 }  // namespace ttq
 

@@ -69,8 +69,7 @@ class Epochs {
     while (seen_ < kMostEpochs) {
       absl::StatusOr<std::optional<Epoch>> epoch = scanner_->Next();
       if (absl::IsCancelled(epoch.status())) {
-        outcome_->interrupted = true;
-        outcome_->MarkIncomplete(kInterrupted);
+        outcome_->MarkInterrupted();
         return std::optional<Epoch>();
       }
       if (!epoch.ok() || !*epoch) return epoch;
@@ -398,8 +397,7 @@ class CountSource : public Operator {
     while (true) {
       absl::StatusOr<std::optional<Access>> access = cursor_->Next();
       if (absl::IsCancelled(access.status())) {
-        request_.outcome->interrupted = true;
-        request_.outcome->MarkIncomplete(kInterrupted);
+        request_.outcome->MarkInterrupted();
         return false;
       }
       if (!access.ok()) return access.status();

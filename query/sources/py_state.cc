@@ -575,8 +575,7 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
     if ((mapping.protection & 2) == 0 || mapping.path == "[stack]") continue;
     for (uint64_t at = mapping.range.begin.v; at < mapping.range.end.v; at += kPiece) {
       if (control && control->cancelled) {
-        outcome.interrupted = true;
-        outcome.MarkIncomplete(kInterrupted);
+        outcome.MarkInterrupted();
         return absl::OkStatus();
       }
       const uint64_t size = std::min(kPiece, mapping.range.end.v - at);

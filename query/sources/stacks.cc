@@ -36,8 +36,7 @@ class StackSource : public Operator {
         return false;
       }
       if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
-        outcome_->interrupted = true;
-        outcome_->MarkIncomplete(kInterrupted);
+        outcome_->MarkInterrupted();
         return false;
       }
       if (absl::Status s = LoadThread(threads_[thread_++]); !s.ok()) return s;

@@ -32,8 +32,7 @@ class MemorySource : public Operator {
     if (begin_ == image_.bytes.size()) {
       if (left_.empty()) return false;
       if (control_ && control_->cancelled) {
-        outcome_->interrupted = true;
-        outcome_->MarkIncomplete(kInterrupted);
+        outcome_->MarkInterrupted();
         return false;
       }
       const uint64_t size = std::min(left_.size(), kMemoryChunk);
