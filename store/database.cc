@@ -4,6 +4,8 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
@@ -88,6 +90,59 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families(
   return out;
 }
 
+// RocksDB makes a reader of a sorted file's properties before it compares their checksum, and an
+// assertion of that reader, which Debian's build keeps, ends the process should the properties'
+// last word say that an index of hashes precedes it (see DataBlockHashIndex::Initialize): one bit
+// that damage may set. No other block is used before its checksum was seen to be right.
+class CheckingFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  CheckingFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "CheckingFileSystem"; }
+
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* debug) override {
+    rocksdb::IOStatus s = target()->NewRandomAccessFile(path, options, file, debug);
+    uint64_t size = 0;
+    if (s.ok()) s = target()->GetFileSize(path, options.io_options, &size, debug);
+    if (s.ok() && !PropertiesCanBeRead(**file, size)) {
+      s = rocksdb::IOStatus::Corruption(path, "the properties are damaged");
+    }
+    return s;
+  }
+
+ private:
+  // False only for what the assertion is about: RocksDB finds the other damages itself.
+  // A sorted file's end (RocksDB's table/format.h): the meta index, which has the place and size of
+  // the properties, as varints, behind their name; its compression and checksum, 5 bytes; the
+  // footer, 53.
+  static bool PropertiesCanBeRead(const rocksdb::FSRandomAccessFile& file, uint64_t size) {
+    constexpr std::string_view kName = "rocksdb.properties";
+    constexpr uint64_t kTail = 512, kWord = 4;
+    constexpr unsigned char kIndexOfHashes = 0x80;  // of the word's last byte
+    char scratch[kTail];
+    rocksdb::Slice read;
+    const uint64_t tail = std::min(size, kTail);
+    if (!file.Read(size - tail, tail, {}, &read, scratch, nullptr).ok()) return true;
+    std::string_view text = ViewOf(read);
+    const size_t name = text.rfind(kName);
+    if (name == text.npos) return true;
+    text.remove_prefix(name + kName.size());
+    uint64_t at = 0, bytes = 0;
+    if (!ReadVarint(&text, &at) || !ReadVarint(&text, &bytes)) return true;
+    if (at > size || bytes < kWord || bytes > size - at) return true;
+    if (!file.Read(at + bytes - 1, 1, {}, &read, scratch, nullptr).ok()) return true;
+    return read.empty() || (static_cast<unsigned char>(read[0]) & kIndexOfHashes) == 0;
+  }
+};
+
+rocksdb::Env* CheckingEnv() {
+  static rocksdb::Env* const kEnv =
+      rocksdb::NewCompositeEnv(std::make_shared<CheckingFileSystem>()).release();
+  return kEnv;
+}
+
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions o;
   o.max_open_files = 512;
@@ -162,6 +217,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
     rocksdb::DBOptions o = DatabaseOptions();
     // A crash cuts the log off; anything else that is wrong with it is damage.
     o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+    o.env = CheckingEnv();
     s = rocksdb::DB::OpenForReadOnly(o, directory, Families(impl.cache), &impl.handles, &db);
   } catch (const std::exception& e) {
     return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));

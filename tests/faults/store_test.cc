@@ -381,6 +381,35 @@ TEST_F(StoreTest, ProcessesThatCannotBe) {
   });
 }
 
+// Those that RocksDB keeps of the file itself, which it reads when it opens the file.
+TEST_F(StoreTest, AnyByteOfTheEndOfAFileMayBeAnother) {
+  constexpr size_t kEnd = 200;
+  size_t files = 0, noticed = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(*scratch_ + "/good/db")) {
+    if (entry.path().extension() != ".sst") continue;
+    ++files;
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::string good{std::istreambuf_iterator<char>(in), {}};
+    const auto write = [&](const std::string& bytes) {
+      std::ofstream(entry.path(), std::ios::binary).write(bytes.data(), std::ssize(bytes));
+    };
+    ASSERT_GT(good.size(), kEnd);
+    for (size_t i = good.size() - kEnd; i < good.size(); ++i) {
+      SCOPED_TRACE("byte " + std::to_string(i) + " of " + entry.path().filename().string());
+      std::string bytes = good;
+      bytes[i] ^= static_cast<char>(0x80);
+      write(bytes);
+      auto database = Database::OpenForReading(*scratch_ + "/good/db");
+      const absl::Status s =
+          database.ok() ? (*database)->VerifyChecksums() : absl::Status(database.status());
+      EXPECT_TRUE(s.ok() || absl::IsDataLoss(s)) << s;
+      noticed += !s.ok();
+    }
+    write(good);
+  }
+  EXPECT_GT(noticed, files * kEnd / 2);  // a part of a footer is not used
+}
+
 TEST_F(StoreTest, DatabasesOfOthers) {
   const std::string directory = *scratch_ + "/foreign";
   auto message = [&] { return std::string(Recording::Open(directory).status().message()); };
