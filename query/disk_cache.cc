@@ -3,6 +3,7 @@
 #include "query/disk_cache.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,6 +43,38 @@ bool WriteAll(int fd, std::string_view bytes) {
   return true;
 }
 
+// A file that has another name until it is whole; without one, no file is left.
+class NewFile {
+ public:
+  NewFile(const std::string& path, mode_t mode) : path_(path), temporary_(TemporaryName(path)) {
+    fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+  }
+  ~NewFile() {
+    if (fd_ < 0) return;
+    close(fd_);
+    unlink(temporary_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int fd() const { return fd_; }  // negative: it could not be made
+  // Gives it its name. REQUIRES: fd() >= 0.
+  void Finish() {
+    const bool closed = close(fd_) == 0;
+    fd_ = -1;
+    if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) unlink(temporary_.c_str());
+  }
+
+ private:
+  static std::string TemporaryName(const std::string& path) {
+    static std::atomic<unsigned> count{0};
+    return absl::StrCat(path, ".", getpid(), ".", count++);
+  }
+
+  const std::string path_, temporary_;
+  int fd_;
+};
+
 }  // namespace
 
 std::string CachePath(std::string_view kind, const std::string& id) {
@@ -54,21 +88,35 @@ std::string CachePath(std::string_view kind, const std::string& id) {
 
 void WriteWholeFile(const std::string& path, std::initializer_list<std::string_view> parts,
                     mode_t mode) {
-  static std::atomic<unsigned> count{0};
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", count++);
-  const int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-  if (fd < 0) return;
-  const bool written =
-      std::all_of(parts.begin(), parts.end(), [fd](auto part) { return WriteAll(fd, part); });
-  if (close(fd) != 0 || !written || rename(temporary.c_str(), path.c_str()) != 0) {
-    unlink(temporary.c_str());
+  NewFile file(path, mode);
+  if (file.fd() < 0) return;
+  if (std::all_of(parts.begin(), parts.end(),
+                  [&file](auto part) { return WriteAll(file.fd(), part); })) {
+    file.Finish();
   }
 }
 
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts) {
   MakeFolders(path);
   WriteWholeFile(path, parts, 0600);
+}
+
+std::optional<FileImage> FillCacheFile(const std::string& path, uint64_t size,
+                                       const std::function<bool(uint8_t*)>& fill) {
+  MakeFolders(path);
+  NewFile file(path, 0600);
+  // To write a page for which the disk has no room would end the process.
+  if (file.fd() < 0 || posix_fallocate(file.fd(), 0, static_cast<off_t>(size)) != 0) {
+    return std::nullopt;
+  }
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  if (memory == MAP_FAILED) return std::nullopt;
+  const std::shared_ptr<uint8_t> bytes(static_cast<uint8_t*>(memory),
+                                       [size](uint8_t* p) { munmap(p, size); });
+  if (!fill(bytes.get())) return std::nullopt;
+  mprotect(memory, size, PROT_READ);
+  file.Finish();
+  return FileImage(absl::MakeConstSpan(bytes.get(), size), bytes);
 }
 
 }  // namespace ttq

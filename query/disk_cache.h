@@ -9,9 +9,14 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "query/file_image.h"
 
 namespace ttq {
 
@@ -25,6 +30,11 @@ void WriteWholeFile(const std::string& path, std::initializer_list<std::string_v
                     mode_t mode = 0644);
 // The same to a CachePath: makes the folders, and the file is its user's alone.
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts);
+// The same for a large file, of `size` bytes that `fill` writes: in the file's own pages, without a
+// copy of them. Gives them, read-only. Nothing when there is no room for such a file, or `fill`
+// returned false.
+std::optional<FileImage> FillCacheFile(const std::string& path, uint64_t size,
+                                       const std::function<bool(uint8_t*)>& fill);
 
 }  // namespace ttq
 

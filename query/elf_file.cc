@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -18,7 +18,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "query/disk_cache.h"
-#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -91,6 +90,19 @@ std::optional<FileImage> LoadInflated(const std::string& path, uint64_t size) {
   return FileImage(bytes, file->owner());
 }
 
+// Nothing when it cannot be kept, or not be decompressed.
+std::optional<FileImage> KeepInflated(const std::string& path, uint64_t size,
+                                      const std::function<bool(uint8_t*)>& decompress) {
+  const auto file = FillCacheFile(path, size + sizeof(XXH128_hash_t), [&](uint8_t* out) {
+    if (!decompress(out)) return false;
+    const XXH128_hash_t hash = Sampled({out, size});
+    std::memcpy(out + size, &hash, sizeof(hash));
+    return true;
+  });
+  if (!file) return std::nullopt;
+  return FileImage(file->bytes().subspan(0, size), file->owner());
+}
+
 bool Inflate(Bytes in, uint8_t* out, uint64_t size) {
   libdeflate_decompressor* inflater = libdeflate_alloc_decompressor();
   if (inflater == nullptr) return false;
@@ -100,41 +112,24 @@ bool Inflate(Bytes in, uint8_t* out, uint64_t size) {
   return result == LIBDEFLATE_SUCCESS;
 }
 
-// A section, and its being kept meanwhile: that ends before the section does.
-struct Inflated {
-  std::unique_ptr<uint8_t[]> bytes;
-  std::future<void> kept;
-
-  ~Inflated() {
-    if (kept.valid()) kept.wait();
-  }
-};
-
 absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size,
                                      const std::string& build_id) {
   if (size > max_size || size > in.size() * kMaxExpansion + 64) {
     return absl::DataLossError(absl::StrCat("a compressed section claims ", size, " bytes"));
   }
+  const auto decompress = [&](uint8_t* out) {
+    return zstd ? ZSTD_decompress(out, size, in.data(), in.size()) == size : Inflate(in, out, size);
+  };
   const std::string kept = KeptInflated(in, size, build_id);
   if (!kept.empty()) {
-    if (auto image = LoadInflated(kept, size)) return *std::move(image);
+    auto image = LoadInflated(kept, size);
+    if (!image) image = KeepInflated(kept, size, decompress);
+    if (image) return *std::move(image);
   }
-  auto inflated = std::make_shared<Inflated>();
-  inflated->bytes.reset(new (std::nothrow) uint8_t[size + 1]);
-  uint8_t* const out = inflated->bytes.get();
+  const std::shared_ptr<uint8_t[]> out(new (std::nothrow) uint8_t[size + 1]);
   if (out == nullptr) return absl::ResourceExhaustedError("no memory for a compressed section");
-  const bool ok =
-      zstd ? ZSTD_decompress(out, size, in.data(), in.size()) == size : Inflate(in, out, size);
-  if (!ok) return absl::DataLossError("a compressed section is damaged");
-  if (!kept.empty()) {
-    const auto keep = [kept, out, size] {
-      const XXH128_hash_t hash = Sampled({out, size});
-      WriteCacheFile(kept, {{reinterpret_cast<const char*>(out), size},
-                            {reinterpret_cast<const char*>(&hash), sizeof(hash)}});
-    };
-    inflated->kept = InThreadIfPossible(keep);
-  }
-  return FileImage(absl::MakeConstSpan(out, size), inflated);
+  if (!decompress(out.get())) return absl::DataLossError("a compressed section is damaged");
+  return FileImage(absl::MakeConstSpan(out.get(), size), out);
 }
 
 }  // namespace
