@@ -259,20 +259,30 @@ bool HasName(ByteSpan bytes, std::string_view identifier) {
 }  // namespace
 
 void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
+  using Attribute = DwarfAbbrev::Attribute;
+  struct Entry {
+    uint64_t code;
+    size_t first, count;  // in attributes_
+    DwarfAbbrev abbrev;
+  };
+  std::vector<Entry> entries;
   ByteCursor cursor(section, offset);
   for (size_t n = 0; n < kMaxAbbrevs; ++n) {
-    const uint64_t code = cursor.Uleb();
-    if (!cursor.ok() || code == 0) return;
-    DwarfAbbrev abbrev;
+    Entry entry = {cursor.Uleb(), attributes_.size(), 0, {}};
+    if (!cursor.ok() || entry.code == 0) break;
+    DwarfAbbrev& abbrev = entry.abbrev;
     abbrev.tag = static_cast<uint16_t>(cursor.Uleb());
     abbrev.children = cursor.Fixed<uint8_t>() != 0;
     for (;;) {
       const uint64_t name = cursor.Uleb(), form = cursor.Uleb();
       const int64_t implicit = form == DW_FORM_implicit_const ? cursor.Sleb() : 0;
-      if (!cursor.ok()) return;
-      if (name == 0 && form == 0) break;
-      abbrev.attributes.push_back(
-          {static_cast<uint16_t>(name), static_cast<uint16_t>(form), implicit});
+      if (!cursor.ok() || (name == 0 && form == 0)) break;
+      const bool has_place = abbrev.is_fixed && abbrev.fixed_size < Attribute::kVaries &&
+                             abbrev.offsets < Attribute::kVaries;
+      attributes_.push_back(
+          {static_cast<uint16_t>(name), static_cast<uint16_t>(form),
+           has_place ? static_cast<uint16_t>(abbrev.fixed_size) : Attribute::kVaries,
+           static_cast<uint16_t>(abbrev.offsets), implicit});
       if (abbrev.tag != DW_TAG_compile_unit) {  // its name is a file's
         names_elsewhere_ = names_elsewhere_ || NamesElsewhere(name, form);
         names_by_index_ = names_by_index_ || NamesByIndex(name, form);
@@ -284,11 +294,17 @@ void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
         abbrev.offsets += size->offsets;
       }
     }
-    if (code <= kDenseCodes) {
-      if (dense_.size() < code) dense_.resize(code);
-      dense_[code - 1] = std::move(abbrev);
+    if (!cursor.ok()) break;
+    entry.count = attributes_.size() - entry.first;
+    entries.push_back(entry);
+  }
+  for (Entry& entry : entries) {
+    entry.abbrev.attributes = absl::MakeConstSpan(attributes_).subspan(entry.first, entry.count);
+    if (entry.code <= kDenseCodes) {
+      if (dense_.size() < entry.code) dense_.resize(entry.code);
+      dense_[entry.code - 1] = entry.abbrev;
     } else if (rest_.size() < 1024) {
-      rest_.emplace_back(code, std::move(abbrev));
+      rest_.emplace_back(entry.code, entry.abbrev);
     }
   }
 }
@@ -967,15 +983,25 @@ bool Die::Has(uint16_t name) const {
 }
 
 std::optional<DieAttribute> Die::Find(uint16_t name) const {
-  if (!Has(name)) return std::nullopt;
-  ByteCursor cursor(data_->Bytes(ref_.section), attributes_);
-  for (const DwarfAbbrev::Attribute& a : abbrev_->attributes) {
+  if (!abbrev_) return std::nullopt;
+  const auto& all = abbrev_->attributes;
+  const auto wanted =
+      std::find_if(all.begin(), all.end(), [name](const auto& a) { return a.name == name; });
+  if (wanted == all.end()) return std::nullopt;
+  // What has the same place in all DIEs need not be read to; the first attribute has.
+  auto at = wanted;
+  while (at->bytes_before == DwarfAbbrev::Attribute::kVaries) --at;
+  ByteCursor cursor(
+      data_->Bytes(ref_.section),
+      attributes_ + at->bytes_before + uint64_t{at->offsets_before} * unit_->offset_size);
+  for (;; ++at) {
     DieAttribute attribute;
-    attribute.name = a.name;
-    if (!DwarfData::ReadValue(&cursor, *unit_, a.form, a.implicit, &attribute)) break;
-    if (a.name == name) return attribute;
+    attribute.name = at->name;
+    if (!DwarfData::ReadValue(&cursor, *unit_, at->form, at->implicit, &attribute)) {
+      return std::nullopt;
+    }
+    if (at == wanted) return attribute;
   }
-  return std::nullopt;
 }
 
 std::string_view Die::Text(uint16_t name) const {
@@ -1015,7 +1041,10 @@ DieRef Die::Ref(uint16_t name) const {
 
 Die Die::Follow(uint16_t name) const {
   const DieRef ref = Ref(name);
-  return ref.valid() ? data_->At(ref) : Die();
+  if (!ref.valid()) return Die();
+  const bool same_unit =
+      ref.section == unit_->section && ref.offset >= unit_->begin && ref.offset < unit_->end;
+  return same_unit ? data_->At(*unit_, *root_, ref.offset) : data_->At(ref);
 }
 
 bool Die::Flag(uint16_t name) const {

@@ -133,11 +133,15 @@ class DwarfData;
 struct DwarfAbbrev {
   struct Attribute {
     uint16_t name, form;
+    // What is before it in a DIE, as of all attributes below; kVaries: that is not the same for
+    // all.
+    uint16_t bytes_before, offsets_before;
     int64_t implicit;
+    static constexpr uint16_t kVaries = 0xffff;
   };
   uint16_t tag = 0;
   bool children = false;
-  std::vector<Attribute> attributes;
+  absl::Span<const Attribute> attributes;  // the table's
   // What the attributes take in a DIE when it is the same for all: `fixed_size` bytes and
   // `offsets` times the unit's size of an offset.
   bool is_fixed = true;
@@ -146,8 +150,13 @@ struct DwarfAbbrev {
 
 class DwarfAbbrevs {
  public:
+  DwarfAbbrevs() = default;
+  DwarfAbbrevs(const DwarfAbbrevs&) = delete;
+  DwarfAbbrevs& operator=(const DwarfAbbrevs&) = delete;
+
   // Null: no such code.
   const DwarfAbbrev* Find(uint64_t code) const;
+  // REQUIRES: called once.
   void Read(ByteSpan section, uint64_t offset);
   // Some DIE may take its name from another unit or another file, or by an index.
   bool names_elsewhere() const { return names_elsewhere_; }
@@ -155,7 +164,8 @@ class DwarfAbbrevs {
 
  private:
   bool names_elsewhere_ = false, names_by_index_ = false;
-  std::vector<DwarfAbbrev> dense_;  // by code - 1
+  std::vector<DwarfAbbrev::Attribute> attributes_;  // of all
+  std::vector<DwarfAbbrev> dense_;                  // by code - 1
   std::vector<std::pair<uint64_t, DwarfAbbrev>> rest_;
 };
 
