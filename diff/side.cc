@@ -70,7 +70,7 @@ absl::Status Side::MatchModules(Side* a, Side* b) {
     if (!m.build_id.empty() || !n.build_id.empty()) return m.build_id == n.build_id;
     const auto x = a->recording_->FileContents(m.file_id);
     const auto y = b->recording_->FileContents(n.file_id);
-    return x.ok() && y.ok() && **x == **y;
+    return x.ok() && y.ok() && x->bytes() == y->bytes();
   };
   for (ModuleState& m : a->modules_) {
     for (ModuleState& n : b->modules_) {

@@ -169,11 +169,8 @@ absl::StatusOr<const Symbolizer*> Context::Symbols(size_t epoch) const {
     spec.build_id = module.build_id;
     spec.mappings.push_back({.range = module.range, .file_offset = 0});
     if (module.file_id != 0) {
-      spec.contents = [recording = recording_, id = module.file_id]() -> absl::StatusOr<FileImage> {
-        absl::StatusOr<std::shared_ptr<const std::string>> contents = recording->FileContents(id);
-        if (!contents.ok()) return contents.status();
-        const auto* data = reinterpret_cast<const uint8_t*>((*contents)->data());
-        return FileImage(absl::MakeConstSpan(data, (*contents)->size()), *contents);
+      spec.contents = [recording = recording_, id = module.file_id] {
+        return recording->FileContents(id);
       };
     }
     specs.push_back(std::move(spec));

@@ -25,7 +25,7 @@
 
 #include "absl/types/span.h"
 #include "query/elf_file.h"
-#include "query/file_image.h"
+#include "store/file_image.h"
 
 namespace ttq {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "query/file_image.h"
+#include "store/file_image.h"
 
 namespace ttq {
 

@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "query/file_image.h"
+#include "store/file_image.h"
 
 namespace ttq {
 

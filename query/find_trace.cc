@@ -66,10 +66,11 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
   return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
 }
 
-absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
+                                                         FileAccess files) {
   absl::StatusOr<std::string> directory = FindTrace(name);
   if (!directory.ok()) return directory.status();
-  return Recording::Open(*directory);
+  return Recording::Open(*directory, files);
 }
 
 }  // namespace ttq

@@ -24,7 +24,8 @@ std::string HomeDirectory();
 absl::StatusOr<std::string> FindTrace(const std::string& name);
 
 // Finds it and opens it.
-absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name);
+absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
+                                                         FileAccess files = FileAccess::kRead);
 
 }  // namespace ttq
 

@@ -27,7 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "query/file_image.h"
+#include "store/file_image.h"
 #include "store/types.h"
 
 namespace ttq {

@@ -29,9 +29,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "store/file_image.h"
 #include "store/types.h"
 
 namespace ttq {
+
+// How a file that is still what was recorded is read. kMap is quicker, but whoever cuts such a file
+// short ends the process: for those that soon end anyway.
+enum class FileAccess { kRead, kMap };
 
 // What changed or read memory.
 enum class Actor : uint8_t {
@@ -446,7 +451,8 @@ struct RecordingInfo {
 
 class Recording {
  public:
-  static absl::StatusOr<std::unique_ptr<Recording>> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<Recording>> Open(const std::string& directory,
+                                                         FileAccess files = FileAccess::kRead);
   virtual ~Recording() = default;
 
   virtual const RecordingInfo& info() const = 0;
@@ -456,7 +462,7 @@ class Recording {
   // Owned by the recording; opened on first use.
   virtual absl::StatusOr<const Process*> Open(ProcessNo number) const = 0;
   // The whole content of an ELF file that was mapped, by Mapping::file_id.
-  virtual absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const = 0;
+  virtual absl::StatusOr<FileImage> FileContents(uint64_t id) const = 0;
 
   // Reads every block, index entry and event and checks them against each other. Calls `problem`
   // for each thing that is wrong; Ok means the check itself could be done.

@@ -72,24 +72,15 @@ absl::Status CheckFiles(const std::string& directory, const std::string& store) 
 
 // The file itself, where it still is what was recorded: quicker than from the store. Null: it is
 // not.
-std::shared_ptr<const std::string> ReadIfUnchanged(const StoredFile& file, uint64_t id) {
-  const int fd =
-      open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // not wait for a pipe
-  if (fd < 0) return nullptr;
-  struct stat st;
-  std::shared_ptr<std::string> out;
-  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && file.size <= kMaxFileBytes &&
-      static_cast<uint64_t>(st.st_size) == file.size) {
-    out = std::make_shared<std::string>(file.size, '\0');
-    for (size_t done = 0; done < out->size();) {
-      const ssize_t n = pread(fd, out->data() + done, out->size() - done, static_cast<off_t>(done));
-      if (n <= 0) break;
-      done += static_cast<size_t>(n);
-    }
+std::optional<FileImage> OpenIfUnchanged(const StoredFile& file, uint64_t id, FileAccess access) {
+  std::error_code ec;
+  if (file.size > kMaxFileBytes || fs::file_size(file.path, ec) != file.size) return std::nullopt;
+  auto image = access == FileAccess::kMap ? FileImage::Map(file.path) : FileImage::Read(file.path);
+  if (!image.ok() || image->bytes().size() != file.size ||
+      FileIdOf(XXH3_64bits(image->bytes().data(), image->bytes().size())) != id) {
+    return std::nullopt;
   }
-  close(fd);
-  if (out && FileIdOf(XXH3_64bits(out->data(), out->size())) != id) out = nullptr;
-  return out;
+  return *std::move(image);
 }
 
 // Signals that say that the program went wrong, not that somebody ended it.
@@ -110,7 +101,8 @@ bool IsOfFault(int signal) {
 
 class RecordingReader : public Recording {
  public:
-  explicit RecordingReader(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  RecordingReader(std::unique_ptr<Database> database, FileAccess files)
+      : database_(std::move(database)), files_(files) {}
 
   absl::Status Load(const std::string& directory, bool being_written) {
     auto record = database_->Get(Family::kMeta, RecordingKey());
@@ -177,7 +169,7 @@ class RecordingReader : public Recording {
     return static_cast<const Process*>(*reader);
   }
 
-  absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const override {
+  absl::StatusOr<FileImage> FileContents(uint64_t id) const override {
     auto record = database_->Get(Family::kMeta, FileKey(id));
     if (!record.ok()) {
       return absl::IsNotFound(record.status())
@@ -186,24 +178,24 @@ class RecordingReader : public Recording {
     }
     auto file = ParseFile(*record);
     if (!file.ok()) return file.status();
-    if (auto same = ReadIfUnchanged(*file, id)) return same;
+    if (auto same = OpenIfUnchanged(*file, id, files_)) return *std::move(same);
     const uint64_t size = file->size;
-    auto out = std::make_shared<std::string>();
+    std::string out;
     constexpr uint64_t kMostAtOnce = 64 << 20;  // the size may be wrong
-    out->reserve(std::min(size, kMostAtOnce));
+    out.reserve(std::min(size, kMostAtOnce));
     std::string prefix = FileChunkKey(id, 0).substr(0, 8);
     auto it = database_->NewIterator(Family::kFile);
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {
-      if (it->value().size() > kFileChunkBytes || out->size() + it->value().size() > size) {
+      if (it->value().size() > kFileChunkBytes || out.size() + it->value().size() > size) {
         return absl::DataLossError(fmt::format("the file {:016x} is damaged", id));
       }
-      out->append(it->value());
+      out.append(it->value());
     }
     if (!it->status().ok()) return it->status();
-    if (out->size() != size) {
+    if (out.size() != size) {
       return absl::DataLossError(fmt::format("the file {:016x} is cut off", id));
     }
-    return std::shared_ptr<const std::string>(std::move(out));
+    return FileImage::FromString(std::move(out));
   }
 
   absl::Status Check(const std::function<void(const std::string&)>& problem,
@@ -247,6 +239,7 @@ class RecordingReader : public Recording {
   }
 
   std::unique_ptr<Database> database_;
+  const FileAccess files_;
   mutable std::once_flag sized_;
   mutable RecordingInfo info_;
   std::vector<ProcessInfo> infos_;
@@ -257,7 +250,8 @@ class RecordingReader : public Recording {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& directory,
+                                                           FileAccess files) {
   struct stat st;
   if (stat(directory.c_str(), &st) != 0) {
     return absl::NotFoundError(fmt::format("{}: {}", directory, strerror(errno)));
@@ -274,7 +268,7 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& di
       auto database = Database::OpenForReading(store);
       s = database.status();
       if (s.ok()) {
-        auto reader = std::make_unique<RecordingReader>(std::move(*database));
+        auto reader = std::make_unique<RecordingReader>(std::move(*database), files);
         if (s = reader->Load(directory, being_written); s.ok()) return reader;
       }
     }

@@ -89,7 +89,7 @@ std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
 
 std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process,
                              Asked* out) {
-  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace, FileAccess::kMap);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::optional<ProcessNo> number;
   if (process) number = ProcessNamed(**recording, *process);

@@ -53,7 +53,8 @@ int RunDiff(int argc, char** argv) {
   std::array<std::unique_ptr<Recording>, 2> recordings;
   std::array<std::unique_ptr<diff::Side>, 2> sides;
   for (int i : {0, 1}) {
-    absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(names[i]);
+    absl::StatusOr<std::unique_ptr<Recording>> recording =
+        OpenRecording(names[i], FileAccess::kMap);
     if (!recording.ok()) return Complain(recording.status(), kUnreadable);
     recordings[i] = *std::move(recording);
     std::optional<ProcessNo> number;

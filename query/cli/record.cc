@@ -122,14 +122,14 @@ absl::Status FindPythonFrames(const std::string& directory,
   constexpr int kPart = 12;
   constexpr auto kWorthwhile = std::chrono::milliseconds(50);
   const auto deadline = std::chrono::steady_clock::now() + recording / kPart;
-  absl::StatusOr<std::unique_ptr<Recording>> made = Recording::Open(directory);
+  absl::StatusOr<std::unique_ptr<Recording>> made = Recording::Open(directory, FileAccess::kMap);
   if (!made.ok()) return made.status();
   std::map<uint64_t, bool> files;  // that may be CPython's, of those looked at
   const auto may_be_python = [&](const LoadedModule& module) {
     const auto [file, is_new] = files.try_emplace(module.file_id);
     if (is_new) {
       const auto bytes = (*made)->FileContents(module.file_id);
-      file->second = bytes.ok() && python::MayHoldRuntime(**bytes);
+      file->second = bytes.ok() && python::MayHoldRuntime(bytes->bytes());
     }
     return file->second;
   };

@@ -269,12 +269,9 @@ void Identify(const Process& process, Memory& memory, const LoadedModule& module
 // `_PyRuntime` where the dynamic symbols do not name it: the section, the symbol table.
 uint64_t FindInFile(const Recording& recording, const LoadedModule& module) {
   if (module.file_id == 0) return 0;
-  absl::StatusOr<std::shared_ptr<const std::string>> contents =
-      recording.FileContents(module.file_id);
+  absl::StatusOr<FileImage> contents = recording.FileContents(module.file_id);
   if (!contents.ok()) return 0;
-  const auto* data = reinterpret_cast<const uint8_t*>((*contents)->data());
-  absl::StatusOr<ElfFile> elf =
-      ElfFile::Parse(FileImage(absl::MakeConstSpan(data, (*contents)->size()), *contents));
+  absl::StatusOr<ElfFile> elf = ElfFile::Parse(*std::move(contents));
   if (!elf.ok()) return 0;
   if (const ElfFile::Section* section = elf->FindSection(".PyRuntime")) {
     return section->address + module.load_bias;
@@ -325,7 +322,7 @@ uint64_t FindExported(Memory& memory, const LoadedModule& module, std::string_vi
   return 0;
 }
 
-bool MayHoldRuntime(std::string_view file) {
+bool MayHoldRuntime(absl::Span<const uint8_t> file) {
   const auto has = [file](std::string_view text) {
     return memmem(file.data(), file.size(), text.data(), text.size()) != nullptr;
   };

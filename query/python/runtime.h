@@ -57,7 +57,7 @@ uint64_t FindExported(Memory& memory, const LoadedModule& module, std::string_vi
 
 // Whether a module of which these are all bytes may be one that FindRuntimes finds one in; false is
 // certain. Far quicker.
-bool MayHoldRuntime(std::string_view file);
+bool MayHoldRuntime(absl::Span<const uint8_t> file);
 
 // Every CPython runtime in the modules mapped at t, the time `memory` is at. Empty: none.
 // `recording` gives the files of modules whose dynamic symbols do not tell; may be null.

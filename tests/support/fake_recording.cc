@@ -303,13 +303,12 @@ absl::StatusOr<const Process*> FakeRecording::Open(ProcessNo number) const {
   return &process_;
 }
 
-absl::StatusOr<std::shared_ptr<const std::string>> FakeRecording::FileContents(uint64_t id) const {
+absl::StatusOr<FileImage> FakeRecording::FileContents(uint64_t id) const {
   const auto it = files_.find(id);
   if (it == files_.end()) return absl::NotFoundError("contents were not kept");
   std::ifstream file(it->second, std::ios::binary);
   if (!file) return absl::NotFoundError("cannot open " + it->second);
-  return std::make_shared<const std::string>(std::istreambuf_iterator<char>(file),
-                                             std::istreambuf_iterator<char>());
+  return FileImage::FromString({std::istreambuf_iterator<char>(file), {}});
 }
 
 absl::Status FakeRecording::Check(const std::function<void(const std::string&)>&,

@@ -93,7 +93,7 @@ class FakeRecording : public Recording {
   const std::vector<ProcessInfo>& processes() const override;
   ProcessNo default_process() const override { return process_.info_.number; }
   absl::StatusOr<const Process*> Open(ProcessNo number) const override;
-  absl::StatusOr<std::shared_ptr<const std::string>> FileContents(uint64_t id) const override;
+  absl::StatusOr<FileImage> FileContents(uint64_t id) const override;
   absl::Status Check(const std::function<void(const std::string&)>& problem,
                      ScanControl* control) const override;
 

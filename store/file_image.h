@@ -4,8 +4,8 @@
 // recording. Contiguous, read-only and shared: a copy is cheap and keeps the bytes alive.
 // Thread-safe: nothing changes after construction.
 
-#ifndef TTQ_QUERY_FILE_IMAGE_H_
-#define TTQ_QUERY_FILE_IMAGE_H_
+#ifndef TTQ_STORE_FILE_IMAGE_H_
+#define TTQ_STORE_FILE_IMAGE_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,6 +28,8 @@ class FileImage {
   // Maps a regular file. kNotFound when it cannot be opened, kInvalidArgument when it is not a
   // regular file.
   static absl::StatusOr<FileImage> Map(const std::string& path);
+  // The same, but what happens to the file later does not matter: its bytes are copied.
+  static absl::StatusOr<FileImage> Read(const std::string& path);
 
   absl::Span<const uint8_t> bytes() const { return bytes_; }
   bool empty() const { return bytes_.empty(); }
@@ -40,4 +42,4 @@ class FileImage {
 
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_FILE_IMAGE_H_
+#endif  // TTQ_STORE_FILE_IMAGE_H_
