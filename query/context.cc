@@ -366,19 +366,17 @@ absl::Status Context::NoGlobal(ast::Range range, const std::string& name) const 
 std::vector<std::string> Context::GlobalsLike(const std::string& name) const {
   absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
   if (!symbols.ok()) return {};
-  absl::StatusOr<NameMatches<VariableInfo>> matches =
-      (*symbols)->FindVariables({.kind = NamePattern::Kind::kName, .text = name});
-  return matches.ok() ? std::move(matches->suggestions) : std::vector<std::string>();
+  return (*symbols)->VariablesLike(name);
 }
 
 absl::StatusOr<std::optional<VariableInfo>> Context::FindGlobal(ast::Range range,
                                                                 const std::string& name) const {
   absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
   if (!symbols.ok()) return symbols.status();
-  absl::StatusOr<NameMatches<VariableInfo>> matches =
+  absl::StatusOr<std::vector<VariableInfo>> matches =
       (*symbols)->FindVariables({.kind = NamePattern::Kind::kName, .text = name});
   if (!matches.ok()) return ErrorAt(range, std::string(matches.status().message()));
-  std::vector<VariableInfo> found = std::move(matches->found);
+  std::vector<VariableInfo> found = *std::move(matches);
   if (found.empty()) return std::nullopt;
   // The dynamic linker binds a name to the program's own variable before a library's, and a static
   // is seen only where it is defined.

@@ -7,10 +7,12 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <future>
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
 #include "query/names.h"
@@ -76,16 +78,16 @@ std::optional<FormSize> SizeOfForm(uint64_t form) {
   }
 }
 
-FileImage SectionOf(const ElfFile& file, std::string_view name) {
+SectionStream SectionOf(const ElfFile& file, std::string_view name) {
   for (const ElfFile::Section& s : file.sections()) {
     const bool same =
         s.name == name || (s.name.starts_with(".zdebug_") && s.name.substr(8) == name.substr(7) &&
                            name.starts_with(".debug_"));
     if (!same) continue;
-    absl::StatusOr<FileImage> data = file.Data(s);
+    absl::StatusOr<SectionStream> data = file.Stream(s);
     if (data.ok()) return *std::move(data);
   }
-  return FileImage();
+  return SectionStream();
 }
 
 }  // namespace
@@ -309,7 +311,50 @@ void DwarfAbbrevs::Read(ByteSpan section, uint64_t offset) {
   }
 }
 
+// A section that is read when it is first needed.
+class SectionOnDemand {
+ public:
+  void Set(std::shared_ptr<const ElfFile> file, std::string_view name) {
+    file_ = std::move(file);
+    name_ = name;
+  }
+  // It will be needed: whatever it takes may be done meanwhile.
+  void Begin() {
+    std::call_once(begun_, [this] { stream_ = SectionOf(*file_, name_); });
+  }
+  ByteSpan bytes() {
+    Begin();
+    std::call_once(read_, [this] {
+      if (stream_.Finish().ok()) image_ = stream_.image();
+    });
+    return image_.bytes();
+  }
+
+ private:
+  std::shared_ptr<const ElfFile> file_;
+  std::string_view name_;
+  std::once_flag begun_, read_;
+  SectionStream stream_;
+  FileImage image_;
+};
+
 struct DwarfData::Lazy {
+  SectionStream info[kSections];
+  // What questions about code need, and those about types do not.
+  enum OfCode { kLine, kLoclists, kRnglists, kAranges, kAddr, kLoc, kRanges, kOfCode };
+  static constexpr std::string_view kNames[kOfCode] = {
+      ".debug_line", ".debug_loclists", ".debug_rnglists", ".debug_aranges",
+      ".debug_addr", ".debug_loc",      ".debug_ranges"};
+  SectionOnDemand of_code[kOfCode];
+
+  std::mutex units_mutex;
+  std::atomic<bool> has_all_units = false;  // then what follows changes no more
+  std::deque<DwarfUnit> units;
+  size_t first_unit[kSections + 1] = {};
+  uint8_t section = 0;  // of the next header
+  uint64_t next = 0;    // its offset
+  std::map<uint64_t, size_t> signatures;
+
   std::mutex mutex;
   absl::flat_hash_map<std::pair<bool, uint64_t>, std::shared_ptr<const DwarfAbbrevs>> abbrevs;
   std::vector<std::unique_ptr<const DwarfRoot>> roots;
@@ -319,7 +364,9 @@ struct DwarfData::Lazy {
     size_t unit;
   };
   std::vector<UnitRange> ranges;  // ascending
-  std::map<uint64_t, size_t> signatures;
+
+  bool ReadUnit();
+  bool ReadUnitOf(const SectionStream& stream);
 };
 
 DwarfData::~DwarfData() = default;
@@ -327,54 +374,59 @@ DwarfData::~DwarfData() = default;
 std::shared_ptr<const DwarfData> DwarfData::Open(const ElfFile& file, const ElfFile* alt) {
   std::shared_ptr<DwarfData> data(new DwarfData);
   data->lazy_ = std::make_unique<Lazy>();
-  // To inflate large sections is most of what opening a file with compressed ones takes: they are
-  // read at the same time, the largest first.
-  std::vector<std::future<void>> inflating;
-  const auto load = [&inflating](const ElfFile& from, std::string_view name, FileImage* to) {
-    constexpr uint64_t kLarge = 64 << 10;
-    const auto read = [&from, name, to] { *to = SectionOf(from, name); };
-    const ElfFile::Section* section = from.FindSection(name);
-    if (section != nullptr && section->flags & SHF_COMPRESSED && section->size >= kLarge) {
-      inflating.push_back(InThreadIfPossible(read));
-    } else {
-      read();
-    }
+  const auto stream = [&data](const ElfFile& from, std::string_view name, Section to) {
+    SectionStream& info = data->lazy_->info[to];
+    info = SectionOf(from, name);
+    data->info_[to] = info.image();
   };
-  const auto common = [&](const ElfFile& from, int which) {
-    load(from, ".debug_abbrev", &data->abbrev_[which]);
-    load(from, ".debug_str", &data->str_[which]);
-    load(from, ".debug_line_str", &data->line_str_[which]);
-    load(from, ".debug_str_offsets", &data->str_offsets_[which]);
+  stream(file, ".debug_info", kInfo);
+  if (alt != nullptr) stream(*alt, ".debug_info", kAlt);
+  stream(file, ".debug_types", kTypes);
+  // Without these no DIE can be read. They are decompressed at the same time.
+  std::vector<std::pair<SectionStream, FileImage*>> needed;
+  const auto need = [&](const ElfFile& from, int which) {
+    needed.emplace_back(SectionOf(from, ".debug_str"), &data->str_[which]);
+    needed.emplace_back(SectionOf(from, ".debug_abbrev"), &data->abbrev_[which]);
+    needed.emplace_back(SectionOf(from, ".debug_line_str"), &data->line_str_[which]);
+    needed.emplace_back(SectionOf(from, ".debug_str_offsets"), &data->str_offsets_[which]);
   };
-  load(file, ".debug_info", &data->info_[kInfo]);
-  if (alt != nullptr) load(*alt, ".debug_info", &data->info_[kAlt]);
-  load(file, ".debug_loclists", &data->loclists_);
-  load(file, ".debug_loc", &data->loc_);
-  load(file, ".debug_line", &data->line_);
-  load(file, ".debug_types", &data->info_[kTypes]);
-  load(file, ".debug_addr", &data->addr_);
-  load(file, ".debug_ranges", &data->ranges_);
-  load(file, ".debug_rnglists", &data->rnglists_);
-  load(file, ".debug_aranges", &data->aranges_);
-  common(file, 0);
-  if (alt != nullptr) common(*alt, 1);
-  for (const std::future<void>& one : inflating) one.wait();
+  need(file, 0);
+  if (alt != nullptr) need(*alt, 1);
+  for (const auto& [section, to] : needed) {
+    if (section.Finish().ok()) *to = section.image();
+  }
+  const auto later = std::make_shared<const ElfFile>(file);
+  for (int i = 0; i < Lazy::kOfCode; ++i) data->lazy_->of_code[i].Set(later, Lazy::kNames[i]);
   if (data->info_[kInfo].empty() || data->abbrev_[0].empty()) return nullptr;
-  for (uint8_t section = 0; section < kSections; ++section) data->ReadUnits(section);
-  if (data->units_.empty()) return nullptr;
-  data->lazy_->roots.resize(data->units_.size());
-  for (const DwarfUnit& unit : data->units_) {
-    if (unit.type_die != 0) data->lazy_->signatures.emplace(unit.signature, unit.index);
+  const auto pending = [](const SectionStream& stream) { return stream.pending(); };
+  if (std::none_of(data->lazy_->info, std::end(data->lazy_->info), pending) &&
+      data->units().empty()) {
+    return nullptr;
   }
   return data;
 }
 
-void DwarfData::ReadUnits(uint8_t section) {
-  first_unit_[section] = units_.size();
-  const ByteSpan info = info_[section].bytes();
-  for (uint64_t at = 0; at < info.size() && units_.size() < kMaxUnits;) {
+// Reads the next header, should it be there. False: it was the last of all sections.
+bool DwarfData::Lazy::ReadUnit() {
+  for (; section < kSections; first_unit[section] = units.size()) {
+    if (ReadUnitOf(info[section])) return true;
+    ++section;
+    next = 0;
+  }
+  for (const DwarfUnit& unit : units) {
+    if (unit.type_die != 0) signatures.emplace(unit.signature, unit.index);
+  }
+  has_all_units.store(true, std::memory_order_release);
+  return false;
+}
+
+bool DwarfData::Lazy::ReadUnitOf(const SectionStream& stream) {
+  constexpr uint64_t kLongestHeader = 64;
+  const uint64_t size = stream.image().bytes().size();
+  while (next < size && units.size() < kMaxUnits) {
     // DWARF 5 section 7.5.1.
-    ByteCursor cursor(info, at);
+    const uint64_t at = next;
+    ByteCursor cursor(stream.image().bytes().subspan(0, stream.Wait(at + kLongestHeader)), at);
     DwarfUnit unit;
     unit.section = section;
     unit.begin = at;
@@ -384,7 +436,7 @@ void DwarfData::ReadUnits(uint8_t section) {
       length = cursor.Fixed<uint64_t>();
     }
     const uint64_t after = cursor.at();
-    if (!cursor.ok() || length > info.size() - after) break;
+    if (!cursor.ok() || length > size - after) return false;
     unit.end = after + length;
     unit.version = cursor.Fixed<uint16_t>();
     uint8_t address_size = 8;
@@ -403,21 +455,48 @@ void DwarfData::ReadUnits(uint8_t section) {
       unit.type_die = at + cursor.Number(unit.offset_size);
     }
     unit.first = cursor.at();
+    if (stream.Wait(unit.end) < unit.end) return false;
+    next = unit.end;
     if (cursor.ok() && address_size == 8 && unit.version >= 2 && unit.version <= 5 &&
         unit.first < unit.end) {
-      unit.index = units_.size();
-      units_.push_back(unit);
+      unit.index = units.size();
+      units.push_back(unit);
+      return true;
     }
-    if (unit.end <= at) break;
-    at = unit.end;
   }
-  for (int later = section + 1; later <= kSections; ++later) first_unit_[later] = units_.size();
+  return false;
+}
+
+void DwarfData::ReadAheadOfCode() const {
+  for (SectionOnDemand& section : lazy_->of_code) section.Begin();
+}
+
+ByteSpan DwarfData::Lines() const { return lazy_->of_code[Lazy::kLine].bytes(); }
+
+const std::deque<DwarfUnit>& DwarfData::units() const {
+  Lazy& lazy = *lazy_;
+  if (!lazy.has_all_units.load(std::memory_order_acquire)) {
+    std::lock_guard lock(lazy.units_mutex);
+    while (!lazy.has_all_units && lazy.ReadUnit()) {
+    }
+  }
+  return lazy.units;
+}
+
+const DwarfUnit* DwarfData::UnitAtIndex(size_t index) const {
+  Lazy& lazy = *lazy_;
+  std::lock_guard lock(lazy.units_mutex);
+  while (index >= lazy.units.size()) {
+    if (lazy.has_all_units || !lazy.ReadUnit()) return nullptr;
+  }
+  return &lazy.units[index];
 }
 
 const DwarfUnit* DwarfData::UnitOf(DieRef ref) const {
   if (!ref.valid() || ref.section >= kSections) return nullptr;
-  const auto begin = units_.begin() + first_unit_[ref.section],
-             end = units_.begin() + first_unit_[ref.section + 1];
+  const std::deque<DwarfUnit>& all = units();
+  const auto begin = all.begin() + lazy_->first_unit[ref.section],
+             end = all.begin() + lazy_->first_unit[ref.section + 1];
   auto it = std::upper_bound(begin, end, ref.offset,
                              [](uint64_t o, const DwarfUnit& u) { return o < u.begin; });
   if (it == begin) return nullptr;
@@ -427,6 +506,7 @@ const DwarfUnit* DwarfData::UnitOf(DieRef ref) const {
 
 const DwarfRoot& DwarfData::RootOf(const DwarfUnit& unit) const {
   std::lock_guard<std::mutex> lock(lazy_->mutex);
+  if (lazy_->roots.size() <= unit.index) lazy_->roots.resize(unit.index + 1);
   std::unique_ptr<const DwarfRoot>& slot = lazy_->roots[unit.index];
   if (slot) return *slot;
   auto root = std::make_unique<DwarfRoot>();
@@ -480,7 +560,8 @@ const DwarfRoot& DwarfData::RootOf(const DwarfUnit& unit) const {
     if (low->form == DW_FORM_addr) {
       root->low_pc = low->value;
     } else {
-      ByteCursor table(addr_.bytes(), root->addr_base + (low->value & 0xffffffff) * 8);
+      ByteCursor table(lazy_->of_code[Lazy::kAddr].bytes(),
+                       root->addr_base + (low->value & 0xffffffff) * 8);
       root->low_pc = table.Fixed<uint64_t>();
     }
   }
@@ -655,9 +736,10 @@ DieRef DwarfData::Ref(const DwarfUnit& unit, const DieAttribute& a) const {
     case DW_FORM_ref_sup8:
       return {a.value, kAlt};
     case DW_FORM_ref_sig8: {
+      const std::deque<DwarfUnit>& all = units();
       const auto found = lazy_->signatures.find(a.value);
       if (found == lazy_->signatures.end()) return {};
-      const DwarfUnit& type = units_[found->second];
+      const DwarfUnit& type = all[found->second];
       return {type.type_die, type.section};
     }
     default:
@@ -666,7 +748,7 @@ DieRef DwarfData::Ref(const DwarfUnit& unit, const DieAttribute& a) const {
 }
 
 std::optional<uint64_t> DwarfData::AddressByIndex(const DwarfUnit& unit, uint64_t index) const {
-  const ByteSpan table = addr_.bytes();
+  const ByteSpan table = lazy_->of_code[Lazy::kAddr].bytes();
   if (index > table.size() / 8) return std::nullopt;
   ByteCursor cursor(table, RootOf(unit).addr_base + index * 8);
   const uint64_t address = cursor.Fixed<uint64_t>();
@@ -708,7 +790,7 @@ std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribut
     if (begin < end && begin != 0) out.push_back({begin, end});
   };
   if (unit.version < 5) {
-    ByteCursor cursor(ranges_.bytes(), a.value);
+    ByteCursor cursor(lazy_->of_code[Lazy::kRanges].bytes(), a.value);
     while (next()) {
       const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
       if (!cursor.ok() || (begin == 0 && end == 0)) break;
@@ -722,12 +804,13 @@ std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribut
   }
   uint64_t offset = a.value;
   if (a.form == DW_FORM_rnglistx) {
-    if (a.value > rnglists_.bytes().size()) return out;
-    ByteCursor table(rnglists_.bytes(), root.rnglists_base + a.value * unit.offset_size);
+    if (a.value > lazy_->of_code[Lazy::kRnglists].bytes().size()) return out;
+    ByteCursor table(lazy_->of_code[Lazy::kRnglists].bytes(),
+                     root.rnglists_base + a.value * unit.offset_size);
     offset = root.rnglists_base + table.Number(unit.offset_size);
     if (!table.ok()) return out;
   }
-  ByteCursor cursor(rnglists_.bytes(), offset);
+  ByteCursor cursor(lazy_->of_code[Lazy::kRnglists].bytes(), offset);
   while (cursor.ok() && next()) {
     switch (cursor.Fixed<uint8_t>()) {
       case DW_RLE_base_addressx:
@@ -789,7 +872,7 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
     if (begin <= end) out.push_back({{begin, end}, expression});
   };
   if (unit.version < 5) {
-    ByteCursor cursor(loc_.bytes(), a.value);
+    ByteCursor cursor(lazy_->of_code[Lazy::kLoc].bytes(), a.value);
     for (size_t n = 0; n < kMaxListEntries; ++n) {
       const uint64_t begin = cursor.Fixed<uint64_t>(), end = cursor.Fixed<uint64_t>();
       if (!cursor.ok() || (begin == 0 && end == 0)) break;
@@ -805,12 +888,13 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
   }
   uint64_t offset = a.value;
   if (a.form == DW_FORM_loclistx) {
-    if (a.value > loclists_.bytes().size()) return out;
-    ByteCursor table(loclists_.bytes(), root.loclists_base + a.value * unit.offset_size);
+    if (a.value > lazy_->of_code[Lazy::kLoclists].bytes().size()) return out;
+    ByteCursor table(lazy_->of_code[Lazy::kLoclists].bytes(),
+                     root.loclists_base + a.value * unit.offset_size);
     offset = root.loclists_base + table.Number(unit.offset_size);
     if (!table.ok()) return out;
   }
-  ByteCursor cursor(loclists_.bytes(), offset);
+  ByteCursor cursor(lazy_->of_code[Lazy::kLoclists].bytes(), offset);
   const auto expression = [&cursor] { return cursor.Block(cursor.Uleb()); };
   for (size_t n = 0; n < kMaxListEntries && cursor.ok(); ++n) {
     switch (cursor.Fixed<uint8_t>()) {
@@ -874,13 +958,18 @@ bool DwarfData::MayName(std::string_view name) const {
 }
 
 bool DwarfData::MayContain(std::string_view text) const {
-  const auto has = [text](const FileImage& section) {
-    const ByteSpan bytes = section.bytes();
+  const auto has = [text](ByteSpan bytes) {
     return !bytes.empty() &&
            memmem(bytes.data(), bytes.size(), text.data(), text.size()) != nullptr;
   };
+  const auto strings_have = [&](const FileImage& section) { return has(section.bytes()); };
   // Short names stand in the DIEs themselves.
-  return std::any_of(str_, std::end(str_), has) || std::any_of(info_, std::end(info_), has);
+  const auto dies_have = [&](const SectionStream& section) {
+    const ByteSpan bytes = section.image().bytes();
+    return has(bytes.subspan(0, section.Wait(bytes.size())));
+  };
+  return std::any_of(str_, std::end(str_), strings_have) ||
+         std::any_of(lazy_->info, std::end(lazy_->info), dies_have);
 }
 
 std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const {
@@ -904,22 +993,24 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     return !length.ok() || entries < 4 || entries - 4 > table.size() - base ||
            RefersToMarked(table.subspan(base, entries - 4), 4, marked);
   };
-  std::vector<char> may(units_.size());
-  const auto look = [&](size_t i) { may[i] = may_name(units_[i]); };
+  const std::deque<DwarfUnit>& all = units();
+  std::vector<char> may(all.size());
+  const auto look = [&](size_t i) { may[i] = may_name(all[i]); };
   constexpr uint64_t kWorthAThread = 16 << 20;
   if (InfoSize() < kWorthAThread) {
-    for (size_t i = 0; i < units_.size(); ++i) look(i);
+    for (size_t i = 0; i < all.size(); ++i) look(i);
   } else {
-    InParallel(units_.size(), look);
+    InParallel(all.size(), look);
   }
   return {may.begin(), may.end()};
 }
 
 void DwarfData::ReadUnitRanges() const {
   std::vector<Lazy::UnitRange>& ranges = lazy_->ranges;
-  std::vector<bool> listed(units_.size(), false);
+  const std::deque<DwarfUnit>& all = units();
+  std::vector<bool> listed(all.size(), false);
   // DWARF 5 section 6.1.2.
-  const ByteSpan table = aranges_.bytes();
+  const ByteSpan table = lazy_->of_code[Lazy::kAranges].bytes();
   for (uint64_t at = 0; at < table.size();) {
     ByteCursor cursor(table, at);
     uint64_t length = cursor.Fixed<uint32_t>();
@@ -930,7 +1021,7 @@ void DwarfData::ReadUnitRanges() const {
     const uint64_t unit_begin = cursor.Number(wide ? 8 : 4);
     const uint8_t address_size = cursor.Fixed<uint8_t>(), segment_size = cursor.Fixed<uint8_t>();
     if (!cursor.ok() || end <= at || end > table.size()) break;
-    const auto first = units_.begin(), last = units_.begin() + first_unit_[kInfo + 1];
+    const auto first = all.begin(), last = all.begin() + lazy_->first_unit[kInfo + 1];
     const auto unit = std::lower_bound(first, last, unit_begin,
                                        [](const DwarfUnit& u, uint64_t o) { return u.begin < o; });
     if (address_size == 8 && segment_size == 0 && unit != last && unit->begin == unit_begin) {
@@ -951,9 +1042,9 @@ void DwarfData::ReadUnitRanges() const {
     }
     at = end;
   }
-  for (size_t i = 0; i < first_unit_[kInfo + 1]; ++i) {
+  for (size_t i = 0; i < lazy_->first_unit[kInfo + 1]; ++i) {
     if (listed[i]) continue;
-    for (const CodeSpan& span : RootDie(units_[i]).Ranges()) {
+    for (const CodeSpan& span : RootDie(all[i]).Ranges()) {
       if (ranges.size() >= kMaxListEntries * 8) break;
       ranges.push_back({span.begin, span.end, i});
     }
@@ -970,7 +1061,7 @@ const DwarfUnit* DwarfData::UnitAt(uint64_t address) const {
   // Units do not overlap, except in damaged files.
   for (int tries = 0; tries < 8 && it != lazy_->ranges.begin(); ++tries) {
     --it;
-    if (address < it->end) return &units_[it->unit];
+    if (address < it->end) return &units()[it->unit];
   }
   return nullptr;
 }

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -244,13 +245,19 @@ class DwarfData {
  public:
   enum Section : uint8_t { kInfo = 0, kTypes = 1, kAlt = 2, kSections = 3 };
 
-  // Null when `file` has no usable .debug_info. `alt`, its .gnu_debugaltlink file, may be null.
+  // Null when `file` has no .debug_info. `alt`, its .gnu_debugaltlink file, may be null.
   // Both are only used during the call: what is needed of their bytes is kept alive.
   static std::shared_ptr<const DwarfData> Open(const ElfFile& file, const ElfFile* alt);
   ~DwarfData();
 
-  // Ascending by section and offset.
-  const std::vector<DwarfUnit>& units() const { return units_; }
+  // For who will ask about code: begins to decompress what says where and which it is.
+  void ReadAheadOfCode() const;
+
+  // Ascending by section and offset. Waits for all of them: a compressed section is read while it
+  // is being decompressed, and a unit is known as soon as all of it is there.
+  const std::deque<DwarfUnit>& units() const;
+  // units()[index], without waiting for those after it. Null: there are not so many.
+  const DwarfUnit* UnitAtIndex(size_t index) const;
   const DwarfUnit* UnitOf(DieRef ref) const;
   const DwarfRoot& RootOf(const DwarfUnit& unit) const;
   Die RootDie(const DwarfUnit& unit) const;
@@ -290,7 +297,7 @@ class DwarfData {
 
   ByteSpan Bytes(uint8_t section) const { return info_[section].bytes(); }
   // .debug_line.
-  ByteSpan Lines() const { return line_.bytes(); }
+  ByteSpan Lines() const;
   // The sizes that tell one version of the file's information from another.
   uint64_t InfoSize() const { return info_[kInfo].bytes().size(); }
   // Reads one attribute value; false when the bytes end or the form is not known.
@@ -303,14 +310,10 @@ class DwarfData {
   DwarfData() = default;
   // `root` is the unit's.
   Die At(const DwarfUnit& unit, const DwarfRoot& root, uint64_t offset) const;
-  void ReadUnits(uint8_t section);
   void ReadUnitRanges() const;
 
   struct Lazy;
-  FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2], addr_, line_,
-      ranges_, rnglists_, loc_, loclists_, aranges_;
-  std::vector<DwarfUnit> units_;
-  size_t first_unit_[kSections + 1] = {};
+  FileImage info_[kSections], abbrev_[2], str_[2], line_str_[2], str_offsets_[2];
   std::unique_ptr<Lazy> lazy_;
 };
 

@@ -43,6 +43,8 @@ bool WriteAll(int fd, std::string_view bytes) {
   return true;
 }
 
+}  // namespace
+
 // A file that has another name until it is whole; without one, no file is left.
 class NewFile {
  public:
@@ -75,8 +77,6 @@ class NewFile {
   int fd_;
 };
 
-}  // namespace
-
 std::string CachePath(std::string_view kind, const std::string& id) {
   const std::string folder = CacheFolder();
   if (folder.empty() || id.empty() || id.size() > 128 ||
@@ -101,22 +101,28 @@ void WriteCacheFile(const std::string& path, std::initializer_list<std::string_v
   WriteWholeFile(path, parts, 0600);
 }
 
-std::optional<FileImage> FillCacheFile(const std::string& path, uint64_t size,
-                                       const std::function<bool(uint8_t*)>& fill) {
+LargeCacheFile::~LargeCacheFile() = default;
+
+std::unique_ptr<LargeCacheFile> LargeCacheFile::Create(const std::string& path, uint64_t size) {
   MakeFolders(path);
-  NewFile file(path, 0600);
+  auto file = std::make_unique<NewFile>(path, 0600);
   // To write a page for which the disk has no room would end the process.
-  if (file.fd() < 0 || posix_fallocate(file.fd(), 0, static_cast<off_t>(size)) != 0) {
-    return std::nullopt;
+  if (file->fd() < 0 || posix_fallocate(file->fd(), 0, static_cast<off_t>(size)) != 0) {
+    return nullptr;
   }
-  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
-  if (memory == MAP_FAILED) return std::nullopt;
-  const std::shared_ptr<uint8_t> bytes(static_cast<uint8_t*>(memory),
-                                       [size](uint8_t* p) { munmap(p, size); });
-  if (!fill(bytes.get())) return std::nullopt;
-  mprotect(memory, size, PROT_READ);
-  file.Finish();
-  return FileImage(absl::MakeConstSpan(bytes.get(), size), bytes);
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(), 0);
+  if (memory == MAP_FAILED) return nullptr;
+  std::unique_ptr<LargeCacheFile> out(new LargeCacheFile);
+  out->file_ = std::move(file);
+  out->memory_ = std::shared_ptr<uint8_t>(static_cast<uint8_t*>(memory),
+                                          [size](uint8_t* p) { munmap(p, size); });
+  out->size_ = size;
+  return out;
+}
+
+void LargeCacheFile::Finish() {
+  mprotect(memory_.get(), size_, PROT_READ);
+  file_->Finish();
 }
 
 }  // namespace ttq

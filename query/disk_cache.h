@@ -10,13 +10,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
-
-#include "store/file_image.h"
 
 namespace ttq {
 
@@ -30,11 +27,28 @@ void WriteWholeFile(const std::string& path, std::initializer_list<std::string_v
                     mode_t mode = 0644);
 // The same to a CachePath: makes the folders, and the file is its user's alone.
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts);
-// The same for a large file, of `size` bytes that `fill` writes: in the file's own pages, without a
-// copy of them. Gives them, read-only. Nothing when there is no room for such a file, or `fill`
-// returned false.
-std::optional<FileImage> FillCacheFile(const std::string& path, uint64_t size,
-                                       const std::function<bool(uint8_t*)>& fill);
+
+class NewFile;  // disk_cache.cc
+
+// Such a file that is large: its bytes are written in the file's own pages, without a copy of them.
+class LargeCacheFile {
+ public:
+  // Null when there is no room for one.
+  static std::unique_ptr<LargeCacheFile> Create(const std::string& path, uint64_t size);
+  // Unless it is finished, no file is left.
+  ~LargeCacheFile();
+
+  // `size` bytes; valid as long as somebody holds them.
+  const std::shared_ptr<uint8_t>& memory() const { return memory_; }
+  // It is whole: its memory is read-only from now on. Called once.
+  void Finish();
+
+ private:
+  LargeCacheFile() = default;
+  std::unique_ptr<NewFile> file_;
+  std::shared_ptr<uint8_t> memory_;
+  uint64_t size_ = 0;
+};
 
 }  // namespace ttq
 

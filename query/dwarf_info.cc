@@ -106,7 +106,10 @@ struct DwarfInfo::Impl {
   absl::node_hash_map<DieRef, DemangledName> names;
   std::optional<std::vector<StaticVariable>> variables;
 
-  Unit& Of(const DwarfUnit& unit) { return units[unit.index]; }
+  Unit& Of(const DwarfUnit& unit) {
+    if (units.empty()) units.resize(data->units().size());
+    return units[unit.index];
+  }
 
   // Calls `use(unit)` with each unit that has code.
   template <class Use>
@@ -484,7 +487,7 @@ std::unique_ptr<DwarfInfo> DwarfInfo::Open(std::shared_ptr<const DwarfData> data
                                            std::function<bool(uint64_t)> is_code) {
   if (data == nullptr) return nullptr;
   auto impl = std::make_unique<Impl>();
-  impl->units.resize(data->units().size());
+  data->ReadAheadOfCode();
   impl->data = std::move(data);
   impl->is_code = std::move(is_code);
   return std::unique_ptr<DwarfInfo>(new DwarfInfo(std::move(impl)));

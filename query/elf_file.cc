@@ -3,13 +3,10 @@
 #include "query/elf_file.h"
 
 #include <elf.h>
-#include <libdeflate.h>
-#include <xxhash.h>
-#include <zstd.h>
+#include <isa-l/crc.h>
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -17,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "query/disk_cache.h"
 
 namespace ttq {
 namespace {
@@ -51,92 +47,11 @@ std::string Hex(Bytes bytes) {
       absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-// Deflate cannot expand by more than this (zlib's technical details: 1032:1); zstd can, but does
-// not in a debug section worth reading.
-constexpr uint64_t kMaxExpansion = 1100;
-
-// To inflate a megabyte takes 2 ms, and a process may ask one question only: what was inflated is
-// kept, named after what it was inflated from. A file is the bytes, then the Sampled() of them.
-constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = uint64_t{2} << 30;
-
-// Of one page in each megabyte: reading all of a large section takes longer than most questions.
-XXH128_hash_t Sampled(Bytes bytes) {
-  constexpr uint64_t kPage = 4096, kEvery = 1 << 20;
-  XXH128_hash_t hash = {bytes.size(), 0};
-  for (uint64_t at = 0; at < bytes.size(); at += kEvery) {
-    const Bytes page = bytes.subspan(at, kPage);
-    hash = XXH3_128bits_withSeed(page.data(), page.size(), hash.low64 ^ hash.high64);
-  }
-  return hash;
-}
-
-// A build-id stands for all that is in the file. Without one all bytes do.
-std::string KeptInflated(Bytes in, uint64_t size, const std::string& build_id) {
-  if (size < kWorthKeeping || size > kMostKept) return "";
-  XXH128_hash_t hash = build_id.empty() ? XXH3_128bits(in.data(), in.size()) : Sampled(in);
-  const std::string id = absl::StrCat(build_id, ".", size, ".", hash.high64, ".", hash.low64);
-  hash = XXH3_128bits(id.data(), id.size());
-  return CachePath("inflated", absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
-                                            absl::Hex(hash.low64, absl::kZeroPad16)));
-}
-
-std::optional<FileImage> LoadInflated(const std::string& path, uint64_t size) {
-  absl::StatusOr<FileImage> file = FileImage::Map(path);
-  if (!file.ok() || file->bytes().size() != size + sizeof(XXH128_hash_t)) return std::nullopt;
-  const Bytes bytes = file->bytes().subspan(0, size);
-  if (!XXH128_isEqual(Load<XXH128_hash_t>(file->bytes(), size), Sampled(bytes))) {
-    return std::nullopt;
-  }
-  return FileImage(bytes, file->owner());
-}
-
-// Nothing when it cannot be kept, or not be decompressed.
-std::optional<FileImage> KeepInflated(const std::string& path, uint64_t size,
-                                      const std::function<bool(uint8_t*)>& decompress) {
-  const auto file = FillCacheFile(path, size + sizeof(XXH128_hash_t), [&](uint8_t* out) {
-    if (!decompress(out)) return false;
-    const XXH128_hash_t hash = Sampled({out, size});
-    std::memcpy(out + size, &hash, sizeof(hash));
-    return true;
-  });
-  if (!file) return std::nullopt;
-  return FileImage(file->bytes().subspan(0, size), file->owner());
-}
-
-bool Inflate(Bytes in, uint8_t* out, uint64_t size) {
-  libdeflate_decompressor* inflater = libdeflate_alloc_decompressor();
-  if (inflater == nullptr) return false;
-  const libdeflate_result result =
-      libdeflate_zlib_decompress(inflater, in.data(), in.size(), out, size, nullptr);
-  libdeflate_free_decompressor(inflater);
-  return result == LIBDEFLATE_SUCCESS;
-}
-
-absl::StatusOr<FileImage> Decompress(Bytes in, uint64_t size, bool zstd, uint64_t max_size,
-                                     const std::string& build_id) {
-  if (size > max_size || size > in.size() * kMaxExpansion + 64) {
-    return absl::DataLossError(absl::StrCat("a compressed section claims ", size, " bytes"));
-  }
-  const auto decompress = [&](uint8_t* out) {
-    return zstd ? ZSTD_decompress(out, size, in.data(), in.size()) == size : Inflate(in, out, size);
-  };
-  const std::string kept = KeptInflated(in, size, build_id);
-  if (!kept.empty()) {
-    auto image = LoadInflated(kept, size);
-    if (!image) image = KeepInflated(kept, size, decompress);
-    if (image) return *std::move(image);
-  }
-  const std::shared_ptr<uint8_t[]> out(new (std::nothrow) uint8_t[size + 1]);
-  if (out == nullptr) return absl::ResourceExhaustedError("no memory for a compressed section");
-  if (!decompress(out.get())) return absl::DataLossError("a compressed section is damaged");
-  return FileImage(absl::MakeConstSpan(out.get(), size), out);
-}
-
 }  // namespace
 
 uint32_t DebugLinkCrc(Bytes bytes) {
   // The polynomial and the conditioning are zlib's.
-  return libdeflate_crc32(0, bytes.data(), bytes.size());
+  return crc32_gzip_refl(0, bytes.data(), bytes.size());
 }
 
 absl::StatusOr<ElfFile> ElfFile::Parse(FileImage image) {
@@ -247,7 +162,16 @@ Bytes ElfFile::RawData(const Section& section) const {
 }
 
 absl::StatusOr<FileImage> ElfFile::Data(const Section& section, uint64_t max_size) const {
+  const absl::StatusOr<SectionStream> stream = Stream(section, max_size);
+  if (!stream.ok()) return stream.status();
+  if (absl::Status s = stream->Finish(); !s.ok()) return s;
+  return stream->image();
+}
+
+absl::StatusOr<SectionStream> ElfFile::Stream(const Section& section, uint64_t max_size) const {
   Bytes raw = RawData(section);
+  CompressedSection compressed;
+  compressed.build_id = build_id_;
   if (section.flags & SHF_COMPRESSED) {
     if (raw.size() < sizeof(Elf64_Chdr)) {
       return absl::DataLossError("a compressed section is cut off");
@@ -258,17 +182,22 @@ absl::StatusOr<FileImage> ElfFile::Data(const Section& section, uint64_t max_siz
     if (c.ch_type != ELFCOMPRESS_ZLIB && c.ch_type != kZstd) {
       return absl::DataLossError(absl::StrCat("unknown compression ", c.ch_type));
     }
-    return Decompress(raw, c.ch_size, c.ch_type == kZstd, max_size, build_id_);
-  }
-  // The older GNU form: "ZLIB" and the size in big-endian.
-  if (section.name.substr(0, 7) == ".zdebug" && raw.size() >= 12 &&
-      std::memcmp(raw.data(), "ZLIB", 4) == 0) {
-    uint64_t size = 0;
-    for (int i = 4; i < 12; ++i) size = size << 8 | raw[i];
+    compressed.size = c.ch_size;
+    compressed.zstd = c.ch_type == kZstd;
+  } else if (section.name.substr(0, 7) == ".zdebug" && raw.size() >= 12 &&
+             std::memcmp(raw.data(), "ZLIB", 4) == 0) {
+    // The older GNU form: "ZLIB" and the size in big-endian.
+    for (int i = 4; i < 12; ++i) compressed.size = compressed.size << 8 | raw[i];
     raw.remove_prefix(12);
-    return Decompress(raw, size, false, max_size, build_id_);
+  } else {
+    return SectionStream(FileImage(raw, image_.owner()));
   }
-  return FileImage(raw, image_.owner());
+  if (compressed.size > max_size) {
+    return absl::DataLossError(
+        absl::StrCat("a compressed section claims ", compressed.size, " bytes"));
+  }
+  compressed.bytes = FileImage(raw, image_.owner());
+  return Decompress(std::move(compressed));
 }
 
 std::optional<ElfFile::DebugLink> ElfFile::debug_link() const {

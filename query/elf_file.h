@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "query/decompress.h"
 #include "store/file_image.h"
 
 namespace ttq {
@@ -73,6 +74,9 @@ class ElfFile {
   // The same, decompressed (SHF_COMPRESSED and .zdebug). kDataLoss when that fails or the size it
   // claims is more than `max_size` or than its compressed bytes could give.
   absl::StatusOr<FileImage> Data(const Section& section, uint64_t max_size = kMaxSection) const;
+  // The same as far as it is there: damage is told of when the stream is finished.
+  absl::StatusOr<SectionStream> Stream(const Section& section,
+                                       uint64_t max_size = kMaxSection) const;
   // Lower-case hexadecimal; empty: none.
   const std::string& build_id() const { return build_id_; }
   std::optional<DebugLink> debug_link() const;

@@ -134,14 +134,19 @@ struct SymbolFile::Impl {
   const std::string& DwarfPath() const { return HasDwarf(elf) ? path : debug_file->path; }
 
   // Null: no DWARF.
-  DwarfInfo* Dwarf() {
-    if (dwarf_opened) return dwarf.get();
+  const std::shared_ptr<const DwarfData>& Data() {
+    if (dwarf_opened) return dwarf_data;
     dwarf_opened = true;
     FindDebug();
-    const ElfFile* file = DwarfElf();
-    if (file == nullptr) return nullptr;
-    dwarf_data = DwarfData::Open(*file, alt_file ? &alt_file->elf : nullptr);
-    dwarf = DwarfInfo::Open(dwarf_data, [this](uint64_t address) { return elf.IsCode(address); });
+    if (const ElfFile* file = DwarfElf()) {
+      dwarf_data = DwarfData::Open(*file, alt_file ? &alt_file->elf : nullptr);
+    }
+    return dwarf_data;
+  }
+  DwarfInfo* Dwarf() {
+    if (dwarf == nullptr && Data() != nullptr) {
+      dwarf = DwarfInfo::Open(dwarf_data, [this](uint64_t address) { return elf.IsCode(address); });
+    }
     return dwarf.get();
   }
 
@@ -443,8 +448,8 @@ struct SymbolFile::Impl {
   enum class What { kFunctions, kVariables, kFiles };
   void Suggest(What what, Suggestions* suggestions) {
     std::lock_guard lock(mutex);
-    DwarfInfo* info = Dwarf();
     ReadTables();
+    DwarfInfo* info = what == What::kVariables && !data.empty() ? nullptr : Dwarf();
     switch (what) {
       case What::kFunctions:
         for (const TableSymbol& s : functions) {
@@ -455,7 +460,7 @@ struct SymbolFile::Impl {
         break;
       case What::kVariables:
         for (const TableSymbol& s : data) suggestions->Add(WithoutNumber(s.name));
-        if (info != nullptr && data.empty()) info->AddVariableNames(suggestions);
+        if (info != nullptr) info->AddVariableNames(suggestions);
         break;
       case What::kFiles:
         if (info != nullptr) info->AddFileNames(suggestions);
@@ -489,8 +494,7 @@ const std::string& SymbolFile::build_id() const { return impl_->elf.build_id(); 
 
 std::shared_ptr<const DwarfData> SymbolFile::dwarf() const {
   std::lock_guard lock(impl_->mutex);
-  impl_->Dwarf();
-  return impl_->dwarf_data;
+  return impl_->Data();
 }
 
 const ElfFile& SymbolFile::elf() const { return impl_->elf; }
@@ -854,11 +858,10 @@ NameMatches<LineMatch> Symbolizer::FindLine(std::string_view file, int line) con
   return matches;
 }
 
-absl::StatusOr<NameMatches<VariableInfo>> Symbolizer::FindVariables(
+absl::StatusOr<std::vector<VariableInfo>> Symbolizer::FindVariables(
     const NamePattern& pattern) const {
   absl::StatusOr<NameMatcher> matcher = NameMatcher::Create(pattern);
   if (!matcher.ok()) return matcher.status();
-  NameMatches<VariableInfo> matches;
   std::vector<std::vector<VariableInfo>> found(impl_->modules.size());
   InParallel(found.size(), [&](size_t i) {
     const Module& module = *impl_->modules[i];
@@ -866,15 +869,18 @@ absl::StatusOr<NameMatches<VariableInfo>> Symbolizer::FindVariables(
     found[i] = module.file()->impl_->FindVariables(*matcher);
     for (VariableInfo& v : found[i]) Impl::Move(&v, module);
   });
-  Append(&found, &matches.found);
-  if (!matches.found.empty() || pattern.kind != NamePattern::Kind::kName) return matches;
-  Suggestions suggestions(pattern.text);
+  std::vector<VariableInfo> all;
+  Append(&found, &all);
+  return all;
+}
+
+std::vector<std::string> Symbolizer::VariablesLike(std::string_view name) const {
+  Suggestions suggestions(name);
   for (const auto& module : impl_->modules) {
-    if (!matcher->MatchesModule(module->name()) || module->file() == nullptr) continue;
+    if (module->file() == nullptr) continue;
     module->file()->impl_->Suggest(SymbolFile::Impl::What::kVariables, &suggestions);
   }
-  matches.suggestions = suggestions.Take();
-  return matches;
+  return suggestions.Take();
 }
 
 std::optional<VariableInfo> Symbolizer::VariableAt(Address address) const {

@@ -281,7 +281,9 @@ class Symbolizer {
   NameMatches<LineMatch> FindLine(std::string_view file, int line) const;
   // Globals and file- or function-level statics; matched as NamePattern::kName, or `module!name`
   // given as a pattern. Thread-local variables have no one address and are left out.
-  absl::StatusOr<NameMatches<VariableInfo>> FindVariables(const NamePattern& pattern) const;
+  absl::StatusOr<std::vector<VariableInfo>> FindVariables(const NamePattern& pattern) const;
+  // Names of variables that are much like this one, which names none.
+  std::vector<std::string> VariablesLike(std::string_view name) const;
   // The data symbol or variable that `address` is in.
   std::optional<VariableInfo> VariableAt(Address address) const;
 

@@ -99,7 +99,6 @@ std::shared_ptr<const DebugFile> DebugFile::Open(const SymbolFile& file) {
   if (!out->data_) return nullptr;
   out->build_id_ = file.build_id();
   out->lazy_ = std::make_unique<Lazy>();
-  out->lazy_->units.resize(out->data_->units().size());
   return out;
 }
 
@@ -139,6 +138,7 @@ DieRef DebugFile::TypeOf(const Die& die) {
 
 const DebugFile::UnitScopes& DebugFile::ScopesOf(const DwarfUnit& unit) const {
   std::lock_guard<std::recursive_mutex> lock(lazy_->mutex);
+  if (lazy_->units.empty()) lazy_->units.resize(data_->units().size());
   std::unique_ptr<UnitScopes>& slot = lazy_->units[unit.index];
   if (slot) return *slot;
   slot = std::make_unique<UnitScopes>();

@@ -2,14 +2,15 @@
 
 #include "query/types/name_index.h"
 
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <tuple>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "query/disk_cache.h"
 #include "query/types/debug_file.h"
 #include "store/threads.h"
@@ -35,6 +36,8 @@ struct Header {
   uint64_t sizes[DwarfData::kSections];  // of the sections it was made from
   uint64_t count;
 };
+
+uint32_t Checksum(ByteSpan entries) { return crc32_gzip_refl(0, entries.data(), entries.size()); }
 
 // FNV-1a: stored, so it must be the same in every process. Compilers differ in their spaces.
 uint32_t HashName(std::string_view name, uint32_t h = 2166136261u) {
@@ -69,18 +72,16 @@ struct FoundName {
   std::optional<Identity> identity;
 };
 
-// One pass over the names of some units.
+// The names of some units. Of what several describe, the first in the file is found.
 class Pass {
  public:
   explicit Pass(const DwarfData& data) : data_(data) {}
 
-  void Run(absl::Span<const DwarfUnit> units) {
-    for (const DwarfUnit& unit : units) {
-      Siblings(data_.RootDie(unit).Child(), HashName(""), 0);
-    }
+  void Run(const DwarfUnit& unit) { Siblings(data_.RootDie(unit).Child(), HashName(""), 0); }
+  // What another pass found.
+  void Add(const Pass& other) {
+    for (const FoundName& name : other.found_) Add(name);
   }
-  // Whether it has not been told of yet.
-  bool IsNew(const Identity& identity) { return seen_.insert(identity).second; }
   const std::vector<FoundName>& found() const { return found_; }
 
  private:
@@ -136,10 +137,23 @@ class Pass {
 
   void Add(const Die& die, NameKind kind) {
     const std::string_view name = DebugFile::NameOf(die);
-    if (!name.empty()) found_.push_back({HashName(name), kind, die.ref(), std::nullopt});
+    if (!name.empty()) Add({HashName(name), kind, die.ref(), std::nullopt});
   }
   void AddOnce(std::string_view name, NameKind kind, DieRef ref, const Identity& identity) {
-    if (IsNew(identity)) found_.push_back({HashName(name), kind, ref, identity});
+    Add({HashName(name), kind, ref, identity});
+  }
+  void Add(const FoundName& name) {
+    if (name.identity) {
+      const auto [at, is_new] = known_.try_emplace(*name.identity, found_.size());
+      if (!is_new) {
+        DieRef& ref = found_[at->second].ref;
+        if (std::tie(name.ref.section, name.ref.offset) < std::tie(ref.section, ref.offset)) {
+          ref = name.ref;
+        }
+        return;
+      }
+    }
+    found_.push_back(name);
   }
 
   // Every unit that includes a header describes its types again: one of them is enough. In C, types
@@ -156,23 +170,8 @@ class Pass {
 
   const DwarfData& data_;
   std::vector<FoundName> found_;
-  absl::flat_hash_set<Identity> seen_;
+  absl::flat_hash_map<Identity, size_t> known_;  // by index in found_
 };
-
-// Parts of about the same size, in order.
-std::vector<absl::Span<const DwarfUnit>> Split(absl::Span<const DwarfUnit> units, size_t parts) {
-  uint64_t bytes = 0, done = 0;
-  for (const DwarfUnit& unit : units) bytes += unit.end - unit.begin;
-  std::vector<absl::Span<const DwarfUnit>> out;
-  size_t begin = 0;
-  for (size_t i = 0; i < units.size(); ++i) {
-    done += units[i].end - units[i].begin;
-    if (i + 1 < units.size() && done * parts < bytes * (out.size() + 1)) continue;
-    out.push_back(units.subspan(begin, i + 1 - begin));
-    begin = i + 1;
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -186,18 +185,18 @@ NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
 }
 
 void NameIndex::Read(const DwarfData& data) {
-  const size_t threads = data.InfoSize() < kWorthAThread ? 1 : UsefulThreads();
-  const auto parts = Split(data.units(), threads);
-  std::vector<Pass> passes(parts.size(), Pass(data));
-  InParallel(parts.size(), [&](size_t i) { passes[i].Run(parts[i]); });
-  for (const Pass& pass : passes) {
-    for (const FoundName& name : pass.found()) {
-      if (own_.size() >= kMaxEntries) break;
-      // What an earlier part has is not told again.
-      if (&pass != &passes[0] && name.identity && !passes[0].IsNew(*name.identity)) continue;
-      own_.push_back({name.hash, static_cast<uint32_t>(name.kind) | uint32_t{name.ref.section} << 8,
-                      name.ref.offset});
-    }
+  // Each takes the next unit as soon as it is there: most of them while the rest of the section is
+  // still being decompressed.
+  std::vector<Pass> passes(data.InfoSize() < kWorthAThread ? 1 : UsefulThreads(), Pass(data));
+  std::atomic<size_t> next{0};
+  InParallel(passes.size(), [&](size_t i) {
+    while (const DwarfUnit* unit = data.UnitAtIndex(next++)) passes[i].Run(*unit);
+  });
+  for (size_t i = 1; i < passes.size(); ++i) passes[0].Add(passes[i]);
+  for (const FoundName& name : passes[0].found()) {
+    if (own_.size() >= kMaxEntries) break;
+    own_.push_back({name.hash, static_cast<uint32_t>(name.kind) | uint32_t{name.ref.section} << 8,
+                    name.ref.offset});
   }
   std::sort(own_.begin(), own_.end());
   entries_ = own_;
@@ -218,7 +217,7 @@ bool NameIndex::Load(const std::string& path, const DwarfData& data) {
   }
   const ByteSpan rest = bytes.subspan(sizeof(header));
   if (header.count > kMaxEntries || rest.size() != header.count * sizeof(Entry)) return false;
-  if (libdeflate_crc32(0, rest.data(), rest.size()) != header.checksum) return false;
+  if (Checksum(rest) != header.checksum) return false;
   static_assert(sizeof(Header) % alignof(Entry) == 0);
   entries_ = absl::MakeConstSpan(reinterpret_cast<const Entry*>(rest.data()), header.count);
   image_ = *std::move(image);
@@ -234,7 +233,7 @@ void NameIndex::Save(const std::string& path, const DwarfData& data) const {
   header.count = entries_.size();
   const std::string_view entries(reinterpret_cast<const char*>(entries_.data()),
                                  entries_.size() * sizeof(Entry));
-  header.checksum = libdeflate_crc32(0, entries.data(), entries.size());
+  header.checksum = Checksum({reinterpret_cast<const uint8_t*>(entries.data()), entries.size()});
   WriteCacheFile(path, {{reinterpret_cast<const char*>(&header), sizeof(header)}, entries});
 }
 

@@ -564,13 +564,13 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
           if (!inner.ok()) return inner;
           shown = *inner;
         } else {
-          absl::StatusOr<NameMatches<VariableInfo>> found = reader_.types().symbols().FindVariables(
+          absl::StatusOr<std::vector<VariableInfo>> found = reader_.types().symbols().FindVariables(
               {.kind = NamePattern::Kind::kName, .text = Cat(type->name, "::", member.name)});
-          if (found.ok() && found->found.size() == 1 && depth < 3) {
+          if (found.ok() && found->size() == 1 && depth < 3) {
             CValue v;
             v.type = member_type;
             v.in_memory = true;
-            v.address = found->found[0].address.v;
+            v.address = found->front().address.v;
             absl::StatusOr<std::string> inner = Inner(v, false, depth + 1);
             if (!inner.ok()) return inner;
             shown = *inner;

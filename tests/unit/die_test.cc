@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <libdeflate.h>
+#include <isa-l/igzip_lib.h>
 #include <libdwarf/dwarf.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -520,14 +520,20 @@ class CacheTest : public testing::Test {
 TEST_F(CacheTest, InflatedSectionsAreKept) {
   std::string content;
   for (int i = 0; content.size() < 2 << 20; ++i) content += "type_" + std::to_string(i);
-  libdeflate_compressor* compressor = libdeflate_alloc_compressor(6);
-  std::string deflated(libdeflate_zlib_compress_bound(compressor, content.size()), '\0');
-  const size_t size = libdeflate_zlib_compress(compressor, content.data(), content.size(),
-                                               deflated.data(), deflated.size());
-  libdeflate_free_compressor(compressor);
-  ASSERT_NE(size, 0u);
+  std::string deflated(content.size() + 1024, '\0');
+  isal_zstream stream;
+  isal_deflate_stateless_init(&stream);
+  stream.gzip_flag = IGZIP_ZLIB;
+  stream.end_of_stream = 1;
+  stream.next_in = reinterpret_cast<uint8_t*>(content.data());
+  stream.avail_in = static_cast<uint32_t>(content.size());
+  stream.next_out = reinterpret_cast<uint8_t*>(deflated.data());
+  stream.avail_out = static_cast<uint32_t>(deflated.size());
+  ASSERT_EQ(isal_deflate_stateless(&stream), COMP_OK);
   ElfBytes section;
-  section.Add("ZLIB").U64(__builtin_bswap64(content.size())).Add(deflated.substr(0, size));
+  section.Add("ZLIB")
+      .U64(__builtin_bswap64(content.size()))
+      .Add(deflated.substr(0, stream.total_out));
   const std::string file = MakeElf({{".zdebug_info", section.data()}});
   const auto read = [&] {
     auto elf = ElfFile::Parse(FileImage::FromString(file));

@@ -292,9 +292,9 @@ TEST(Symbols, NothingFoundSuggestsWhatIsNear) {
   auto functions = symbolizer.FindFunctions(Name("Sqare"));
   ASSERT_FALSE(functions->suggestions.empty());
   EXPECT_EQ(functions->suggestions[0], "Square");
-  auto variables = symbolizer.FindVariables(Name("global_cuont"));
-  ASSERT_FALSE(variables->suggestions.empty());
-  EXPECT_EQ(variables->suggestions[0], "global_count");
+  const std::vector<std::string> variables = symbolizer.VariablesLike("global_cuont");
+  ASSERT_FALSE(variables.empty());
+  EXPECT_EQ(variables[0], "global_count");
   auto lines = symbolizer.FindLine("symbol_c.c", 1);
   ASSERT_FALSE(lines.suggestions.empty());
   EXPECT_EQ(lines.suggestions[0], "symbols_c.c");
@@ -339,21 +339,21 @@ TEST(Symbols, LinesGiveTheirCode) {
 TEST(Symbols, Variables) {
   Symbolizer symbolizer = Load("symbols_c");
   auto count = symbolizer.FindVariables(Name("global_count"));
-  ASSERT_EQ(count->found.size(), 1u);
-  EXPECT_EQ(count->found[0].size, 4u);
-  EXPECT_FALSE(count->found[0].is_static);
+  ASSERT_EQ(count->size(), 1u);
+  EXPECT_EQ(count->front().size, 4u);
+  EXPECT_FALSE(count->front().is_static);
   auto table = symbolizer.FindVariables(Name("table"));
-  ASSERT_EQ(table->found.size(), 1u);
-  EXPECT_EQ(table->found[0].size, 64u);
-  EXPECT_TRUE(table->found[0].is_static);
-  EXPECT_EQ(symbolizer.VariableAt(table->found[0].address + 63)->name, "table");
+  ASSERT_EQ(table->size(), 1u);
+  EXPECT_EQ(table->front().size, 64u);
+  EXPECT_TRUE(table->front().is_static);
+  EXPECT_EQ(symbolizer.VariableAt(table->front().address + 63)->name, "table");
   auto calls = symbolizer.FindVariables(Name("calls"));  // a static inside a function
-  ASSERT_EQ(calls->found.size(), 1u);
-  EXPECT_EQ(calls->found[0].name, "calls");
+  ASSERT_EQ(calls->size(), 1u);
+  EXPECT_EQ(calls->front().name, "calls");
 
   auto depth = Load("symbols_cc").FindVariables(Name("app::Stack<int>::depth"));
-  ASSERT_EQ(depth->found.size(), 1u);
-  EXPECT_EQ(depth->found[0].size, 4u);
+  ASSERT_EQ(depth->size(), 1u);
+  EXPECT_EQ(depth->front().size, 4u);
 }
 
 // A copy of symbols_linked and its debug file in a folder of its own.
