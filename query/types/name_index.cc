@@ -18,6 +18,8 @@
 namespace ttq {
 namespace {
 
+using Entry = NameIndex::Entry;
+
 // Below this the pass is quicker than a file.
 constexpr uint64_t kWorthKeeping = 1u << 20;
 constexpr size_t kMaxEntries = 1u << 26;
@@ -65,13 +67,6 @@ bool IsTypeTag(uint16_t tag) {
 // Tells what many units describe again: the hashes of its name and scope, and its particulars.
 using Identity = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;
 
-struct FoundName {
-  uint32_t hash;
-  NameKind kind;
-  DieRef ref;
-  std::optional<Identity> identity;
-};
-
 // The names of some units. Of what several describe, the first in the file is found.
 class Pass {
  public:
@@ -80,9 +75,16 @@ class Pass {
   void Run(const DwarfUnit& unit) { Siblings(data_.RootDie(unit).Child(), HashName(""), 0); }
   // What another pass found.
   void Add(const Pass& other) {
-    for (const FoundName& name : other.found_) Add(name);
+    found_.insert(found_.end(), other.found_.begin(), other.found_.end());
+    for (const auto& [identity, entry] : other.found_once_) AddOnce(identity, entry);
   }
-  const std::vector<FoundName>& found() const { return found_; }
+  // Ascending.
+  std::vector<Entry> Take() {
+    found_.reserve(found_.size() + found_once_.size());
+    for (const auto& [identity, entry] : found_once_) found_.push_back(entry);
+    std::sort(found_.begin(), found_.end());
+    return std::move(found_);
+  }
 
  private:
   // `scope`: a hash of the names of the namespaces and classes around.
@@ -95,7 +97,7 @@ class Pass {
     if (IsTypeTag(tag)) {
       const std::string_view name = die.Text(DW_AT_name);
       if (!die.Flag(DW_AT_declaration) && !name.empty()) {
-        AddOnce(name, NameKind::kType, die.ref(), IdentityOfType(die, name, scope));
+        AddOnce(IdentityOfType(die, name, scope), EntryOf(name, NameKind::kType, die.ref()));
       }
       if (tag == DW_TAG_enumeration_type) {
         Enumerators(die, HashName(name, scope));
@@ -129,31 +131,22 @@ class Pass {
       const std::string_view name = die.Text(DW_AT_name);
       const uint64_t value = die.Unsigned(DW_AT_const_value).value_or(0);
       if (die.tag() == DW_TAG_enumerator && !name.empty()) {
-        AddOnce(name, NameKind::kEnumerator, type.ref(),
-                IdentityOf(name, value, ~uint64_t{0}, scope));
+        AddOnce(IdentityOf(name, value, ~uint64_t{0}, scope),
+                EntryOf(name, NameKind::kEnumerator, type.ref()));
       }
     }
   }
 
   void Add(const Die& die, NameKind kind) {
     const std::string_view name = DebugFile::NameOf(die);
-    if (!name.empty()) Add({HashName(name), kind, die.ref(), std::nullopt});
+    if (!name.empty()) found_.push_back(EntryOf(name, kind, die.ref()));
   }
-  void AddOnce(std::string_view name, NameKind kind, DieRef ref, const Identity& identity) {
-    Add({HashName(name), kind, ref, identity});
+  void AddOnce(const Identity& identity, const Entry& entry) {
+    const auto [known, is_new] = found_once_.try_emplace(identity, entry);
+    if (!is_new) known->second = std::min(known->second, entry);
   }
-  void Add(const FoundName& name) {
-    if (name.identity) {
-      const auto [at, is_new] = known_.try_emplace(*name.identity, found_.size());
-      if (!is_new) {
-        DieRef& ref = found_[at->second].ref;
-        if (std::tie(name.ref.section, name.ref.offset) < std::tie(ref.section, ref.offset)) {
-          ref = name.ref;
-        }
-        return;
-      }
-    }
-    found_.push_back(name);
+  static Entry EntryOf(std::string_view name, NameKind kind, DieRef ref) {
+    return {HashName(name), static_cast<uint32_t>(kind) | uint32_t{ref.section} << 8, ref.offset};
   }
 
   // Every unit that includes a header describes its types again: one of them is enough. In C, types
@@ -169,8 +162,8 @@ class Pass {
   }
 
   const DwarfData& data_;
-  std::vector<FoundName> found_;
-  absl::flat_hash_map<Identity, size_t> known_;  // by index in found_
+  std::vector<Entry> found_;
+  absl::flat_hash_map<Identity, Entry> found_once_;
 };
 
 }  // namespace
@@ -193,12 +186,8 @@ void NameIndex::Read(const DwarfData& data) {
     while (const DwarfUnit* unit = data.UnitAtIndex(next++)) passes[i].Run(*unit);
   });
   for (size_t i = 1; i < passes.size(); ++i) passes[0].Add(passes[i]);
-  for (const FoundName& name : passes[0].found()) {
-    if (own_.size() >= kMaxEntries) break;
-    own_.push_back({name.hash, static_cast<uint32_t>(name.kind) | uint32_t{name.ref.section} << 8,
-                    name.ref.offset});
-  }
-  std::sort(own_.begin(), own_.end());
+  own_ = passes[0].Take();
+  if (own_.size() > kMaxEntries) own_.resize(kMaxEntries);
   entries_ = own_;
 }
 

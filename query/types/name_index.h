@@ -27,6 +27,15 @@ enum class NameKind : uint8_t {
 
 class NameIndex {
  public:
+  // A name at a place: stored.
+  struct Entry {
+    uint32_t hash;
+    uint32_t what;  // kind | section << 8
+    uint64_t offset;
+    auto operator<=>(const Entry&) const = default;
+  };
+  static_assert(sizeof(Entry) == 16);
+
   // From the cache, else by reading `data`. An empty `build_id` is not cached.
   NameIndex(NameIndex&&) = default;
   NameIndex& operator=(NameIndex&&) = default;
@@ -39,14 +48,6 @@ class NameIndex {
 
  private:
   NameIndex() = default;
-  struct Entry {
-    uint32_t hash;
-    uint32_t what;  // kind | section << 8
-    uint64_t offset;
-    auto operator<=>(const Entry&) const = default;
-  };
-  static_assert(sizeof(Entry) == 16);
-
   void Read(const DwarfData& data);
   bool Load(const std::string& path, const DwarfData& data);
   void Save(const std::string& path, const DwarfData& data) const;
