@@ -8,6 +8,7 @@
 
 #include "query/names.h"
 #include "query/text.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -122,14 +123,24 @@ const CType* BuiltinType(std::string_view name) {
 }
 
 const DebugFile* DebugFiles::Open(const SymbolFile& file) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto [it, inserted] = files_.try_emplace(&file);
-  if (inserted) it->second = DebugFile::Open(file);
-  return it->second.get();
+  Slot* slot;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    slot = &files_[&file];
+  }
+  std::call_once(slot->opened, [&] { slot->file = DebugFile::Open(file); });
+  return slot->file.get();
 }
 
 TypeSpace::TypeSpace(const Symbolizer* symbols, DebugFiles* files, std::string program)
-    : symbols_(symbols), files_(files), program_(std::move(program)) {}
+    : symbols_(symbols),
+      files_(files),
+      program_(std::move(program)),
+      opening_(InThreadIfPossible([this] {
+        for (const auto& module : symbols_->modules()) {
+          if (IsProgram(*module)) FileOf(*module);
+        }
+      })) {}
 TypeSpace::~TypeSpace() = default;
 
 std::optional<TypeSpace::Placed> TypeSpace::FileOf(const Module& module) const {

@@ -8,6 +8,7 @@
 #ifndef TTQ_QUERY_TYPES_TYPE_SPACE_H_
 #define TTQ_QUERY_TYPES_TYPE_SPACE_H_
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,13 +32,18 @@ class DebugFiles {
   const DebugFile* Open(const SymbolFile& file);
 
  private:
+  struct Slot {
+    std::once_flag opened;
+    std::shared_ptr<const DebugFile> file;
+  };
   std::mutex mutex_;
-  std::map<const SymbolFile*, std::shared_ptr<const DebugFile>> files_;
+  std::map<const SymbolFile*, Slot> files_;
 };
 
 class TypeSpace {
  public:
-  // `symbols` and `files` must outlive it. `program` is the path of the program.
+  // `symbols` and `files` must outlive it. `program` is the path of the program, whose debug
+  // information, in which most names are, is opened meanwhile.
   TypeSpace(const Symbolizer* symbols, DebugFiles* files, std::string program);
   ~TypeSpace();
 
@@ -85,6 +91,7 @@ class TypeSpace {
   mutable std::map<std::pair<const CType*, uint64_t>, std::unique_ptr<const CType>> arrays_;
   mutable std::map<const CType*, const CType*> definitions_;
   mutable std::map<const SymbolFile*, std::unique_ptr<UnwindTable>> unwind_;
+  const std::future<void> opening_;  // the last, so that it ends first
 };
 
 // "char", "unsigned long", …: C's own types, of no module.
