@@ -978,8 +978,9 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
   const auto may_name = [&](const DwarfUnit& unit) {
     const DwarfRoot& root = RootOf(unit);
     // In a damaged file a unit's last DIE may reach into the next unit.
-    const uint64_t size = unit.end - unit.begin + identifier.size() + sizeof(uint32_t);
-    const ByteSpan bytes = Bytes(unit.section).subspan(unit.begin, size);
+    const uint64_t end =
+        lazy_->info[unit.section].Wait(unit.end + identifier.size() + sizeof(uint32_t));
+    const ByteSpan bytes = Bytes(unit.section).subspan(0, end).subspan(unit.begin);
     if (unit.section == kAlt || unit.offset_size != 4 || root.abbrevs->names_elsewhere() ||
         RefersToMarked(bytes, 1, marked) || HasName(bytes, identifier)) {
       return true;
@@ -993,16 +994,20 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     return !length.ok() || entries < 4 || entries - 4 > table.size() - base ||
            RefersToMarked(table.subspan(base, entries - 4), 4, marked);
   };
-  const std::deque<DwarfUnit>& all = units();
-  std::vector<char> may(all.size());
-  const auto look = [&](size_t i) { may[i] = may_name(all[i]); };
+  // Each thread takes the next unit as soon as it is there.
   constexpr uint64_t kWorthAThread = 16 << 20;
-  if (InfoSize() < kWorthAThread) {
-    for (size_t i = 0; i < all.size(); ++i) look(i);
-  } else {
-    InParallel(all.size(), look);
+  std::vector<std::vector<size_t>> found(InfoSize() < kWorthAThread ? 1 : UsefulThreads());
+  std::atomic<size_t> next{0};
+  InParallel(found.size(), [&](size_t thread) {
+    for (size_t i = next++; const DwarfUnit* unit = UnitAtIndex(i); i = next++) {
+      if (may_name(*unit)) found[thread].push_back(i);
+    }
+  });
+  std::vector<bool> may(units().size());
+  for (const std::vector<size_t>& some : found) {
+    for (const size_t i : some) may[i] = true;
   }
-  return {may.begin(), may.end()};
+  return may;
 }
 
 void DwarfData::ReadUnitRanges() const {

@@ -45,16 +45,22 @@ bool WriteAll(int fd, std::string_view bytes) {
 
 }  // namespace
 
-// A file that has another name until it is whole; without one, no file is left.
+// A file that is not seen before it is whole. It has no name until then, where the file system can
+// have such files: then none is left, whenever the process ends.
 class NewFile {
  public:
   NewFile(const std::string& path, mode_t mode) : path_(path), temporary_(TemporaryName(path)) {
-    fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    fd_ = open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, mode);
+    has_name_ = fd_ < 0;
+    if (has_name_) {
+      fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    }
   }
   ~NewFile() {
     if (fd_ < 0) return;
     close(fd_);
-    unlink(temporary_.c_str());
+    if (has_name_) unlink(temporary_.c_str());
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -62,9 +68,14 @@ class NewFile {
   int fd() const { return fd_; }  // negative: it could not be made
   // Gives it its name. REQUIRES: fd() >= 0.
   void Finish() {
+    // linkat would not replace a file.
+    has_name_ = has_name_ || linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", fd_).c_str(), AT_FDCWD,
+                                    temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
     const bool closed = close(fd_) == 0;
     fd_ = -1;
-    if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) unlink(temporary_.c_str());
+    if (has_name_ && (!closed || rename(temporary_.c_str(), path_.c_str()) != 0)) {
+      unlink(temporary_.c_str());
+    }
   }
 
  private:
@@ -74,6 +85,7 @@ class NewFile {
   }
 
   const std::string path_, temporary_;
+  bool has_name_;
   int fd_;
 };
 

@@ -37,6 +37,25 @@ std::string ActorName(const Access& access) {
   return "unknown";
 }
 
+absl::Status NotInterrupted(const ScanControl* control) {
+  const bool ends = control != nullptr && control->cancelled.load(std::memory_order_relaxed);
+  return ends ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome) {
+  if (absl::IsCancelled(more.status())) {
+    outcome->MarkInterrupted();
+    return false;
+  }
+  if (!more.ok()) return more;
+  if (*more) {
+    ++outcome->source_rows;
+  } else {
+    outcome->source_ended = true;
+  }
+  return more;
+}
+
 // Of a question about no time at all.
 OperatorPtr NoRows(const SourceRequest& request) {
   request.outcome->source_ended = true;

@@ -31,7 +31,12 @@ Value OfText(const std::string& s);
 // "instruction", "syscall read", …
 std::string ActorName(const Access& access);
 
-// Pulls from a cursor of the store; an interruption becomes the end.
+// Cancelled when the question is to end.
+absl::Status NotInterrupted(const ScanControl* control);
+// What a source's Next gives for `more`, and tells its outcome: an interruption becomes the end.
+absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome);
+
+// Pulls from a cursor of the store.
 template <class StoreRow>
 class CursorSource : public Operator {
  public:
@@ -44,33 +49,22 @@ class CursorSource : public Operator {
         control_(control),
         outcome_(std::move(outcome)) {}
 
-  absl::StatusOr<bool> Next(Row* row) override {
-    if (control_ && control_->cancelled.load(std::memory_order_relaxed)) return Interrupted();
+  absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
+
+ private:
+  absl::StatusOr<bool> TryNext(Row* row) {
+    if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
     if (!cursor_) {
       auto cursor = open_();
-      if (!cursor.ok()) return Failed(cursor.status());
+      if (!cursor.ok()) return cursor.status();
       cursor_ = *std::move(cursor);
     }
     absl::StatusOr<std::optional<StoreRow>> next = cursor_->Next();
-    if (!next.ok()) return Failed(next.status());
-    if (!next->has_value()) {
-      outcome_->source_ended = true;
-      return false;
-    }
-    ++outcome_->source_rows;
+    if (!next.ok()) return next.status();
+    if (!next->has_value()) return false;
     row->clear();
     fill_(std::move(**next), row);
     return true;
-  }
-
- private:
-  absl::StatusOr<bool> Interrupted() {
-    outcome_->MarkInterrupted();
-    return false;
-  }
-  absl::StatusOr<bool> Failed(const absl::Status& status) {
-    if (absl::IsCancelled(status)) return Interrupted();
-    return status;
   }
 
   OpenCursor open_;
@@ -86,19 +80,18 @@ class ComputedSource : public Operator {
   using Compute = std::function<absl::StatusOr<std::vector<Row>>()>;
   ComputedSource(Compute compute, std::shared_ptr<Outcome> outcome)
       : compute_(std::move(compute)), outcome_(std::move(outcome)) {}
-  absl::StatusOr<bool> Next(Row* row) override {
+  absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
+
+ private:
+  absl::StatusOr<bool> TryNext(Row* row) {
     if (!rows_) {
       absl::StatusOr<std::vector<Row>> rows = compute_();
       if (!rows.ok()) return rows.status();
       rows_ = MakeRows(*std::move(rows));
     }
-    absl::StatusOr<bool> more = rows_->Next(row);
-    if (more.ok() && *more) ++outcome_->source_rows;
-    if (more.ok() && !*more) outcome_->source_ended = true;
-    return more;
+    return rows_->Next(row);
   }
 
- private:
   Compute compute_;
   std::shared_ptr<Outcome> outcome_;
   OperatorPtr rows_;

@@ -69,13 +69,8 @@ class CallSource : public Operator {
 
   absl::StatusOr<bool> Next(Row* row) override {
     absl::StatusOr<bool> more = TryNext(row);
-    if (absl::IsCancelled(more.status()) || (control_ && control_->cancelled)) {
-      outcome_->MarkInterrupted();
-      return false;
-    }
-    if (more.ok() && *more) ++outcome_->source_rows;
-    if (more.ok() && !*more) outcome_->source_ended = true;
-    return more;
+    if (absl::Status s = NotInterrupted(control_); !s.ok()) more = s;
+    return TellOutcome(std::move(more), outcome_.get());
   }
 
  private:

@@ -131,7 +131,7 @@ class Investigation {
       if (!python->problem().empty()) outcome_.AddNote(python->problem());
     }
     for (ThreadNo thread : threads) {
-      if (control_ && control_->cancelled) return absl::CancelledError("interrupted");
+      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
       const bool faulting = thread == r_.thread;
       absl::StatusOr<Stack> stack = unwinder.StackOf(
           **moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
@@ -650,10 +650,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
           std::vector<Row> rows;
           if (!context.process().info().crash) return rows;
           absl::StatusOr<Report> report = Investigation(context, control, outcome.get()).Run();
-          if (absl::IsCancelled(report.status())) {
-            outcome->MarkInterrupted();
-            return rows;
-          }
           if (!report.ok()) return report.status();
           rows.push_back(RowOf(context, *std::move(report)));
           return rows;

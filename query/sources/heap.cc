@@ -288,12 +288,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(
-        [&context, address, t, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
-          absl::StatusOr<std::vector<Row>> rows =
-              HeapRows(context, address, t, control, outcome.get());
-          if (!absl::IsCancelled(rows.status())) return rows;
-          outcome->MarkInterrupted();
-          return std::vector<Row>();
+        [&context, address, t, control, outcome] {
+          return HeapRows(context, address, t, control, outcome.get());
         },
         outcome));
   };
@@ -376,12 +372,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query,
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(
-        [&context, t, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
-          absl::StatusOr<std::vector<Row>> rows = LeakRows(context, t, control, outcome.get());
-          if (!absl::IsCancelled(rows.status())) return rows;
-          outcome->MarkInterrupted();
-          return std::vector<Row>();
-        },
+        [&context, t, control, outcome] { return LeakRows(context, t, control, outcome.get()); },
         outcome));
   };
   plan.explain = [t = *at](const SourceRequest&) {

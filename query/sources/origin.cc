@@ -114,10 +114,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
           std::string note;
           absl::StatusOr<std::vector<Hop>> hops =
               tracer.Trace(place, static_cast<uint32_t>(depth), &note);
-          if (absl::IsCancelled(hops.status())) {
-            outcome->MarkInterrupted();
-            return std::vector<Row>();
-          }
           if (!hops.ok()) return hops.status();
           outcome->AddNote(note);
           std::vector<Row> rows;

@@ -71,9 +71,7 @@ class PyCallSource : public Operator {
 
   // Those that come next, of those that have some rows.
   absl::Status BeginChunks() {
-    if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
-      return absl::CancelledError("interrupted");
-    }
+    if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
     while (rows_.wants() && first_ < last_) {
       const size_t number = backward_ ? --last_ : first_++;
       if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
@@ -141,9 +139,7 @@ class PyCallSource : public Operator {
                      [](const Visit& a, const Visit& b) { return a.time < b.time; });
     std::unique_ptr<Provenance> provenance = provenances_.Take();
     for (const Visit& visit : visits) {
-      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
-        return absl::CancelledError("interrupted");
-      }
+      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
       absl::StatusOr<python::PythonState*> state = provenance->StateAt(visit.time);
       if (!state.ok()) return state.status();
       python::PythonState::Instance* instance = nullptr;
@@ -257,20 +253,6 @@ absl::StatusOr<bool> RowsAhead::Next(Row* row, absl::FunctionRef<absl::Status()>
   return true;
 }
 
-absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome) {
-  if (absl::IsCancelled(more.status())) {
-    outcome->MarkInterrupted();
-    return false;
-  }
-  if (!more.ok()) return more;
-  if (*more) {
-    ++outcome->source_rows;
-  } else {
-    outcome->source_ended = true;
-  }
-  return more;
-}
-
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
                                             const RunOptions& options,
                                             const Context::TimeOfQuery& ask, HistoryWanted wanted) {
@@ -375,17 +357,13 @@ class PyLineSource : public Operator {
         control_(request.options->control),
         source_(&context.process()) {}
 
-  absl::StatusOr<bool> Next(Row* row) override {
+  absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
+
+ private:
+  absl::StatusOr<bool> TryNext(Row* row) {
     absl::StatusOr<std::optional<python::LineEvent>> next = Pull();
-    if (absl::IsCancelled(next.status())) {
-      outcome_->MarkInterrupted();
-      return false;
-    }
     if (!next.ok()) return next.status();
-    if (!*next) {
-      outcome_->source_ended = true;
-      return false;
-    }
+    if (!*next) return false;
     const python::LineEvent& event = **next;
     const python::Code& code = asked_.history->code(event.code);
     *row = {event.time,          OfThread(event.thread),
@@ -395,11 +373,9 @@ class PyLineSource : public Operator {
     for (; remarks_ < source_.remarks().size(); ++remarks_) {
       outcome_->AddNote(source_.remarks()[remarks_]);
     }
-    ++outcome_->source_rows;
     return true;
   }
 
- private:
   absl::StatusOr<std::optional<python::LineEvent>> Pull() {
     if (!scanner_) {
       auto scanner = python::LineScanner::Open(process_, *asked_.history, codes_, line_, span_,

@@ -55,9 +55,6 @@ class RowsAhead {
   ReadAhead<absl::StatusOr<std::vector<Row>>> parts_;
 };
 
-// What a source's Next gives for `more`; its outcome is told.
-absl::StatusOr<bool> TellOutcome(absl::StatusOr<bool> more, Outcome* outcome);
-
 }  // namespace ttq
 
 #endif  // TTQ_QUERY_SOURCES_PY_HISTORY_H_

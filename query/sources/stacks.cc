@@ -29,26 +29,21 @@ class StackSource : public Operator {
         unwinder_(context),
         source_(&context.process()) {}
 
-  absl::StatusOr<bool> Next(Row* row) override {
+  absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
+
+ private:
+  absl::StatusOr<bool> TryNext(Row* row) {
     while (frame_ == frames_.size()) {
-      if (thread_ == threads_.size()) {
-        outcome_->source_ended = true;
-        return false;
-      }
-      if (control_ && control_->cancelled.load(std::memory_order_relaxed)) {
-        outcome_->MarkInterrupted();
-        return false;
-      }
+      if (thread_ == threads_.size()) return false;
+      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
       if (absl::Status s = LoadThread(threads_[thread_++]); !s.ok()) return s;
     }
     const MixedFrame& frame = frames_[frame_++];
     absl::Status s = frame.native ? Fill(*frame.native, row) : Fill(frame, *frame.python, row);
     if (!s.ok()) return s;
-    ++outcome_->source_rows;
     return true;
   }
 
- private:
   absl::Status Fill(const Frame& frame, Row* row) {
     absl::StatusOr<Value> args = FrameArguments(context_, *moment_, stack_.thread, frame);
     if (!args.ok()) return args.status();

@@ -499,6 +499,25 @@ TEST(Lines, DamageIsSurvived) {
 
 class CacheTest : public testing::Test {
  protected:
+  // In the older GNU form.
+  static std::string Compressed(std::string content) {
+    std::string deflated(content.size() + 1024, '\0');
+    isal_zstream stream;
+    isal_deflate_stateless_init(&stream);
+    stream.gzip_flag = IGZIP_ZLIB;
+    stream.end_of_stream = 1;
+    stream.next_in = reinterpret_cast<uint8_t*>(content.data());
+    stream.avail_in = static_cast<uint32_t>(content.size());
+    stream.next_out = reinterpret_cast<uint8_t*>(deflated.data());
+    stream.avail_out = static_cast<uint32_t>(deflated.size());
+    EXPECT_EQ(isal_deflate_stateless(&stream), COMP_OK);
+    deflated.resize(stream.total_out);
+    return ElfBytes().Add("ZLIB").U64(__builtin_bswap64(content.size())).Add(deflated).data();
+  }
+  static absl::StatusOr<ElfFile> WithInfo(const std::string& section) {
+    return ElfFile::Parse(FileImage::FromString(MakeElf({{".zdebug_info", section}})));
+  }
+
   void SetUp() override {
     home_ = testing::TempDir() + "/cache." + std::to_string(getpid());
     fs::remove_all(home_);
@@ -520,21 +539,7 @@ class CacheTest : public testing::Test {
 TEST_F(CacheTest, InflatedSectionsAreKept) {
   std::string content;
   for (int i = 0; content.size() < 2 << 20; ++i) content += "type_" + std::to_string(i);
-  std::string deflated(content.size() + 1024, '\0');
-  isal_zstream stream;
-  isal_deflate_stateless_init(&stream);
-  stream.gzip_flag = IGZIP_ZLIB;
-  stream.end_of_stream = 1;
-  stream.next_in = reinterpret_cast<uint8_t*>(content.data());
-  stream.avail_in = static_cast<uint32_t>(content.size());
-  stream.next_out = reinterpret_cast<uint8_t*>(deflated.data());
-  stream.avail_out = static_cast<uint32_t>(deflated.size());
-  ASSERT_EQ(isal_deflate_stateless(&stream), COMP_OK);
-  ElfBytes section;
-  section.Add("ZLIB")
-      .U64(__builtin_bswap64(content.size()))
-      .Add(deflated.substr(0, stream.total_out));
-  const std::string file = MakeElf({{".zdebug_info", section.data()}});
+  const std::string file = MakeElf({{".zdebug_info", Compressed(content)}});
   const auto read = [&] {
     auto elf = ElfFile::Parse(FileImage::FromString(file));
     EXPECT_TRUE(elf.ok());
@@ -563,6 +568,102 @@ TEST_F(CacheTest, InflatedSectionsAreKept) {
   read();
   EXPECT_EQ(kept(), path);
   EXPECT_NE(inode(path), made);
+}
+
+TEST_F(CacheTest, NoPlaceToKeepASectionIsNeeded) {
+  const std::string content(3 << 20, 'x'), section = Compressed(content);
+  for (const std::string& place : {std::string("/dev/null"), home_}) {
+    setenv("XDG_CACHE_HOME", place.c_str(), 1);
+    auto elf = WithInfo(section);
+    ASSERT_TRUE(elf.ok());
+    const auto data = elf->Data(*elf->FindSection(".zdebug_info"));
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->bytes().size(), content.size());
+  }
+}
+
+TEST_F(CacheTest, ADamagedSectionIsAnErrorAndIsNotKept) {
+  std::string content;
+  for (int i = 0; content.size() < 2 << 20; ++i) content += "type_" + std::to_string(i * 7);
+  const std::string good = Compressed(content);
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    std::string bad = good;
+    if (i % 3 == 0) {
+      bad.resize(20 + random() % (bad.size() - 20));
+    } else {
+      bad[12 + random() % (bad.size() - 12)] ^= static_cast<char>(1 << random() % 8);
+    }
+    auto elf = WithInfo(bad);
+    ASSERT_TRUE(elf.ok());
+    const auto data = elf->Data(*elf->FindSection(".zdebug_info"));
+    // One bit of a stream's header says nothing about what is in it.
+    EXPECT_TRUE(absl::IsDataLoss(data.status()) ||
+                (data.ok() && data->bytes().size() == content.size()))
+        << data.status();
+    if (!data.ok()) {
+      EXPECT_TRUE(fs::is_empty(home_ + "/ttq"));
+    } else {
+      fs::remove_all(home_);
+    }
+  }
+}
+
+// Units of a section that is still being inflated.
+class StreamTest : public CacheTest {
+ protected:
+  static constexpr int kUnits = 3000;
+  static std::shared_ptr<const DwarfData> Open(double part_of_the_section) {
+    Dwarf d;
+    d.Abbrev(1, DW_TAG_compile_unit, true, {{DW_AT_language, DW_FORM_data1}});
+    d.Abbrev(2, DW_TAG_typedef, false, {{DW_AT_name, DW_FORM_string}});
+    std::mt19937 random(2);
+    for (int i = 0; i < kUnits; ++i) {
+      ElfBytes dies;
+      dies.U8(1).U8(DW_LANG_C99).U8(2).Text("common").U8(2).Text("unit_" + std::to_string(i));
+      for (int n = 0; n < 100; ++n) dies.U8(2).Text("t" + std::to_string(random()));
+      d.Unit(dies.U8(0).data());
+    }
+    std::string section = Compressed(d.info.data());
+    section.resize(static_cast<size_t>(static_cast<double>(section.size()) * part_of_the_section));
+    auto elf = ElfFile::Parse(FileImage::FromString(
+        MakeElf({{".debug_abbrev", d.abbrev.data() + '\0'}, {".zdebug_info", section}})));
+    EXPECT_TRUE(elf.ok());
+    return DwarfData::Open(*elf, nullptr);  // which must not need `elf` any longer
+  }
+};
+
+TEST_F(StreamTest, UnitsAreReadAsTheyCome) {
+  const auto data = Open(1);
+  ASSERT_NE(data, nullptr);
+  const DwarfUnit* first = data->UnitAtIndex(0);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(data->RootDie(*first).Child().Text(DW_AT_name), "common");
+  const NameIndex index = NameIndex::Make(*data, "");
+  for (int i : {0, 1, 1499, kUnits - 1}) {
+    const std::vector<DieRef> found = index.Find("unit_" + std::to_string(i), NameKind::kType);
+    ASSERT_EQ(found.size(), 1u) << i;
+    EXPECT_EQ(data->UnitOf(found[0]), data->UnitAtIndex(i));
+  }
+  // Of what all units have, the first is told of, whichever thread read it.
+  ASSERT_EQ(index.Find("common", NameKind::kType).size(), 1u);
+  EXPECT_EQ(data->UnitOf(index.Find("common", NameKind::kType)[0]), first);
+  EXPECT_EQ(data->units().size(), size_t{kUnits});
+  EXPECT_EQ(&data->units()[0], first);
+  EXPECT_EQ(data->UnitAtIndex(kUnits), nullptr);
+}
+
+TEST_F(StreamTest, OfADamagedSectionThereIsWhatCameBefore) {
+  for (double part : {0.9, 0.5, 0.001}) {
+    const auto data = Open(part);
+    if (data == nullptr) continue;  // it was over before it could be asked
+    const size_t count = data->units().size();
+    EXPECT_LT(count, size_t{kUnits});
+    EXPECT_EQ(data->UnitAtIndex(count), nullptr);
+    const NameIndex index = NameIndex::Make(*data, "");
+    EXPECT_EQ(index.Find("unit_0", NameKind::kType).size(), count > 0 ? 1u : 0u);
+    EXPECT_TRUE(index.Find("unit_" + std::to_string(kUnits - 1), NameKind::kType).empty());
+  }
 }
 
 class NameIndexTest : public CacheTest {
