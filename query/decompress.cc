@@ -154,7 +154,7 @@ uint64_t SectionStream::Wait(uint64_t count) const {
   if (work_ == nullptr) return count;
   std::unique_lock lock(work_->mutex);
   work_->came.wait(lock, [&] { return work_->over || work_->there >= count; });
-  return work_->there;
+  return std::min(count, work_->there);
 }
 
 absl::Status SectionStream::Finish() const {

@@ -36,7 +36,7 @@ class SectionStream {
   const FileImage& image() const { return image_; }
   // Whether some may still come.
   bool pending() const;
-  // Waits for the first `count` bytes. Returns how many can be read: fewer where the section is
+  // Waits for the first `count` bytes. Returns `count`, or how many there are where the section is
   // shorter or damaged.
   uint64_t Wait(uint64_t count) const;
   // Waits for all. kDataLoss when the section is damaged.
