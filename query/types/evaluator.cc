@@ -367,6 +367,7 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Global(const ast::Expr& expr,
       return std::optional<CValue>(*std::move(value));
     }
   }
+  types_.OpenProgramAhead();
   absl::StatusOr<std::optional<VariableInfo>> symbol = context_.FindGlobal(expr.range, name);
   if (!symbol.ok()) return symbol.status();
   if (*symbol) {

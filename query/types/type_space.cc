@@ -133,14 +133,7 @@ const DebugFile* DebugFiles::Open(const SymbolFile& file) {
 }
 
 TypeSpace::TypeSpace(const Symbolizer* symbols, DebugFiles* files, std::string program)
-    : symbols_(symbols),
-      files_(files),
-      program_(std::move(program)),
-      opening_(InThreadIfPossible([this] {
-        for (const auto& module : symbols_->modules()) {
-          if (IsProgram(*module)) FileOf(*module);
-        }
-      })) {}
+    : symbols_(symbols), files_(files), program_(std::move(program)) {}
 TypeSpace::~TypeSpace() = default;
 
 std::optional<TypeSpace::Placed> TypeSpace::FileOf(const Module& module) const {
@@ -159,6 +152,16 @@ std::optional<TypeSpace::Placed> TypeSpace::FileAt(Address address) const {
 bool TypeSpace::IsProgram(const Module& module) const {
   // A program may have been started by a relative path, or through a link.
   return module.path() == program_ || module.name() == program_.substr(program_.rfind('/') + 1);
+}
+
+void TypeSpace::OpenProgramAhead() const {
+  std::call_once(ahead_, [this] {
+    opening_ = InThreadIfPossible([this] {
+      for (const auto& module : symbols_->modules()) {
+        if (IsProgram(*module)) FileOf(*module);
+      }
+    });
+  });
 }
 
 std::vector<const Module*> TypeSpace::Modules(const Module* first) const {

@@ -42,8 +42,7 @@ class DebugFiles {
 
 class TypeSpace {
  public:
-  // `symbols` and `files` must outlive it. `program` is the path of the program, whose debug
-  // information, in which most names are, is opened meanwhile.
+  // `symbols` and `files` must outlive it. `program` is the path of the program.
   TypeSpace(const Symbolizer* symbols, DebugFiles* files, std::string program);
   ~TypeSpace();
 
@@ -59,6 +58,9 @@ class TypeSpace {
   std::optional<Placed> FileOf(const Module& module) const;
   // It is the program itself, not one of its libraries.
   bool IsProgram(const Module& module) const;
+  // For who will look for a name, which most likely is the program's: opens its debug information
+  // meanwhile.
+  void OpenProgramAhead() const;
   // Modules in the order names are looked for: `first`, the program, the others.
   std::vector<const Module*> Modules(const Module* first) const;
 
@@ -91,7 +93,8 @@ class TypeSpace {
   mutable std::map<std::pair<const CType*, uint64_t>, std::unique_ptr<const CType>> arrays_;
   mutable std::map<const CType*, const CType*> definitions_;
   mutable std::map<const SymbolFile*, std::unique_ptr<UnwindTable>> unwind_;
-  const std::future<void> opening_;  // the last, so that it ends first
+  mutable std::once_flag ahead_;
+  mutable std::future<void> opening_;  // the last, so that it ends first
 };
 
 // "char", "unsigned long", …: C's own types, of no module.
