@@ -5,6 +5,7 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "query/line_table.h"
 #include "query/text.h"
+#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -28,7 +30,7 @@ constexpr int kMaxReferences = 16;
 constexpr size_t kMaxPieces = 8u << 20;
 // Entries of range lists read over the life of a file, for the same reason; honest files have
 // fewer.
-constexpr uint64_t kMaxRangeEntries = 1u << 30;
+constexpr int64_t kMaxRangeEntries = 1u << 30;
 // Scopes kept over all units; what exceeds it is read again when it is asked for again.
 constexpr size_t kMaxScopesKept = 8u << 20;
 
@@ -102,7 +104,7 @@ struct DwarfInfo::Impl {
   std::vector<Unit> units;  // as data->units()
   size_t scopes_kept = 0;
   // Range list entries that may still be read; see kMaxRangeEntries.
-  uint64_t range_entries_left = kMaxRangeEntries;
+  std::atomic<int64_t> range_entries_left = kMaxRangeEntries;
   absl::node_hash_map<DieRef, DemangledName> names;
   std::optional<std::vector<StaticVariable>> variables;
 
@@ -151,9 +153,13 @@ struct DwarfInfo::Impl {
         case DW_AT_entry_pc:
           entry = address_or_offset(a, &entry_is_offset);
           break;
-        case DW_AT_ranges:
-          out->ranges = data->Ranges(unit, a, &range_entries_left);
+        case DW_AT_ranges: {
+          const uint64_t most = std::max<int64_t>(range_entries_left, 0);
+          uint64_t left = most;
+          out->ranges = data->Ranges(unit, a, &left);
+          range_entries_left -= static_cast<int64_t>(most - left);
           break;
+        }
         case DW_AT_abstract_origin:
           out->origin = data->Ref(unit, a);
           break;
@@ -279,15 +285,38 @@ struct DwarfInfo::Impl {
 
   std::shared_ptr<const UnitCode> CodeOf(const DwarfUnit& unit) {
     Unit& kept = Of(unit);
-    if (kept.code != nullptr) return kept.code;
+    return kept.code != nullptr ? kept.code : Keep(&kept, ReadCodeOf(unit));
+  }
+  // Thread-safe.
+  std::shared_ptr<const UnitCode> ReadCodeOf(const DwarfUnit& unit) {
     auto code = std::make_shared<UnitCode>();
     ReadUnit(unit, code.get(), nullptr);
+    return code;
+  }
+  std::shared_ptr<const UnitCode> Keep(Unit* kept, std::shared_ptr<const UnitCode> code) {
     const size_t size = code->scopes.size() + code->enclosures.size();
     if (scopes_kept + size <= kMaxScopesKept) {
       scopes_kept += size;
-      kept.code = code;
+      kept->code = code;
     }
     return code;
+  }
+  // Calls `use(code)` with that of each of the units, in order; they are read by several threads.
+  template <class Use>
+  void ForEachCodeOf(const std::vector<const DwarfUnit*>& wanted, Use use) {
+    constexpr size_t kAtOnce = 128;
+    for (size_t first = 0; first < wanted.size(); first += kAtOnce) {
+      std::vector<std::shared_ptr<const UnitCode>> read(std::min(kAtOnce, wanted.size() - first));
+      for (size_t i = 0; i < read.size(); ++i) read[i] = Of(*wanted[first + i]).code;
+      InParallel(read.size(), [&](size_t i) {
+        if (read[i] == nullptr) read[i] = ReadCodeOf(*wanted[first + i]);
+      });
+      for (size_t i = 0; i < read.size(); ++i) {
+        Unit& kept = Of(*wanted[first + i]);
+        if (kept.code == nullptr) Keep(&kept, read[i]);
+        use(*read[i]);
+      }
+    }
   }
 
   // The piece of a child of `parent` that holds the address; null: none. Siblings hardly overlap.
@@ -542,12 +571,14 @@ std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
     std::vector<CodeRange> ranges;
   };
   std::vector<Copy> copies;
+  std::vector<const DwarfUnit*> wanted;
   impl_->ForEachCodeUnit([&](const DwarfUnit& unit) {
-    if (!may_name.empty() && !may_name[unit.index]) return;
-    std::shared_ptr<const UnitCode> code = impl_->CodeOf(unit);
+    if (may_name.empty() || may_name[unit.index]) wanted.push_back(&unit);
+  });
+  impl_->ForEachCodeOf(wanted, [&](const UnitCode& code) {
     absl::flat_hash_map<int32_t, size_t> copy_of_scope;
-    for (size_t i = 0; i < code->scopes.size(); ++i) {
-      const Scope& scope = code->scopes[i];
+    for (size_t i = 0; i < code.scopes.size(); ++i) {
+      const Scope& scope = code.scopes[i];
       auto [it, inserted] = matches.try_emplace(scope.name, false);
       if (inserted) {
         const DemangledName& name = impl_->NameOf(scope.name);
@@ -557,7 +588,7 @@ std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
       }
       if (!it->second) continue;
       if (!scope.inlined()) {
-        FunctionInfo f = impl_->ConcreteFunction(*code, static_cast<int32_t>(i));
+        FunctionInfo f = impl_->ConcreteFunction(code, static_cast<int32_t>(i));
         by_symbol.try_emplace(f.symbol, found.size());
         found.push_back(std::move(f));
         continue;
@@ -567,15 +598,15 @@ std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
       copies.push_back({name.name, name.symbol, {}});
     }
     if (copy_of_scope.empty()) return;
-    for (const Piece& piece : code->pieces) {
+    for (const Piece& piece : code.pieces) {
       auto it = copy_of_scope.find(piece.scope);
       if (it == copy_of_scope.end()) continue;
       int32_t outer = piece.scope;
-      while (code->scopes[outer].parent >= 0) outer = code->scopes[outer].parent;
+      while (code.scopes[outer].parent >= 0) outer = code.scopes[outer].parent;
       copies[it->second].ranges.push_back({{Address(piece.begin), Address(piece.end)},
                                            CodeRange::Kind::kInlined,
-                                           Address(code->scopes[piece.scope].entry),
-                                           impl_->NameOf(code->scopes[outer].name).name});
+                                           Address(code.scopes[piece.scope].entry),
+                                           impl_->NameOf(code.scopes[outer].name).name});
     }
   });
   for (Copy& copy : copies) {
@@ -601,9 +632,10 @@ std::vector<FunctionInfo> DwarfInfo::FindFunctions(const NameMatcher& matcher) {
 
 void DwarfInfo::AddFunctionNames(Suggestions* suggestions) {
   absl::flat_hash_set<DieRef> seen;
-  impl_->ForEachCodeUnit([&](const DwarfUnit& unit) {
-    std::shared_ptr<const UnitCode> code = impl_->CodeOf(unit);
-    for (const Scope& scope : code->scopes) {
+  std::vector<const DwarfUnit*> units;
+  impl_->ForEachCodeUnit([&](const DwarfUnit& unit) { units.push_back(&unit); });
+  impl_->ForEachCodeOf(units, [&](const UnitCode& code) {
+    for (const Scope& scope : code.scopes) {
       if (seen.insert(scope.name).second) suggestions->Add(impl_->NameOf(scope.name).name);
     }
   });
