@@ -110,8 +110,7 @@ bool Inflate(Bytes in, uint8_t* out, uint64_t size, const std::function<void(uin
 struct SectionStream::Work {
   CompressedSection section;
   std::unique_ptr<LargeCacheFile> file;  // null: it is not kept
-  std::shared_ptr<uint8_t[]> memory;     // then its place
-  uint8_t* out = nullptr;
+  std::shared_ptr<uint8_t> memory;       // the file's, or its own
 
   std::mutex mutex;
   std::condition_variable came;
@@ -127,6 +126,7 @@ struct SectionStream::Work {
   void Run() {
     const uint64_t size = section.size;
     const Bytes in = section.bytes.bytes();
+    uint8_t* const out = memory.get();
     const bool whole = section.zstd ? ZSTD_decompress(out, size, in.data(), in.size()) == size
                                     : Inflate(in, out, size, [this](uint64_t n) { Tell(n); });
     {
@@ -176,19 +176,15 @@ absl::StatusOr<SectionStream> Decompress(CompressedSection section) {
     if (auto image = LoadKept(kept, size)) return SectionStream(*std::move(image));
     work.file = LargeCacheFile::Create(kept, size + sizeof(XXH128_hash_t));
   }
-  std::shared_ptr<const void> owner;
   if (work.file != nullptr) {
-    owner = work.file->memory();
-    work.out = work.file->memory().get();
+    work.memory = work.file->memory();
   } else {
-    work.memory.reset(new (std::nothrow) uint8_t[size + 1]);
-    if (work.memory == nullptr) {
-      return absl::ResourceExhaustedError("no memory for a compressed section");
-    }
-    owner = work.memory;
-    work.out = work.memory.get();
+    work.memory.reset(new (std::nothrow) uint8_t[size + 1], std::default_delete<uint8_t[]>());
   }
-  stream.image_ = FileImage(absl::MakeConstSpan(work.out, size), std::move(owner));
+  if (work.memory == nullptr) {
+    return absl::ResourceExhaustedError("no memory for a compressed section");
+  }
+  stream.image_ = FileImage(absl::MakeConstSpan(work.memory.get(), size), work.memory);
   work.section = std::move(section);
   if (size < kWorthAThread) {
     work.Run();

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <future>
 #include <map>
 #include <mutex>
-#include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
 #include "query/names.h"
@@ -408,6 +406,7 @@ std::shared_ptr<const DwarfData> DwarfData::Open(const ElfFile& file, const ElfF
 
 // Reads the next header, should it be there. False: it was the last of all sections.
 bool DwarfData::Lazy::ReadUnit() {
+  if (has_all_units) return false;
   for (; section < kSections; first_unit[section] = units.size()) {
     if (ReadUnitOf(info[section])) return true;
     ++section;
@@ -477,7 +476,7 @@ const std::deque<DwarfUnit>& DwarfData::units() const {
   Lazy& lazy = *lazy_;
   if (!lazy.has_all_units.load(std::memory_order_acquire)) {
     std::lock_guard lock(lazy.units_mutex);
-    while (!lazy.has_all_units && lazy.ReadUnit()) {
+    while (lazy.ReadUnit()) {
     }
   }
   return lazy.units;
@@ -487,9 +486,21 @@ const DwarfUnit* DwarfData::UnitAtIndex(size_t index) const {
   Lazy& lazy = *lazy_;
   std::lock_guard lock(lazy.units_mutex);
   while (index >= lazy.units.size()) {
-    if (lazy.has_all_units || !lazy.ReadUnit()) return nullptr;
+    if (!lazy.ReadUnit()) return nullptr;
   }
   return &lazy.units[index];
+}
+
+size_t DwarfData::ThreadsForUnits() const {
+  constexpr uint64_t kWorthAThread = 16 << 20;
+  return InfoSize() < kWorthAThread ? 1 : UsefulThreads();
+}
+
+void DwarfData::ForEachUnit(const std::function<void(size_t, const DwarfUnit&)>& use) const {
+  std::atomic<size_t> next{0};
+  InParallel(ThreadsForUnits(), [&](size_t thread) {
+    while (const DwarfUnit* unit = UnitAtIndex(next++)) use(thread, *unit);
+  });
 }
 
 const DwarfUnit* DwarfData::UnitOf(DieRef ref) const {
@@ -994,14 +1005,9 @@ std::vector<bool> DwarfData::UnitsThatMayName(std::string_view identifier) const
     return !length.ok() || entries < 4 || entries - 4 > table.size() - base ||
            RefersToMarked(table.subspan(base, entries - 4), 4, marked);
   };
-  // Each thread takes the next unit as soon as it is there.
-  constexpr uint64_t kWorthAThread = 16 << 20;
-  std::vector<std::vector<size_t>> found(InfoSize() < kWorthAThread ? 1 : UsefulThreads());
-  std::atomic<size_t> next{0};
-  InParallel(found.size(), [&](size_t thread) {
-    for (size_t i = next++; const DwarfUnit* unit = UnitAtIndex(i); i = next++) {
-      if (may_name(*unit)) found[thread].push_back(i);
-    }
+  std::vector<std::vector<size_t>> found(ThreadsForUnits());
+  ForEachUnit([&](size_t thread, const DwarfUnit& unit) {
+    if (may_name(unit)) found[thread].push_back(unit.index);
   });
   std::vector<bool> may(units().size());
   for (const std::vector<size_t>& some : found) {

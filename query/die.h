@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -258,6 +259,10 @@ class DwarfData {
   const std::deque<DwarfUnit>& units() const;
   // units()[index], without waiting for those after it. Null: there are not so many.
   const DwarfUnit* UnitAtIndex(size_t index) const;
+  // Calls `use(thread, unit)` with each unit as soon as it is there: from ThreadsForUnits()
+  // threads, which are numbered, and in each of them in order.
+  void ForEachUnit(const std::function<void(size_t thread, const DwarfUnit&)>& use) const;
+  size_t ThreadsForUnits() const;
   const DwarfUnit* UnitOf(DieRef ref) const;
   const DwarfRoot& RootOf(const DwarfUnit& unit) const;
   Die RootDie(const DwarfUnit& unit) const;

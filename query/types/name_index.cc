@@ -6,14 +6,11 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
-#include <atomic>
-#include <optional>
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "query/disk_cache.h"
 #include "query/types/debug_file.h"
-#include "store/threads.h"
 
 namespace ttq {
 namespace {
@@ -24,7 +21,6 @@ using Entry = NameIndex::Entry;
 constexpr uint64_t kWorthKeeping = 1u << 20;
 constexpr size_t kMaxEntries = 1u << 26;
 constexpr int kMaxDepth = 100;
-constexpr uint64_t kWorthAThread = 16u << 20;
 
 constexpr char kMagic[8] = {'t', 't', 'q', 'n', 'a', 'm', 'e', 's'};
 // 1: the first. 2: types and enumerators that differ in the scope they are in are kept apart.
@@ -178,13 +174,8 @@ NameIndex NameIndex::Make(const DwarfData& data, const std::string& build_id) {
 }
 
 void NameIndex::Read(const DwarfData& data) {
-  // Each takes the next unit as soon as it is there: most of them while the rest of the section is
-  // still being decompressed.
-  std::vector<Pass> passes(data.InfoSize() < kWorthAThread ? 1 : UsefulThreads(), Pass(data));
-  std::atomic<size_t> next{0};
-  InParallel(passes.size(), [&](size_t i) {
-    while (const DwarfUnit* unit = data.UnitAtIndex(next++)) passes[i].Run(*unit);
-  });
+  std::vector<Pass> passes(data.ThreadsForUnits(), Pass(data));
+  data.ForEachUnit([&](size_t thread, const DwarfUnit& unit) { passes[thread].Run(unit); });
   for (size_t i = 1; i < passes.size(); ++i) passes[0].Add(passes[i]);
   own_ = passes[0].Take();
   if (own_.size() > kMaxEntries) own_.resize(kMaxEntries);
