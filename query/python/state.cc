@@ -92,54 +92,33 @@ std::optional<FrameReader::WordWrite> PythonState::LastWrite(uint64_t word) {
   return write;
 }
 
-// Up to 3.10 a thread state knows its pthread_t alone, and the kernel's writing of the thread's id
-// into that may not be in the recording. glibc puts struct pthread on top of the thread's stack:
-// the thread with the nearest stack pointer below it is the one.
-void PythonState::MatchByStackPointer(std::vector<Interpreter>* interpreters) {
-  std::vector<std::pair<uint64_t, ThreadNo>> stack_pointers;
+// Of thread states that do not tell their thread by its kernel id: up to 3.10 they know its
+// pthread_t alone, and the kernel's writing of the id into that may not be in the recording; in a
+// forked child they know the parent's id until the interpreter puts that right. On x86-64 a
+// pthread_t is what the thread's fs points at, in glibc and musl.
+void PythonState::MatchByPthread(std::vector<Interpreter>* interpreters) {
+  std::optional<std::vector<std::pair<uint64_t, ThreadNo>>> pointers;
   for (Interpreter& interpreter : *interpreters) {
     for (ThreadState& state : interpreter.threads) {
       if (state.thread != ThreadNo() || state.pthread == 0) continue;
-      if (stack_pointers.empty()) {
+      if (!pointers) {
+        pointers.emplace();
         for (const Thread& thread : process_->threads()) {
           if (thread.start > time() || thread.end < time()) continue;
           absl::StatusOr<Registers> registers = moment_->RegistersOf(thread.number);
-          if (registers.ok()) stack_pointers.emplace_back(registers->gpr[kRsp], thread.number);
+          if (registers.ok()) pointers->emplace_back(registers->fs_base, thread.number);
         }
       }
-      constexpr uint64_t kLargestStack = uint64_t{256} << 20;
-      uint64_t nearest = kLargestStack;
-      for (const auto& [sp, number] : stack_pointers) {
-        if (sp >= state.pthread || state.pthread - sp >= nearest) continue;
-        nearest = state.pthread - sp;
-        state.thread = number;
+      for (const auto& [pointer, number] : *pointers) {
+        if (pointer == state.pthread) state.thread = number;
       }
-    }
-  }
-}
-
-// A forked child begins with one thread, which its thread state knows by its parent's id until the
-// interpreter puts that right. It holds the GIL.
-void PythonState::MatchForked(const Runtime& runtime, std::vector<Interpreter>* interpreters) {
-  if (process_->info().parent == ProcessNo() || process_->info().by_exec) return;
-  ThreadNo only;
-  for (const Thread& thread : process_->threads()) {
-    if (thread.start > time() || thread.end < time()) continue;
-    if (only != ThreadNo()) return;
-    only = thread.number;
-  }
-  for (Interpreter& interpreter : *interpreters) {
-    const uint64_t holder = GilHolder(*memory_, runtime, interpreter);
-    for (ThreadState& state : interpreter.threads) {
-      if (state.thread == ThreadNo() && state.address == holder) state.thread = only;
     }
   }
 }
 
 std::vector<Interpreter> PythonState::Interpreters(const Instance& instance) {
   std::vector<Interpreter> interpreters = FindInterpreters(*process_, *memory_, instance.runtime);
-  MatchByStackPointer(&interpreters);
-  MatchForked(instance.runtime, &interpreters);
+  MatchByPthread(&interpreters);
   return interpreters;
 }
 

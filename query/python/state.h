@@ -68,8 +68,7 @@ class PythonState {
  private:
   PythonState(const Recording* recording, const Process* process, std::unique_ptr<Moment> moment);
   absl::Status Find();
-  void MatchByStackPointer(std::vector<Interpreter>* interpreters);
-  void MatchForked(const Runtime& runtime, std::vector<Interpreter>* interpreters);
+  void MatchByPthread(std::vector<Interpreter>* interpreters);
   std::optional<FrameReader::WordWrite> LastWrite(uint64_t word);
   bool IsOfGil(const ThreadStack& stack, uint64_t futex);
 

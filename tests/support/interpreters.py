@@ -25,11 +25,11 @@ def interpreters(given=()):
         if not os.path.exists(place):
             continue
         run = subprocess.run([place, "-c", "import sys; print(sys.version_info[:3], sys.implementation.name, "
-                              "hasattr(sys, 'gettotalrefcount'))"], capture_output=True, text=True)
-        match = re.match(r"\((\d+), (\d+), (\d+)\) cpython (\w+)", run.stdout)
+                              "sys.abiflags)"], capture_output=True, text=True)
+        match = re.match(r"\((\d+), (\d+), (\d+)\) cpython (\w*)", run.stdout)
         if not match:
             continue
         version = tuple(map(int, match.groups()[:3]))
         if OLDEST <= version[:2] <= NEWEST:
-            found.setdefault((version, match[4] == "True", place if given else ""), place)
+            found.setdefault((version, match[4], place if given else ""), place)
     return [(version, place) for (version, _, _), place in sorted(found.items())]

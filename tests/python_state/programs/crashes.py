@@ -41,7 +41,7 @@ def overwritten():
 
 
 def overrun(address):
-    ctypes.memset(address + 8, 0x66, 8)  # its type
+    ctypes.memset(address + object.__basicsize__ - 8, 0x66, 8)  # its type, the last word of its head
 
 
 def null():

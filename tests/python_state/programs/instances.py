@@ -106,16 +106,18 @@ def main():
     here = locals()
     for name in names:
         sys.stdout.write("@%s=%r\n" % (name, here[name]))
-    # An object whose type is overwritten, as test_gdb does it, and one of freed memory.
+    # An object whose type is overwritten, as test_gdb does it, and one of freed memory. The type is
+    # the last word of every object's head.
+    type_at = object.__basicsize__ - 8
     null, bad, freed = [Foo(), Foo(), Foo()]
     saved = {}
     for victim, value in ((null, 0), (bad, 0xdeadbeef), (freed, 0xdddddddddddddddd)):
-        word = ctypes.c_uint64.from_address(id(victim) + 8)
+        word = ctypes.c_uint64.from_address(id(victim) + type_at)
         saved[id(victim)] = word.value
         word.value = value
     print("ready", flush=True)
     for address, value in saved.items():
-        ctypes.c_uint64.from_address(address + 8).value = value
+        ctypes.c_uint64.from_address(address + type_at).value = value
 
 
 main()
