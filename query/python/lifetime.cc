@@ -154,7 +154,7 @@ absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
       return IsKept(*type);
     }
   }
-  return true;
+  return false;
 }
 
 absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
@@ -173,30 +173,28 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
     }
     // Decide on the candidate by what came before it.
     if (candidate_) {
-      bool born = false;
+      bool born = false, counted = false;  // counted: nothing but that since
       if (!next->has_value() || stores_type) {
         born = true;
       } else if (last_type != kTimeMax && last_type < candidate_->access.time + kTypeAfter) {
         born = true;
       } else if (change) {
-        // Nothing but counts since: a free list's, or a finaliser at work.
         born = !IsCount(change->after) || change->after > 1;
-        if (!born) {
-          Epoch probe;
-          const std::optional<CountChange> death = pending_death_;
-          absl::StatusOr<bool> kept = Finish(&probe);
-          if (!kept.ok()) return kept.status();
-          pending_death_ = death;
-          born = *kept;
-        }
+        counted = !born;
       }
       if (born || change || !next->has_value()) {
-        const CountChange candidate = *std::exchange(candidate_, std::nullopt);
+        Epoch epoch;
+        epoch.birth = std::exchange(candidate_, std::nullopt);
         last_type = kTimeMax;
+        const std::optional<CountChange> death = pending_death_;
+        absl::StatusOr<bool> kept = Finish(&epoch);
+        if (!kept.ok()) return kept.status();
+        // Counted, it is a free list's, or a finaliser is at work. What never had a type is memory
+        // of an object that is gone, on which somebody counts on.
+        if (counted) born = *kept;
+        if (epoch.type == 0) born = false;
+        if (!born) pending_death_ = death;
         if (born) {
-          Epoch epoch;
-          epoch.birth = candidate;
-          if (absl::StatusOr<bool> s = Finish(&epoch); !s.ok()) return s.status();
           any_ = false;
           // What this access says of the epoch before.
           if (change && change->after <= 0 && change->before == 1) pending_death_ = change;
@@ -228,6 +226,8 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
   if (!any_) return std::optional<Epoch>();
   Epoch epoch;
   if (absl::StatusOr<bool> s = Finish(&epoch); !s.ok()) return s.status();
+  // Before there was an object, its memory was something else's.
+  if (epoch.type == 0 && !epoch.death) return std::optional<Epoch>();
   return std::optional<Epoch>(std::move(epoch));
 }
 
