@@ -10,27 +10,63 @@ namespace ttq::python {
 
 CountWord CountWordOf(const Layout& layout) {
   if (layout.object_refcount == kAbsent) {
-    return {static_cast<uint64_t>(layout.object_ref_local), 4};
+    return {static_cast<uint64_t>(layout.object_ref_local), 4, 8};
   }
   // From 3.12 on an immortal object is told by the low half alone, and only that half is a count.
   return {static_cast<uint64_t>(layout.object_refcount), layout.minor >= 12 ? 4u : 8u};
 }
 
-std::optional<CountChange> CountChangeOf(Access access, uint64_t object, const CountWord& word) {
-  const uint64_t at = object + word.offset;
-  const uint64_t begin = access.address.v;
-  if (begin > at || begin + std::min<uint64_t>(access.size, access.value.size()) < at + word.size) {
-    return std::nullopt;
+absl::StatusOr<CountReader> CountReader::Open(Provenance& provenance, uint64_t object,
+                                              const CountWord& word, Direction direction,
+                                              Time start) {
+  CountReader reader(object, word, direction);
+  if (word.shared_size == 0) return reader;
+  absl::StatusOr<PythonState*> state = provenance.StateAt(start);
+  if (!state.ok()) return state.status();
+  if (*state == nullptr) return reader;
+  for (Part* part : {&reader.own_, &reader.shared_}) {
+    (*state)->memory().Read(object + part->offset, part->size, &part->value);
   }
-  const auto read = [&](const std::string& bytes) -> int64_t {
-    if (bytes.size() < at - begin + word.size) return 0;
+  return reader;
+}
+
+std::optional<CountChange> CountReader::Read(Access access) {
+  const auto read = [&](const std::string& bytes, size_t skip, const Part& part) -> int64_t {
+    if (bytes.size() < skip + part.size) return 0;
     uint64_t v = 0;
-    memcpy(&v, bytes.data() + (at - begin), word.size);
+    memcpy(&v, bytes.data() + skip, part.size);
     return static_cast<int64_t>(v);
   };
+  // Of the part before and after the write; false: it does not cover it.
+  const auto take = [&](Part& part, int64_t* before, int64_t* after) {
+    const uint64_t at = object_ + part.offset, begin = access.address.v;
+    const uint64_t size = std::min<uint64_t>(access.size, access.value.size());
+    if (part.size == 0 || begin > at || begin + size < at + part.size) {
+      *before = *after = part.value;
+      return false;
+    }
+    *before = read(access.previous, at - begin, part);
+    *after = read(access.value, at - begin, part);
+    part.value = forward_ ? *after : *before;
+    return true;
+  };
   CountChange change;
-  change.before = read(access.previous);
-  change.after = read(access.value);
+  const bool own = take(own_, &change.own_before, &change.own_after);
+  change.before = change.own_before;
+  change.after = change.own_after;
+  if (shared_.size != 0) {
+    int64_t word_before, word_after;
+    const bool shared = take(shared_, &word_before, &word_after);
+    const SharedReferences after = SharedReferencesOf(word_after);
+    change.before += SharedReferencesOf(word_before).count;
+    change.after += after.count;
+    change.deferred = after.deferred;
+    change.merges = !own && shared && after.merged && !SharedReferencesOf(word_before).merged &&
+                    change.before != change.after;
+    if (change.before == change.after && change.own_before == change.own_after) return std::nullopt;
+  } else if (!own) {
+    return std::nullopt;
+  }
   change.access = std::move(access);
   return change;
 }
@@ -57,8 +93,7 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
   AccessQuery query;
   const CountWord& word = scanner->word_;
   const uint64_t type = object + static_cast<uint64_t>(layout.object_type);
-  query.ranges = {{Address(object + word.offset), Address(object + word.offset + word.size)},
-                  {Address(type), Address(type + 8)}};
+  query.ranges = {word.Of(object), {Address(type), Address(type + 8)}};
   // Births before the span are looked for too: an object's epoch does not begin with it.
   query.span = {Time(0), span.end};
   query.direction = Direction::kBackward;
@@ -68,10 +103,15 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
     if (!until.ok()) return until.status();
     query.span.end = std::min(query.span.end, *until);
   }
+  const Time scan_end = std::min(query.span.end, process.info().end);
   absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor =
       process.Accesses(std::move(query), control);
   if (!cursor.ok()) return cursor.status();
   scanner->cursor_ = *std::move(cursor);
+  absl::StatusOr<CountReader> counts =
+      CountReader::Open(*provenance, object, word, Direction::kBackward, scan_end);
+  if (!counts.ok()) return counts.status();
+  scanner->counts_ = *counts;
   return scanner;
 }
 
@@ -103,10 +143,10 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
     }
     return false;
   };
-  const auto last_write = [&](uint64_t at, uint64_t size,
+  const auto last_write = [&](AddressRange range,
                               Time before) -> absl::StatusOr<std::optional<Access>> {
     AccessQuery query;
-    query.ranges = {{Address(at), Address(at + size)}};
+    query.ranges = {range};
     query.span = {Time(0), before};
     query.want_values = false;
     return LastAccess(process, std::move(query));
@@ -115,8 +155,7 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
   if (!alive.ok()) return alive.status();
   if (!*alive) {
     // Perhaps just before its count was written for the last time: that was its death.
-    absl::StatusOr<std::optional<Access>> last =
-        last_write(object_ + word_.offset, word_.size, end);
+    absl::StatusOr<std::optional<Access>> last = last_write(word_.Of(object_), end);
     if (!last.ok()) return last.status();
     if (!*last) return kTimeMax;
     end = (*last)->time;
@@ -127,7 +166,8 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
   }
   // Its type was stored when it was made and never again: far fewer blocks than those that count.
   const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
-  absl::StatusOr<std::optional<Access>> stored = last_write(type_at, 8, end);
+  absl::StatusOr<std::optional<Access>> stored =
+      last_write({Address(type_at), Address(type_at + 8)}, end);
   if (!stored.ok()) return stored.status();
   return *stored ? (*stored)->time + kTypeAfter : kTimeMax;
 }
@@ -169,7 +209,7 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
     if (next->has_value()) {
       const Access& access = **next;
       stores_type = access.address.v <= type_at && type_at < access.address.v + access.size;
-      change = CountChangeOf(std::move(**next), object_, word_);
+      change = counts_->Read(std::move(**next));
     }
     // Decide on the candidate by what came before it.
     if (candidate_) {
@@ -197,7 +237,9 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
         if (born) {
           any_ = false;
           // What this access says of the epoch before.
-          if (change && change->after <= 0 && change->before == 1) pending_death_ = change;
+          if (change && change->after <= 0 && change->before == 1 && !change->deferred) {
+            pending_death_ = change;
+          }
           ended_ = !next->has_value();
           return std::optional<Epoch>(std::move(epoch));
         }
@@ -210,13 +252,19 @@ absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
     }
     if (stores_type) last_type = change->access.time;
     any_ = true;
-    if (change->after == 1 && change->before != 2) {
+    if (change->merges) {
+      merged_ = true;
+      continue;
+    }
+    const bool merged = std::exchange(merged_, false);
+    const bool own = word_.shared_size == 0 || change->own_before != change->own_after;
+    if (own && change->own_after == 1 && change->own_before != 2) {
       candidate_ = std::move(change);
       if (stores_type) last_type = candidate_->access.time;
       continue;
     }
     // The first time that it reaches 0 is the one that counts.
-    if (change->before == 1 && change->after != 2 &&
+    if (change->before == 1 && change->after != 2 && !merged && !change->deferred &&
         (change->after <= 0 || !IsCount(change->after))) {
       pending_death_ = std::move(change);
     }

@@ -267,6 +267,17 @@ bool ObjectReader::MayBeObject(uint64_t object) {
   return true;
 }
 
+SharedReferences SharedReferencesOf(int64_t word) {
+  // _Py_REF_DEFERRED: added to the count of what the collector holds.
+  constexpr int64_t kDeferred = INT64_MAX / 8;
+  SharedReferences shared;
+  shared.count = word >> 2;
+  shared.deferred = shared.count > kDeferred / 2;
+  if (shared.deferred) shared.count -= kDeferred;
+  shared.merged = (word & 3) == 3;
+  return shared;
+}
+
 std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
   Refcount result;
   if (layout_.free_threaded) {
@@ -275,8 +286,7 @@ std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
     if (!local || !shared) return std::nullopt;
     result.immortal = *local == UINT32_MAX;
     result.local = *local;
-    // Its low two bits are flags.
-    result.shared = *shared >> 2;
+    result.shared = SharedReferencesOf(*shared).count;
     result.count = result.immortal ? UINT32_MAX : *result.local + *result.shared;
     return result;
   }

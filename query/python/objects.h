@@ -48,6 +48,14 @@ struct Refcount {
   std::optional<int64_t> local, shared;
 };
 
+// What free-threaded builds keep in ob_ref_shared.
+struct SharedReferences {
+  int64_t count = 0;      // may be below 0: a reference of the owner's was given back
+  bool deferred = false;  // 3.14: the collector holds the object too
+  bool merged = false;    // it has no owner any more
+};
+SharedReferences SharedReferencesOf(int64_t word);
+
 struct ReprLimits {
   size_t characters = 4096;
   size_t items = 200;  // of one container

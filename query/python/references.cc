@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process,
                                                          Direction direction,
                                                          ScanControl* control) {
   AccessQuery counts;
-  counts.ranges = {{Address(object + word.offset), Address(object + word.offset + word.size)}};
+  counts.ranges = {word.Of(object)};
   counts.span = span;
   counts.direction = direction;
   return process.Accesses(std::move(counts), control);
@@ -27,13 +27,16 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
                                             uint64_t most) {
   auto cursor = CountsOf(context.process(), object, word, span, Direction::kForward, control);
   if (!cursor.ok()) return cursor.status();
+  absl::StatusOr<CountReader> counts =
+      CountReader::Open(provenance, object, word, Direction::kForward, span.begin);
+  if (!counts.ok()) return counts.status();
   std::map<std::tuple<std::string, std::string, std::string, std::string, int>, Owner> owners;
   for (uint64_t n = 0;; ++n) {
     absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
     if (!access.ok()) return access.status();
     if (!*access) break;
     if (n == most) return absl::ResourceExhaustedError("its count changed too often");
-    std::optional<CountChange> change = CountChangeOf(**std::move(access), object, word);
+    std::optional<CountChange> change = counts->Read(**std::move(access));
     if (!change) continue;
     const Time t = change->access.time;
     const bool freed = epoch.death && t > epoch.death->access.time;
@@ -41,8 +44,8 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
     // counting.
     const int64_t delta = change->after - change->before;
     const bool born = epoch.birth && t == epoch.birth->access.time;
-    const bool counts = IsCount(change->before) && IsCount(change->after);
-    if (freed ? delta != -1 : !counts && !born) continue;
+    const bool is_count = IsCount(change->before) && IsCount(change->after);
+    if (freed ? delta != -1 : !is_count && !born) continue;
     absl::StatusOr<std::optional<Place>> place = provenance.Of(change->access.thread, t);
     if (!place.ok()) return place.status();
     absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);

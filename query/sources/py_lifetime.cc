@@ -386,12 +386,18 @@ class CountSource : public Operator {
       }
       absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
       if (!word.ok()) return word.status();
-      word_ = *word;
       if (epoch->birth) born_ = epoch->birth->access.time;
-      auto cursor =
-          python::CountsOf(context_.process(), asked_.address, word_,
-                           Intersect(*span, request_.span), request_.direction, options_.control);
+      const TimeSpan both = Intersect(*span, request_.span);
+      auto cursor = python::CountsOf(context_.process(), asked_.address, *word, both,
+                                     request_.direction, options_.control);
       if (!cursor.ok()) return cursor.status();
+      const Time start = request_.direction == Direction::kForward
+                             ? both.begin
+                             : std::min(both.end, context_.process().info().end);
+      auto counts = python::CountReader::Open(epochs.provenance(), asked_.address, *word,
+                                              request_.direction, start);
+      if (!counts.ok()) return counts.status();
+      counts_ = *counts;
       cursor_ = *std::move(cursor);
     }
     while (true) {
@@ -405,8 +411,7 @@ class CountSource : public Operator {
         request_.outcome->source_ended = true;
         return false;
       }
-      std::optional<CountChange> change =
-          python::CountChangeOf(**std::move(access), asked_.address, word_);
+      std::optional<CountChange> change = counts_->Read(**std::move(access));
       if (!change) continue;
       ++request_.outcome->source_rows;
       // What was there before it was made is no count of it.
@@ -428,7 +433,7 @@ class CountSource : public Operator {
   const Asked asked_;
   const RunOptions options_;
   SourceRequest request_;
-  python::CountWord word_;
+  std::optional<python::CountReader> counts_;
   std::optional<Time> born_;
   std::unique_ptr<Cursor<Access>> cursor_;
 };

@@ -5,12 +5,14 @@ gdb says where each field is; a table must agree on every field that it has and 
 interpreter without debug information is passed over.
 """
 
-import glob
 import os
 import re
 import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from interpreters import interpreters  # noqa: E402
 
 RT, IS, TS, FR, CO = "struct pyruntimestate", "PyInterpreterState", "PyThreadState", "frame", "PyCodeObject"
 GEN, TYPE, HEAP, FUNC = "PyGenObject", "PyTypeObject", "PyHeapTypeObject", "PyFunctionObject"
@@ -117,15 +119,27 @@ def by_gdb(library, minor):
     return found
 
 
+def code_of(python):
+    """The flags of an interpreter's build, and the file that holds it: the program or its libpython."""
+    run = subprocess.run([python, "-c", "import sys; print(sys.abiflags, sys.executable, sep='\\n')"],
+                         capture_output=True, text=True, check=True)
+    flags, program = run.stdout.splitlines()
+    libraries = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    shared = re.search(r"=> (\S*/libpython3\.\S+)", libraries)
+    return flags, shared[1] if shared else program
+
+
 def main():
     dump = sys.argv[1]
     if not shutil.which("gdb"):
         print("gdb is not installed")
         sys.exit(77)
     checked = wrong = 0
-    for library in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/lib/libpython3.[0-9]*.so.1.0"))):
-        minor = int(re.search(r"libpython3\.(\d+)", library).group(1))
-        table = subprocess.run([dump, str(minor)], capture_output=True, text=True)
+    for (_, minor, _), python in interpreters():
+        flags, library = code_of(python)
+        if "d" in flags:  # what lies behind a debug build's counters is looked for
+            continue
+        table = subprocess.run([dump, str(minor)] + ["t"] * ("t" in flags), capture_output=True, text=True)
         if table.returncode != 0:
             continue
         offsets = {n: int(o) for n, o in (line.split() for line in table.stdout.splitlines())}
@@ -140,7 +154,7 @@ def main():
                 print(f"{library}: {name} is at {offset}, the table says {offsets[name]}")
         print(f"{library}: {len(truth)} offsets compared")
     if not checked:
-        print("no libpython with debug information under ~/.pyenv to compare with")
+        print("no CPython with debug information to compare with")
         sys.exit(77)
     sys.exit(1 if wrong else 0)
 

@@ -291,6 +291,29 @@ def check_forks(ttq, python, version):
     return 3
 
 
+def check_shared(ttq, python, version):
+    """When an object that one thread made and another freed lived, against the program's weak reference."""
+    trace = ttq.record(python, f"{HERE}/programs/shared.py")
+    output = ttq.ask(trace, "events output")["rows"]
+    said = [(bytes.fromhex(row["bytes"]).decode().strip(), row["time"]) for row in output]
+    (address, made), (alive, then), (gone, after) = [s for s in said if s[0]]
+    same("the program", (alive, gone), ("alive 3", "gone"))
+    life, = [row for row in ttq.ask(trace, f"lifetime of {address}")["rows"]
+             if row["type"] == "__main__.Box" and row["created_time"] < made]
+    same("created", life["python"]["function"], "make")
+    if not then < life["freed_time"] < after:
+        raise Wrong(f"freed at {life['freed_time']}, not from {then} to {after}")
+    same("freed", life["freed_by"]["function"], "empty")
+    # Three in the list, one more while it is taken out of it in some versions.
+    counted = ttq.ask(trace, f"refcounts of {address} between {life['created_time']} and {then} | last 1")["rows"]
+    same("references when it was alive", [row["after"] for row in counted], [3])
+    owners = ttq.ask(trace, f"why was {address} freed too early at {life['freed_time'] + 1}")["rows"]
+    same("balance", sum(row["balance"] for row in owners), 0)
+    given = sum(row["balance"] for row in owners if row["python"] and row["python"]["function"] == "empty")
+    same("given back at the end", given, -3)
+    return 5
+
+
 def check_interpreters(ttq, python, version):
     """Several interpreters in one thread, one of which runs code on behalf of another."""
     trace = ttq.record(python, f"{HERE}/programs/subinterpreters.py")
@@ -428,7 +451,8 @@ def main():
     wrong = 0
     for version, python in found:
         for check in (check_situations, check_instances, check_edited, check_arrays, check_hung,
-                      check_mixed, check_forks, check_crashes, check_interpreters, check_embedded):
+                      check_mixed, check_forks, check_crashes, check_shared, check_interpreters,
+                      check_embedded):
             if only and check.__name__[6:] not in only:
                 continue
             name = f"{'.'.join(map(str, version))} ({python}) {check.__name__[6:]}"
