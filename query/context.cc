@@ -355,12 +355,13 @@ absl::StatusOr<const TypeSpace*> Context::TypesAt(Time t) const {
   return types.get();
 }
 
-absl::Status Context::NoGlobal(ast::Range range, const std::string& name) const {
+absl::Status Context::NoGlobal(ast::Range range, const std::string& name,
+                               const std::vector<std::string>& near) const {
   absl::StatusOr<const Symbolizer*> symbols = AllSymbols();
   if (!symbols.ok()) return symbols.status();
   std::string message = absl::StrCat("no module has a global named ", name);
   message += ProblemsText(**symbols);
-  return UnknownAt(range, std::move(message), GlobalsLike(name));
+  return UnknownAt(range, std::move(message), near);
 }
 
 std::vector<std::string> Context::GlobalsLike(const std::string& name) const {

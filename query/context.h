@@ -117,9 +117,10 @@ class Context {
   // The one global that `name` means in any module; nullopt: none; an error when it means several.
   absl::StatusOr<std::optional<VariableInfo>> FindGlobal(ast::Range range,
                                                          const std::string& name) const;
-  // The error that there is none, with near names; those names.
-  absl::Status NoGlobal(ast::Range range, const std::string& name) const;
   std::vector<std::string> GlobalsLike(const std::string& name) const;
+  // The error that there is none; `near` are those that were perhaps meant.
+  absl::Status NoGlobal(ast::Range range, const std::string& name,
+                        const std::vector<std::string>& near) const;
   absl::StatusOr<ResolvedCode> ResolveFunction(const ast::FunctionPattern& function) const;
   absl::StatusOr<ResolvedCode> ResolvePlace(const ast::Place& place) const;
   absl::StatusOr<std::optional<ThreadNo>> ResolveThread(

@@ -465,11 +465,13 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Function(const ast::Expr& expr,
 absl::Status Evaluator::UnknownName(const ast::Expr& expr, const std::string& name) {
   std::vector<std::string> near;
   if (frame_) near = Nearest(name, frame_->LocalNames());
+  if (near.empty()) near = context_.GlobalsLike(name);
+  // `sizeof(Pont)` looks like a variable's.
+  if (near.empty()) near = types_.NamesLike(name);
   if (frame_ && frame_->function()) {
-    if (near.empty()) near = context_.GlobalsLike(name);
     return Here(UnknownAt(expr.range, Cat("nothing is called ", name, " here"), near));
   }
-  return Here(context_.NoGlobal(expr.range, name));
+  return Here(context_.NoGlobal(expr.range, name, near));
 }
 
 // ---- Operators -------------------------------------------------------------------------------

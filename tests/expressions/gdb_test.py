@@ -145,6 +145,7 @@ def check_forms(ttq, traces):
     check(ttq, c, f"print {'origin.z'} {at}", "struct point has no member named z\n")
     check(ttq, c, f"print (struct poin*)0 {at}", "no module has a type named struct poin")
     check(ttq, c, f"print (struct poin*)0 {at}", "did you mean point")
+    check(ttq, c, f"print sizeof(poin) {at}", "did you mean point")
     check(ttq, c, f"print 1/0 {at}", "division by zero")
     check(ttq, c, f"print countr {at} in frame 1", "nothing is called countr here")
     check(ttq, c, f"print sum {at}", "frame 1 has one: `in frame 1`")
