@@ -99,6 +99,10 @@ void ProcessReader::CheckBlock(uint32_t b, ScratchPool* pool,
       say(fmt::format("page {:#x}: its index entry names other words than the log",
                       page * kPageBytes));
     }
+    if (entry->content().any() && !SpansTell(blocks_[b].group, page)) {
+      say(fmt::format("page {:#x}: the spans do not tell that its group has it",
+                      page * kPageBytes));
+    }
     entry->ForEachWord([&](uint32_t w, uint64_t v) {
       auto it = expected.words.find(w);
       if (it != expected.words.end() && it->second != v) {

@@ -80,6 +80,34 @@ std::string ProcessKey(ProcessNo process) { return Named("process/", {process.v}
 std::string GroupKey(ProcessNo process, uint32_t group) {
   return Named("group/", {process.v, group});
 }
+std::string SpanKey(ProcessNo process, uint32_t level, uint32_t span, uint64_t page) {
+  std::string key = Named("span/", {process.v, level, span});
+  AppendBig64(&key, page);
+  return key;
+}
+std::string SpanPages::Encode(absl::Span<const std::pair<uint64_t, uint32_t>> pages) {
+  std::string out;
+  uint64_t last = pages.empty() ? 0 : pages[0].first;
+  for (const auto& [page, parts] : pages) {
+    AppendVarint(&out, page - last);
+    AppendVarint(&out, parts);
+    last = page;
+  }
+  return out;
+}
+absl::StatusOr<uint32_t> SpanPages::PartsWith(std::string_view value, uint64_t first,
+                                              uint64_t page) {
+  uint64_t at = first, distance, parts;
+  while (!value.empty()) {
+    if (!ReadVarint(&value, &distance) || !ReadVarint(&value, &parts) || parts >> kSpanParts != 0) {
+      return absl::DataLossError("a row that tells which groups have a page is damaged");
+    }
+    at += distance;
+    if (at == page) return static_cast<uint32_t>(parts);
+    if (at > page) break;
+  }
+  return 0;
+}
 std::string FileKey(uint64_t id) {
   std::string key = "file/";
   AppendBig64(&key, id);

@@ -13,9 +13,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "store/types.h"
 
 namespace ttq {
@@ -27,12 +29,15 @@ enum StoreVersion : uint32_t {
   kStoreVersion3 = 3,  // logs have kTtqVectors
   kStoreVersion4 = 4,  // packed logs have headers apart, may not be compressed, and come first
   kStoreVersion5 = 5,  // vector words: high halves of vector registers, and st(0)
+  kStoreVersion6 = 6,  // spans: which groups have a page
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion5;
+inline constexpr uint32_t kStoreVersion = kStoreVersion6;
+// What came since then a reader does without.
+inline constexpr uint32_t kOldestStoreVersion = kStoreVersion5;
 
 // RocksDB's column families, in the order they are created.
 enum class Family : int {
-  kMeta,    // names, see the *Key functions -> Cap'n Proto
+  kMeta,    // names, see the *Key functions -> Cap'n Proto; SpanKey -> SpanPages
   kBlock,   // process, block, piece -> packed log, BlockHeader, its length; in pieces
   kPage,    // process, group, page, block -> PageEntry
   kCode,    // process, superblock -> recipe
@@ -71,6 +76,8 @@ std::string RecordingKey();
 std::string ProcessKey(ProcessNo process);
 std::string GroupKey(ProcessNo process, uint32_t group);
 std::string FileKey(uint64_t id);
+// `page`: the first that is in the row.
+std::string SpanKey(ProcessNo process, uint32_t level, uint32_t span, uint64_t page);
 
 std::string BlockKey(ProcessNo process, BlockNo block, uint32_t piece);
 std::string PageKey(ProcessNo process, uint32_t group, uint64_t page, uint32_t block);
@@ -80,6 +87,21 @@ std::string ExecKey(ProcessNo process, uint32_t group, uint32_t superblock);
 std::string EventKey(ProcessNo process, Time time, uint32_t sequence);
 std::string MapKey(ProcessNo process, uint64_t ordinal);
 std::string FileChunkKey(uint64_t id, uint32_t chunk);
+
+// In a long recording a page's last content may be a thousand groups ago. So groups are taken
+// together by spans of so many, and these by longer spans of as many; of each that is whole there
+// are rows that tell which of its parts have content of a page.
+inline constexpr uint32_t kSpanParts = 16;
+inline constexpr uint32_t kSpanLevels = 2;
+inline constexpr size_t kSpanPages = 1024;  // told by one row
+
+// A row's value: of each page, in order, the distance to the one before it (of the first, 0), and a
+// bit for each part of the span that has content of it.
+struct SpanPages {
+  static std::string Encode(absl::Span<const std::pair<uint64_t, uint32_t>> pages);
+  // The parts that have `page`, by the row that begins with page `first`. DataLoss.
+  static absl::StatusOr<uint32_t> PartsWith(std::string_view value, uint64_t first, uint64_t page);
+};
 
 using WordMap = std::bitset<kWordsPerPage>;
 

@@ -1058,6 +1058,7 @@ class ProcessIngest {
                   ++p.entries_since_whole >= kWholePageEvery;
         if (e.whole) p.entries_since_whole = 0;
         memcpy(e.words.data(), p.bytes, kPageBytes);
+        span_pages_[0][page] |= uint32_t{1} << groups_made_ % kSpanParts;
       }
       batch_.Put(Family::kPage, PageKey(number_, group, page, block), e.Encode());
     }
@@ -1139,10 +1140,33 @@ class ProcessIngest {
         list[i].setFlags(summaries_[i].flags);
       }
       batch_.Put(Family::kMeta, GroupKey(number_, group_first_), BytesOf(message));
+      ++groups_made_;
+      CompleteSpans();
     }
     summaries_.clear();
     group_first_ = static_cast<uint32_t>(info_.blocks);
     ++groups_stored_;
+  }
+
+  // Puts the spans into the batch that the last group completes.
+  void CompleteSpans() {
+    uint32_t made = groups_made_;  // groups, then spans of a level
+    for (uint32_t level = 0; level < kSpanLevels && made % kSpanParts == 0; ++level) {
+      made /= kSpanParts;
+      const uint32_t span = made - 1;
+      const auto pages = std::exchange(span_pages_[level], {});
+      std::vector<std::pair<uint64_t, uint32_t>> sorted(pages.begin(), pages.end());
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t i = 0; i < sorted.size(); i += kSpanPages) {
+        const auto row = absl::MakeConstSpan(sorted).subspan(i, kSpanPages);
+        batch_.Put(Family::kMeta, SpanKey(number_, level, span, row[0].first),
+                   SpanPages::Encode(row));
+      }
+      if (level + 1 == kSpanLevels) break;
+      for (const auto& [page, parts] : sorted) {
+        span_pages_[level + 1][page] |= uint32_t{1} << span % kSpanParts;
+      }
+    }
   }
 
   std::string ProcessRecord() {
@@ -1283,6 +1307,9 @@ class ProcessIngest {
   absl::flat_hash_map<uint32_t, std::string> exec_;
   std::vector<Summary> summaries_;
   uint32_t group_first_ = 0, groups_stored_ = 0;
+  // Groups that have blocks; of the spans that are not whole, which parts have content of a page.
+  uint32_t groups_made_ = 0;
+  std::array<absl::flat_hash_map<uint64_t, uint32_t>, kSpanLevels> span_pages_;
   struct {
     ProcessInfo info;  // as of the end of the group
     std::future<bool> stored;

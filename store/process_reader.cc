@@ -3,6 +3,7 @@
 #include "store/process_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -432,30 +433,171 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   return absl::OkStatus();
 }
 
+// The groups that have content of a page, the latest first, of those before a group. Of spans that
+// are not whole, and in recordings that tell of none, it is every group.
+class ProcessReader::GroupsOfPage {
+ public:
+  GroupsOfPage(const ProcessReader& process, uint64_t page, size_t before)
+      : process_(process), page_(page), left_(before) {}
+
+  absl::StatusOr<std::optional<size_t>> Next() {
+    while (left_ > 0) {
+      bool passed = false;
+      // The longest spans first.
+      for (uint32_t level = kSpanLevels; level-- > 0 && !passed;) {
+        const size_t part = level == 0 ? 1 : kSpanParts, all = part * kSpanParts;  // groups
+        const size_t span = (left_ - 1) / all;
+        absl::StatusOr<uint32_t> parts = PartsOf(level, span);
+        if (!parts.ok()) return parts.status();
+        const size_t begun = (left_ - span * all + part - 1) / part;  // parts before left_
+        const uint32_t with = *parts & ((uint32_t{1} << begun) - 1);
+        passed = with == 0;
+        left_ = std::min(left_, span * all + part * static_cast<size_t>(std::bit_width(with)));
+      }
+      if (!passed) return std::optional<size_t>(--left_);
+    }
+    return std::optional<size_t>();
+  }
+
+  // A bit for each part of a span that may have content of the page.
+  absl::StatusOr<uint32_t> PartsOf(uint32_t level, size_t span) {
+    if (known_[level].span == span) return known_[level].parts;
+    uint32_t parts = (uint32_t{1} << kSpanParts) - 1;
+    const size_t groups = level == 0 ? kSpanParts : kSpanParts * kSpanParts;
+    if (process_.recording_.info().store_version >= kStoreVersion6 &&
+        span < process_.groups_.size() / groups) {
+      if (!rows_) rows_ = process_.database_.NewIterator(Family::kMeta);
+      const std::string key =
+          SpanKey(process_.info_.number, level, static_cast<uint32_t>(span), page_);
+      const size_t head = key.size() - sizeof(uint64_t);
+      rows_->SeekForPrev(key);
+      if (!rows_->status().ok()) return rows_->status();
+      parts = 0;
+      if (rows_->Valid() && rows_->key().size() == key.size() &&
+          rows_->key().substr(0, head) == std::string_view(key).substr(0, head)) {
+        absl::StatusOr<uint32_t> found =
+            SpanPages::PartsWith(rows_->value(), ReadBig64(rows_->key().substr(head)), page_);
+        if (!found.ok()) return found;
+        parts = *found;
+      }
+    }
+    known_[level] = {span, parts};
+    return parts;
+  }
+
+ private:
+  static_assert(kSpanLevels == 2);
+  struct Known {
+    size_t span = SIZE_MAX;
+    uint32_t parts = 0;
+  };
+  const ProcessReader& process_;
+  const uint64_t page_;
+  size_t left_;  // the groups before this one are yet to be told
+  std::unique_ptr<Database::Iterator> rows_;
+  std::array<Known, kSpanLevels> known_;
+};
+
+bool ProcessReader::SpansTell(size_t group, uint64_t page) const {
+  GroupsOfPage groups(*this, page, group + 1);
+  const absl::StatusOr<std::optional<size_t>> last = groups.Next();
+  return last.ok() && *last == group;
+}
+
+void ProcessReader::PageContent::Add(const PageContent& older) {
+  for (uint32_t w = 0; w < kWordsPerPage; ++w) {
+    if (have[w] || !older.have[w]) continue;
+    have.set(w);
+    memcpy(bytes.data() + 8 * w, older.bytes.data() + 8 * w, 8);
+  }
+}
+
+absl::Status ProcessReader::AddWritten(uint64_t page, size_t number, uint32_t before,
+                                       Database::Iterator* it, PageContent* content) const {
+  const Group& group = groups_[number];
+  std::string prefix = PageKey(info_.number, group.first, page, 0);
+  prefix.resize(prefix.size() - 4);
+  const uint32_t last = std::min(before, group.end) - 1;
+  for (it->SeekForPrev(PageKey(info_.number, group.first, page, last));
+       it->Valid() && it->key().substr(0, prefix.size()) == prefix && !content->have.all();
+       it->Prev()) {
+    auto entry = PageEntryView::Parse(it->value());
+    if (!entry.ok()) return entry.status();
+    entry->ForEachWord([&](uint32_t w, uint64_t v) {
+      if (content->have[w]) return;
+      content->have.set(w);
+      memcpy(content->bytes.data() + 8 * w, &v, 8);
+    });
+  }
+  return it->status();
+}
+
+absl::StatusOr<ProcessReader::KeptPage> ProcessReader::Keep(uint64_t page, size_t span) const {
+  KeptPage nearest;  // of a span before
+  {
+    std::lock_guard lock(kept_mutex_);
+    for (const KeptPages* pages : {&kept_, &kept_before_}) {
+      const auto it = pages->find(page);
+      if (it == pages->end()) continue;
+      for (const KeptPage& kept : it->second) {
+        if (kept.span == span) return kept;
+        if (kept.span < span && kept.span > nearest.span) nearest = kept;
+      }
+    }
+  }
+  KeptPage made;
+  made.span = span;
+  GroupsOfPage groups(*this, page, span * kSpanParts);
+  absl::StatusOr<uint32_t> parts = groups.PartsOf(0, span);
+  if (!parts.ok()) return parts.status();
+  made.parts = *parts;
+  auto content = std::make_shared<PageContent>();
+  std::unique_ptr<Database::Iterator> it;
+  while (!content->have.all()) {
+    absl::StatusOr<std::optional<size_t>> group = groups.Next();
+    if (!group.ok()) return group.status();
+    if (!*group || **group < nearest.span * kSpanParts) break;
+    if (!it) it = database_.NewIterator(Family::kPage);
+    absl::Status s = AddWritten(page, **group, ~uint32_t{0}, it.get(), content.get());
+    if (!s.ok()) return s;
+  }
+  if (nearest.older) content->Add(*nearest.older);
+  if (content->have.any()) made.older = std::move(content);
+  std::lock_guard lock(kept_mutex_);
+  if (kept_.size() >= kPagesKept) {
+    kept_before_ = std::move(kept_);
+    kept_.clear();
+  }
+  std::vector<KeptPage>& kept = kept_[page];
+  // Two, for threads that work on neighbouring blocks.
+  if (kept.size() == 2) kept.erase(kept.begin());
+  kept.push_back(made);
+  return made;
+}
+
 absl::Status ProcessReader::PageBefore(uint64_t page, uint32_t before, uint8_t* bytes,
                                        bool* known) const {
-  WordMap have;
-  memset(bytes, 0, kPageBytes);
+  PageContent content;
+  const WordMap& have = content.have;
   *known = true;
-  auto it = database_.NewIterator(Family::kPage);
-  for (size_t g = groups_.size(); g-- > 0 && !have.all();) {
-    const Group& group = groups_[g];
-    if (group.first >= before) continue;
-    std::string prefix = PageKey(info_.number, group.first, page, 0);
-    prefix.resize(prefix.size() - 4);
-    uint32_t last = std::min(before, group.end) - 1;
-    for (it->SeekForPrev(PageKey(info_.number, group.first, page, last));
-         it->Valid() && it->key().substr(0, prefix.size()) == prefix && !have.all(); it->Prev()) {
-      auto entry = PageEntryView::Parse(it->value());
-      if (!entry.ok()) return entry.status();
-      entry->ForEachWord([&](uint32_t w, uint64_t v) {
-        if (have[w]) return;
-        have.set(w);
-        memcpy(bytes + 8 * w, &v, 8);
-      });
-    }
-    if (!it->status().ok()) return it->status();
+  const auto end = std::partition_point(groups_.begin(), groups_.end(),
+                                        [before](const Group& g) { return g.first < before; });
+  const auto groups = static_cast<size_t>(end - groups_.begin());
+  const size_t span = groups == 0 ? 0 : (groups - 1) / kSpanParts;
+  KeptPage kept;
+  if (span > 0) {
+    absl::StatusOr<KeptPage> found = Keep(page, span);
+    if (!found.ok()) return found.status();
+    kept = *std::move(found);
   }
+  std::unique_ptr<Database::Iterator> it;
+  for (size_t g = groups; g-- > span * kSpanParts && !have.all();) {
+    if ((kept.parts >> g % kSpanParts & 1) == 0) continue;
+    if (!it) it = database_.NewIterator(Family::kPage);
+    if (absl::Status s = AddWritten(page, g, before, it.get(), &content); !s.ok()) return s;
+  }
+  if (kept.older) content.Add(*kept.older);
+  memcpy(bytes, content.bytes.data(), kPageBytes);
   if (have.all()) return absl::OkStatus();
   // What no block has changed is as it was mapped.
   uint8_t base[kPageBytes] = {};

@@ -8,6 +8,7 @@
 #ifndef TTQ_STORE_PROCESS_READER_H_
 #define TTQ_STORE_PROCESS_READER_H_
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
@@ -139,6 +140,28 @@ class ProcessReader : public Process {
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
+  class GroupsOfPage;
+  // What blocks have written to a page: its words where `have` says so.
+  struct PageContent {
+    WordMap have;
+    std::array<uint8_t, kPageBytes> bytes;
+
+    // What is not there yet.
+    void Add(const PageContent& older);
+  };
+  // Adds what a group's blocks before `before` wrote. REQUIRES: it has such a block.
+  absl::Status AddWritten(uint64_t page, size_t group, uint32_t before, Database::Iterator* it,
+                          PageContent* content) const;
+  // A page at the beginning of a span of groups, and which of these may have content of it.
+  struct KeptPage {
+    size_t span = 0;
+    uint32_t parts = ~uint32_t{0};
+    std::shared_ptr<const PageContent> older;  // null: no block before has written to it
+  };
+  absl::StatusOr<KeptPage> Keep(uint64_t page, size_t span) const;
+  // As Check, that the spans know what this group has of the page.
+  bool SpansTell(size_t group, uint64_t page) const;
+
   // Check, of one block.
   void CheckBlock(uint32_t block, ScratchPool* pool, std::vector<std::string>* problems) const;
 
@@ -160,6 +183,12 @@ class ProcessReader : public Process {
   mutable std::shared_ptr<const std::vector<MapChange>> changes_;
   // Tables last asked for, most recent last: a few, since several threads ask at once.
   mutable std::vector<std::pair<Time, std::shared_ptr<const Mappings>>> last_mappings_;
+
+  // What Keep found, by page; those not found for as long as kPagesKept others were go.
+  using KeptPages = absl::flat_hash_map<uint64_t, std::vector<KeptPage>>;
+  static constexpr size_t kPagesKept = 1024;
+  mutable std::mutex kept_mutex_;  // guards these two
+  mutable KeptPages kept_, kept_before_;
 };
 
 }  // namespace ttq

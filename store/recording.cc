@@ -115,10 +115,11 @@ class RecordingReader : public Recording {
     auto parsed = ParseRecording(*record);
     if (!parsed.ok()) return parsed.status();
     info_ = *std::move(parsed);
-    if (info_.store_version != kStoreVersion) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{}: store version {}, this ttq reads version {}{}", directory, info_.store_version,
-          kStoreVersion, info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
+    if (info_.store_version < kOldestStoreVersion || info_.store_version > kStoreVersion) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: store version {}, this ttq reads versions {} to {}{}", directory,
+                      info_.store_version, kOldestStoreVersion, kStoreVersion,
+                      info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
     }
     info_.path = directory;
     info_.name = fs::path(directory).filename();

@@ -11,6 +11,7 @@ must be the same, and no difference may be found. A case whose program is not in
 import collections
 import concurrent.futures
 import glob
+import json
 import os
 import re
 import shutil
@@ -130,6 +131,34 @@ def moments():
             out = run([os.path.join(PROGRAMS, "compare_moments"), place, "80"])
             check(out.status == 0, name, out.out.decode())
     return "ok"
+
+
+def spans():
+    """What was written many groups ago is still there, and what was not written is not."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+        run([TTQ, "record", "-q", "-o", place, "--block-size", "1", os.path.join(PROGRAMS, "spans")],
+            env=environment())
+
+        def ask(query):
+            out = run([TTQ, "-t", place, "-f", "json", query], env=environment())
+            check(out.status == 0, query, out.err.decode())
+            return json.loads(out.out)["rows"]
+
+        blocks = run([TTQ, "info", "-f", "json", place], env=environment())
+        blocks = json.loads(blocks.out)["processes"][0]["blocks"]
+        check(blocks > 17 * 32, blocks, "blocks are too few for a span of groups")
+        # The log says when; the content of pages is what is looked at.
+        marks = (0, 1, 12, 13, 31)
+        times = [ask("last write to page_marks[%d][%d]" % (m, m))[0]["time"] for m in marks]
+        check(times == sorted(times), times)
+        for at in (times[1] + 1, times[-1] + 1):
+            want = [m + 1 if t < at else 0 for m, t in zip(marks, times)]
+            have = [int(ask("print page_marks[%d][%d] at %d" % (m, m, at))[0]["value"]) for m in marks]
+            check(have == want, at, have)
+        out = run([TTQ, "check", place], env=environment())
+        check(out.status == 0, out.out.decode(), out.err.decode())
+        return "%d blocks" % blocks
 
 
 def lackey():
@@ -252,7 +281,7 @@ def crash_of(command):
 
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
-    for f in (moments, lackey, interrupted, refused, unrecorded_child, crash):
+    for f in (moments, spans, lackey, interrupted, refused, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     failed = 0

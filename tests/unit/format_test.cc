@@ -117,6 +117,23 @@ TEST(VarintTest, ReadsBackAndStopsAtTheEnd) {
   }
 }
 
+TEST(SpanPagesTest, TellsThePartsOfEachPage) {
+  const std::vector<std::pair<uint64_t, uint32_t>> pages = {
+      {7, 1}, {8, 0xffff}, {300, 0x8000}, {uint64_t{1} << 40, 2}};
+  const std::string row = SpanPages::Encode(pages);
+  for (const auto& [page, parts] : pages) EXPECT_EQ(*SpanPages::PartsWith(row, 7, page), parts);
+  for (uint64_t page : {9, 299, 301}) EXPECT_EQ(*SpanPages::PartsWith(row, 7, page), 0u);
+  EXPECT_EQ(*SpanPages::PartsWith(row, 7, ~uint64_t{0}), 0u);
+  EXPECT_EQ(*SpanPages::PartsWith("", 7, 7), 0u);
+}
+
+TEST(SpanPagesTest, DamageIsAnError) {
+  const std::string row = SpanPages::Encode({{{7, 1}, {1000, 0x8000}}});
+  EXPECT_FALSE(SpanPages::PartsWith(std::string_view(row).substr(0, row.size() - 1), 7, 1000).ok());
+  const std::string parts = SpanPages::Encode({{{7, 1 << kSpanParts}}});
+  EXPECT_FALSE(SpanPages::PartsWith(parts, 7, 7).ok());
+}
+
 TEST(ElfTest, RubbishHasNoBuildIdAndNoBias) {
   EXPECT_EQ(ElfBuildId(""), "");
   EXPECT_EQ(ElfBuildId(std::string(64, '\x7f')), "");
