@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Long enough for many groups of small blocks: of `page_marks`, each on a page of its own, one is set at
-// a time, and most of what comes after leaves it alone.
+// Long enough for many groups of small blocks: of `page_marks`, each on a page of its own, one is
+// set at a time, and most of what comes after leaves it alone.
 #include <stdint.h>
 #include <stdio.h>
 
