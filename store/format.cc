@@ -95,18 +95,17 @@ std::string SpanPages::Encode(absl::Span<const std::pair<uint64_t, uint32_t>> pa
   }
   return out;
 }
-absl::StatusOr<uint32_t> SpanPages::PartsWith(std::string_view value, uint64_t first,
-                                              uint64_t page) {
-  uint64_t at = first, distance, parts;
+absl::Status SpanPages::ForEach(std::string_view value, uint64_t first,
+                                absl::FunctionRef<bool(uint64_t, uint32_t)> f) {
+  uint64_t page = first, distance, parts;
   while (!value.empty()) {
     if (!ReadVarint(&value, &distance) || !ReadVarint(&value, &parts) || parts >> kSpanParts != 0) {
       return absl::DataLossError("a row that tells which groups have a page is damaged");
     }
-    at += distance;
-    if (at == page) return static_cast<uint32_t>(parts);
-    if (at > page) break;
+    page += distance;
+    if (!f(page, static_cast<uint32_t>(parts))) break;
   }
-  return 0;
+  return absl::OkStatus();
 }
 std::string FileKey(uint64_t id) {
   std::string key = "file/";

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "store/types.h"
@@ -99,8 +100,10 @@ inline constexpr size_t kSpanPages = 1024;  // told by one row
 // bit for each part of the span that has content of it.
 struct SpanPages {
   static std::string Encode(absl::Span<const std::pair<uint64_t, uint32_t>> pages);
-  // The parts that have `page`, by the row that begins with page `first`. DataLoss.
-  static absl::StatusOr<uint32_t> PartsWith(std::string_view value, uint64_t first, uint64_t page);
+  // Calls f(page, parts) for each, until it is false. `first`: the first page, as the key has it.
+  // DataLoss.
+  static absl::Status ForEach(std::string_view value, uint64_t first,
+                              absl::FunctionRef<bool(uint64_t, uint32_t)> f);
 };
 
 using WordMap = std::bitset<kWordsPerPage>;

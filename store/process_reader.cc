@@ -433,6 +433,10 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   return absl::OkStatus();
 }
 
+bool ProcessReader::HasSpan(size_t span, size_t groups) const {
+  return recording_.info().store_version >= kStoreVersion6 && span < groups_.size() / groups;
+}
+
 // The groups that have content of a page, the latest first, of those before a group. Of spans that
 // are not whole, and in recordings that tell of none, it is every group.
 class ProcessReader::GroupsOfPage {
@@ -464,8 +468,7 @@ class ProcessReader::GroupsOfPage {
     if (known_[level].span == span) return known_[level].parts;
     uint32_t parts = (uint32_t{1} << kSpanParts) - 1;
     const size_t groups = level == 0 ? kSpanParts : kSpanParts * kSpanParts;
-    if (process_.recording_.info().store_version >= kStoreVersion6 &&
-        span < process_.groups_.size() / groups) {
+    if (process_.HasSpan(span, groups)) {
       if (!rows_) rows_ = process_.database_.NewIterator(Family::kMeta);
       const std::string key =
           SpanKey(process_.info_.number, level, static_cast<uint32_t>(span), page_);
@@ -475,10 +478,12 @@ class ProcessReader::GroupsOfPage {
       parts = 0;
       if (rows_->Valid() && rows_->key().size() == key.size() &&
           rows_->key().substr(0, head) == std::string_view(key).substr(0, head)) {
-        absl::StatusOr<uint32_t> found =
-            SpanPages::PartsWith(rows_->value(), ReadBig64(rows_->key().substr(head)), page_);
-        if (!found.ok()) return found;
-        parts = *found;
+        absl::Status s = SpanPages::ForEach(rows_->value(), ReadBig64(rows_->key().substr(head)),
+                                            [&](uint64_t page, uint32_t with) {
+                                              if (page == page_) parts = with;
+                                              return page < page_;
+                                            });
+        if (!s.ok()) return s;
       }
     }
     known_[level] = {span, parts};
@@ -497,12 +502,6 @@ class ProcessReader::GroupsOfPage {
   std::unique_ptr<Database::Iterator> rows_;
   std::array<Known, kSpanLevels> known_;
 };
-
-bool ProcessReader::SpansTell(size_t group, uint64_t page) const {
-  GroupsOfPage groups(*this, page, group + 1);
-  const absl::StatusOr<std::optional<size_t>> last = groups.Next();
-  return last.ok() && *last == group;
-}
 
 void ProcessReader::PageContent::Add(const PageContent& older) {
   for (uint32_t w = 0; w < kWordsPerPage; ++w) {

@@ -140,6 +140,8 @@ class ProcessReader : public Process {
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
+  // Whether there are rows for a span of so many groups.
+  bool HasSpan(size_t span, size_t groups) const;
   class GroupsOfPage;
   // What blocks have written to a page: its words where `have` says so.
   struct PageContent {
@@ -159,9 +161,6 @@ class ProcessReader : public Process {
     std::shared_ptr<const PageContent> older;  // null: no block before has written to it
   };
   absl::StatusOr<KeptPage> Keep(uint64_t page, size_t span) const;
-  // As Check, that the spans know what this group has of the page.
-  bool SpansTell(size_t group, uint64_t page) const;
-
   // Check, of one block.
   void CheckBlock(uint32_t block, ScratchPool* pool, std::vector<std::string>* problems) const;
 

@@ -117,21 +117,25 @@ TEST(VarintTest, ReadsBackAndStopsAtTheEnd) {
   }
 }
 
-TEST(SpanPagesTest, TellsThePartsOfEachPage) {
+TEST(SpanPagesTest, ReadsBackWhatWasWritten) {
   const std::vector<std::pair<uint64_t, uint32_t>> pages = {
       {7, 1}, {8, 0xffff}, {300, 0x8000}, {uint64_t{1} << 40, 2}};
-  const std::string row = SpanPages::Encode(pages);
-  for (const auto& [page, parts] : pages) EXPECT_EQ(*SpanPages::PartsWith(row, 7, page), parts);
-  for (uint64_t page : {9, 299, 301}) EXPECT_EQ(*SpanPages::PartsWith(row, 7, page), 0u);
-  EXPECT_EQ(*SpanPages::PartsWith(row, 7, ~uint64_t{0}), 0u);
-  EXPECT_EQ(*SpanPages::PartsWith("", 7, 7), 0u);
+  std::vector<std::pair<uint64_t, uint32_t>> read;
+  const auto take = [&](uint64_t page, uint32_t parts) {
+    read.emplace_back(page, parts);
+    return page != 300;
+  };
+  EXPECT_TRUE(SpanPages::ForEach(SpanPages::Encode(pages), 7, take).ok());
+  EXPECT_EQ(read, std::vector(pages.begin(), pages.begin() + 3));
 }
 
 TEST(SpanPagesTest, DamageIsAnError) {
+  const auto all = [](uint64_t, uint32_t) { return true; };
   const std::string row = SpanPages::Encode({{{7, 1}, {1000, 0x8000}}});
-  EXPECT_FALSE(SpanPages::PartsWith(std::string_view(row).substr(0, row.size() - 1), 7, 1000).ok());
-  const std::string parts = SpanPages::Encode({{{7, 1 << kSpanParts}}});
-  EXPECT_FALSE(SpanPages::PartsWith(parts, 7, 7).ok());
+  for (size_t n = 1; n < row.size(); ++n) {
+    EXPECT_EQ(SpanPages::ForEach(row.substr(0, n), 7, all).ok(), n == 2) << n;
+  }
+  EXPECT_FALSE(SpanPages::ForEach(SpanPages::Encode({{{7, 1 << kSpanParts}}}), 7, all).ok());
 }
 
 TEST(ElfTest, RubbishHasNoBuildIdAndNoBias) {

@@ -6,7 +6,7 @@
 
 enum { kMarks = 32, kPage = 4096 / sizeof(uint64_t) };
 volatile uint64_t page_marks[kMarks][kPage];
-static uint64_t table[1 << 17];
+static uint64_t table[1 << 13];
 
 int main(void) {
   uint64_t x = 88172645463325252;
@@ -14,7 +14,7 @@ int main(void) {
     page_marks[mark][mark] = mark + 1;
     for (int i = 0; i < 2000000; ++i) {
       x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-      table[x % (1 << 17)] += x;
+      table[x % (1 << 13)] += x;
     }
   }
   printf("%d\n", (int)(table[5] & 1));
