@@ -327,12 +327,15 @@ TEST_F(StoreTest, OtherVersions) {
                        }))).opened.message());
   };
   const std::string place = *scratch_ + "/written: ";
-  EXPECT_EQ(open(kStoreVersion), "");
+  for (uint32_t known = kOldestStoreVersion; known <= kStoreVersion; ++known) {
+    EXPECT_EQ(open(known), "");
+  }
+  const std::string reads = ", this ttq reads versions " + std::to_string(kOldestStoreVersion) +
+                            " to " + std::to_string(kStoreVersion);
   EXPECT_EQ(open(kStoreVersion + 1), place + "store version " + std::to_string(kStoreVersion + 1) +
-                                         ", this ttq reads version " +
-                                         std::to_string(kStoreVersion) + "; use a newer ttq");
-  EXPECT_EQ(open(0),
-            place + "store version 0, this ttq reads version " + std::to_string(kStoreVersion));
+                                         reads + "; use a newer ttq");
+  const std::string old = std::to_string(kOldestStoreVersion - 1);
+  EXPECT_EQ(open(kOldestStoreVersion - 1), place + "store version " + old + reads);
 }
 
 TEST_F(StoreTest, TimesThatCannotBe) {
