@@ -81,21 +81,6 @@ void ProcessReader::CheckBlock(uint32_t b, ScratchPool* pool,
     }
   }
   const Group& group = groups_[blocks_[b].group];
-  const size_t span = blocks_[b].group / kSpanParts, part = blocks_[b].group % kSpanParts;
-  const bool has_span = HasSpan(span, kSpanParts);
-  absl::flat_hash_set<uint64_t> in_span;  // the pages that it says the group has
-  std::string prefix = SpanKey(info_.number, 0, static_cast<uint32_t>(span), 0);
-  prefix.resize(prefix.size() - 8);
-  auto rows = database_.NewIterator(Family::kMeta);
-  for (rows->Seek(prefix); has_span && rows->Valid() && rows->key().starts_with(prefix);
-       rows->Next()) {
-    absl::Status s = SpanPages::ForEach(rows->value(), ReadBig64(rows->key().substr(prefix.size())),
-                                        [&](uint64_t page, uint32_t parts) {
-                                          if (parts >> part & 1) in_span.insert(page);
-                                          return true;
-                                        });
-    if (!s.ok()) say(std::string(s.message()));
-  }
   for (const auto& row : pages) {
     // By name, not bound: clang before 16 lets no lambda use what is bound.
     const uint64_t page = row.first;
@@ -114,7 +99,7 @@ void ProcessReader::CheckBlock(uint32_t b, ScratchPool* pool,
       say(fmt::format("page {:#x}: its index entry names other words than the log",
                       page * kPageBytes));
     }
-    if (entry->content().any() && has_span && !in_span.contains(page)) {
+    if (entry->content().any() && !SpansTell(blocks_[b].group, page)) {
       say(fmt::format("page {:#x} is missing from the index of spans", page * kPageBytes));
     }
     entry->ForEachWord([&](uint32_t w, uint64_t v) {

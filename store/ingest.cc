@@ -1066,7 +1066,7 @@ class ProcessIngest {
   }
 
   std::chrono::milliseconds GroupAge() const {
-    return std::min(kGroupAge, kFirstGroupAge * (1 << std::min(groups_stored_, 8u)));
+    return std::min(kGroupAge, kFirstGroupAge * (1 << std::min(groups_made_, 8u)));
   }
 
   // Stores the group that has come together, while the next one does: the disk takes its time.
@@ -1145,7 +1145,6 @@ class ProcessIngest {
     }
     summaries_.clear();
     group_first_ = static_cast<uint32_t>(info_.blocks);
-    ++groups_stored_;
   }
 
   // Puts the spans into the batch that the last group completes.
@@ -1306,9 +1305,8 @@ class ProcessIngest {
   std::map<std::string, std::string> extents_;
   absl::flat_hash_map<uint32_t, std::string> exec_;
   std::vector<Summary> summaries_;
-  uint32_t group_first_ = 0, groups_stored_ = 0;
-  // Groups that have blocks; of the spans that are not whole, which parts have content of a page.
-  uint32_t groups_made_ = 0;
+  uint32_t group_first_ = 0, groups_made_ = 0;
+  // Of the spans that are not whole, which parts have content of a page.
   std::array<absl::flat_hash_map<uint64_t, uint32_t>, kSpanLevels> span_pages_;
   struct {
     ProcessInfo info;  // as of the end of the group

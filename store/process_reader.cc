@@ -433,10 +433,6 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   return absl::OkStatus();
 }
 
-bool ProcessReader::HasSpan(size_t span, size_t groups) const {
-  return recording_.info().store_version >= kStoreVersion6 && span < groups_.size() / groups;
-}
-
 // The groups that have content of a page, the latest first, of those before a group. Of spans that
 // are not whole, and in recordings that tell of none, it is every group.
 class ProcessReader::GroupsOfPage {
@@ -449,7 +445,7 @@ class ProcessReader::GroupsOfPage {
       bool passed = false;
       // The longest spans first.
       for (uint32_t level = kSpanLevels; level-- > 0 && !passed;) {
-        const size_t part = level == 0 ? 1 : kSpanParts, all = part * kSpanParts;  // groups
+        const size_t all = GroupsIn(level), part = all / kSpanParts;
         const size_t span = (left_ - 1) / all;
         absl::StatusOr<uint32_t> parts = PartsOf(level, span);
         if (!parts.ok()) return parts.status();
@@ -467,8 +463,8 @@ class ProcessReader::GroupsOfPage {
   absl::StatusOr<uint32_t> PartsOf(uint32_t level, size_t span) {
     if (known_[level].span == span) return known_[level].parts;
     uint32_t parts = (uint32_t{1} << kSpanParts) - 1;
-    const size_t groups = level == 0 ? kSpanParts : kSpanParts * kSpanParts;
-    if (process_.HasSpan(span, groups)) {
+    if (process_.recording_.info().store_version >= kStoreVersion6 &&
+        span < process_.groups_.size() / GroupsIn(level)) {
       if (!rows_) rows_ = process_.database_.NewIterator(Family::kMeta);
       const std::string key =
           SpanKey(process_.info_.number, level, static_cast<uint32_t>(span), page_);
@@ -491,7 +487,10 @@ class ProcessReader::GroupsOfPage {
   }
 
  private:
-  static_assert(kSpanLevels == 2);
+  static size_t GroupsIn(uint32_t level) {
+    return level == 0 ? kSpanParts : kSpanParts * GroupsIn(level - 1);
+  }
+
   struct Known {
     size_t span = SIZE_MAX;
     uint32_t parts = 0;
@@ -502,6 +501,12 @@ class ProcessReader::GroupsOfPage {
   std::unique_ptr<Database::Iterator> rows_;
   std::array<Known, kSpanLevels> known_;
 };
+
+bool ProcessReader::SpansTell(size_t group, uint64_t page) const {
+  GroupsOfPage groups(*this, page, group + 1);
+  const absl::StatusOr<std::optional<size_t>> last = groups.Next();
+  return last.ok() && *last == group;
+}
 
 void ProcessReader::PageContent::Add(const PageContent& older) {
   for (uint32_t w = 0; w < kWordsPerPage; ++w) {

@@ -140,9 +140,9 @@ class ProcessReader : public Process {
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
-  // Whether there are rows for a span of so many groups.
-  bool HasSpan(size_t span, size_t groups) const;
   class GroupsOfPage;
+  // Whether the spans of groups, where there are such, say that a group has content of a page.
+  bool SpansTell(size_t group, uint64_t page) const;
   // What blocks have written to a page: its words where `have` says so.
   struct PageContent {
     WordMap have;

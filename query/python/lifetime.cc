@@ -41,7 +41,7 @@ std::optional<CountChange> CountReader::Read(Access access) {
   const auto take = [&](Part& part, int64_t* before, int64_t* after) {
     const uint64_t at = object_ + part.offset, begin = access.address.v;
     const uint64_t size = std::min<uint64_t>(access.size, access.value.size());
-    if (part.size == 0 || begin > at || begin + size < at + part.size) {
+    if (begin > at || begin + size < at + part.size) {
       *before = *after = part.value;
       return false;
     }

@@ -304,7 +304,6 @@ def check_shared(ttq, python, version):
     if not then < life["freed_time"] < after:
         raise Wrong(f"freed at {life['freed_time']}, not from {then} to {after}")
     same("freed", life["freed_by"]["function"], "empty")
-    # Three in the list, one more while it is taken out of it in some versions.
     counted = ttq.ask(trace, f"refcounts of {address} between {life['created_time']} and {then} | last 1")["rows"]
     same("references when it was alive", [row["after"] for row in counted], [3])
     owners = ttq.ask(trace, f"why was {address} freed too early at {life['freed_time'] + 1}")["rows"]

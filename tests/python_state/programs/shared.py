@@ -32,7 +32,6 @@ def start(target, *args):
 
 
 def say(box, references):
-    # Of three in a list, those that functions have on their stacks come and go.
     sys.stdout.write("gone\n" if box() is None else f"alive {references}\n")
     sys.stdout.flush()
 
