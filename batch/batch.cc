@@ -140,10 +140,14 @@ absl::StatusOr<std::vector<nlohmann::json>> FileRows(const std::string& path) {
     if (!list.is_array()) return bad();
     return std::vector<nlohmann::json>(list.begin(), list.end());
   }
-  for (std::string line; std::getline(file, line);) {
+  const bool csv = path.ends_with(".csv");
+  for (std::string line, more; std::getline(file, line);) {
+    // A text in quotes may go over several lines.
+    while (csv && std::count(line.begin(), line.end(), '"') % 2 != 0 && std::getline(file, more)) {
+      line += "\n" + more;
+    }
     if (line.empty()) continue;
-    rows.push_back(path.ends_with(".csv") ? nlohmann::json(line)
-                                          : nlohmann::json::parse(line, nullptr, false));
+    rows.push_back(csv ? nlohmann::json(line) : nlohmann::json::parse(line, nullptr, false));
     if (rows.back().is_discarded()) return bad();
   }
   return rows;
@@ -186,7 +190,8 @@ class Worker {
       result.detail = std::string(status.message());
     }
     result.elapsed_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - started).count();
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - started)
+            .count();
     return result;
   }
 
@@ -254,7 +259,8 @@ class Worker {
     return absl::OkStatus();
   }
 
-  static void Differ(size_t row, std::string_view is, std::string_view wanted, BatchResult* result) {
+  static void Differ(size_t row, std::string_view is, std::string_view wanted,
+                     BatchResult* result) {
     result->verdict = Verdict::kNotMet;
     result->detail = fmt::format("row {} is {}, expected {}", row + 1, is.empty() ? "missing" : is,
                                  wanted.empty() ? "none" : wanted);
@@ -303,17 +309,12 @@ class Worker {
     for (size_t i = 0; i < columns.size(); ++i) {
       if (i > 0) line += ',';
       const nlohmann::json& value = row[columns[i].name];
-      std::string text = value.is_null()     ? ""
-                         : value.is_string() ? value.get<std::string>()
-                                             : value.dump();
-      if (text.find_first_of(",\"\r\n") != std::string::npos) {
-        std::string quoted = "\"";
-        for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-        text = quoted + "\"";
-      }
-      line += text;
+      const std::string text = value.is_null()     ? ""
+                               : value.is_string() ? value.get<std::string>()
+                                                   : value.dump();
+      AppendCsvCell(text, &line);
     }
-    return line;
+    return line.empty() ? "\"\"" : line;
   }
 
   Traces& traces_;

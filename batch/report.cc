@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "query/format.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {
@@ -54,7 +55,8 @@ class Table : public BatchReport {
     const std::string_view name = VerdictName(result.verdict);
     std::string verdict = fmt::format("{:<10}", name);
     if (colour_) {
-      verdict = fmt::format("\x1b[{}m{}\x1b[0m", result.verdict == Verdict::kMet ? 32 : 31, verdict);
+      verdict =
+          fmt::format("\x1b[{}m{}\x1b[0m", result.verdict == Verdict::kMet ? 32 : 31, verdict);
     }
     write_(fmt::format("{} {}  {}  {}\n", verdict, Printable(BaseName(result.trace)),
                        Printable(result.question), Printable(Explanation(result))));

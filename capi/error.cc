@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "query/diagnostic.h"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq::capi {
 namespace {

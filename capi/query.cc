@@ -11,6 +11,7 @@
 #include "capi/ttq.h"
 #include "fmt/format.h"
 #include "query/format.h"
+#include "query/text.h"
 
 namespace ttq::capi {
 namespace {

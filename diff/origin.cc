@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq::diff {
 namespace {

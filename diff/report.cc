@@ -6,7 +6,7 @@
 #include "diff/diff.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq::diff {
 namespace {

@@ -17,21 +17,6 @@ constexpr char kPayload[] = "ttq/diagnostic";
 // Columns of a line that are shown around a place.
 constexpr size_t kBefore = 60, kWidth = 96;
 
-// Bytes of the UTF-8 sequence that begins at text[i]; 0 if none that can be printed does.
-size_t SequenceLength(std::string_view text, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[i + k]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  if (length == 0 || first > 0xf4 || i + length > text.size()) return 0;
-  for (size_t k = 1; k < length; ++k) {
-    if ((byte(k) & 0xc0) != 0x80) return 0;
-  }
-  // C1 control characters.
-  if (first == 0xc2 && byte(1) < 0xa0) return 0;
-  return length;
-}
-
 // Damerau-Levenshtein distance of adjacent transpositions (optimal string alignment).
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -92,10 +77,13 @@ std::string RenderDiagnostic(std::string_view text, const Diagnostic& diagnostic
   size_t caret = 0, caret_end = 0;
   for (size_t i = line_begin; i < line_end;) {
     if (i <= begin) caret = cells.size();
-    const size_t length = SequenceLength(text, i);
+    char32_t code;
+    const size_t length = DecodeUtf8(text, i, &code);
     const size_t step = std::max<size_t>(length, 1);
     if (text[i] == '\r' && i + 1 == line_end) break;
-    cells.push_back(text[i] == '\t' ? "\t" : length == 0 ? "?" : text.substr(i, length));
+    cells.push_back(text[i] == '\t'                     ? "\t"
+                    : length == 0 || !IsPrintable(code) ? "?"
+                                                        : text.substr(i, length));
     i += step;
     if (i <= begin) caret = cells.size();
     if (i <= end) caret_end = cells.size();
@@ -121,9 +109,9 @@ std::string RenderDiagnostic(std::string_view text, const Diagnostic& diagnostic
   marks += "^";
   marks.append(caret_end - caret - 1, '~');
 
-  std::string result = Cat("ttq: ", diagnostic.message, "\n");
+  std::string result = Cat("ttq: ", Printable(diagnostic.message), "\n");
   if (!cells.empty()) result += Cat(line, "\n", marks, "\n");
-  if (!diagnostic.hint.empty()) result += Cat("did you mean ", diagnostic.hint, "?\n");
+  if (!diagnostic.hint.empty()) result += Cat("did you mean ", Printable(diagnostic.hint), "?\n");
   return result;
 }
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {

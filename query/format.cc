@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {
@@ -27,31 +28,6 @@ constexpr size_t kBytesShown = 16;
 
 constexpr std::string_view kBold = "\x1b[1m", kDim = "\x1b[2m", kGreen = "\x1b[32m",
                            kYellow = "\x1b[33m", kReset = "\x1b[0m";
-
-// Length of the UTF-8 sequence at text[i], 0 when there is none.
-size_t Utf8Length(std::string_view text, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned char c = byte(i);
-  if (c < 0x80) return 1;
-  size_t length;
-  uint32_t code, least;
-  if (c >= 0xc2 && c < 0xe0) {
-    length = 2, code = c & 0x1f, least = 0x80;
-  } else if (c >= 0xe0 && c < 0xf0) {
-    length = 3, code = c & 0x0f, least = 0x800;
-  } else if (c >= 0xf0 && c < 0xf5) {
-    length = 4, code = c & 0x07, least = 0x10000;
-  } else {
-    return 0;
-  }
-  if (i + length > text.size()) return 0;
-  for (size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(i + k) & 0x3f);
-  }
-  if (code < least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return 0;
-  return length;
-}
 
 void AppendHexBytes(std::string_view data, std::string* out) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -314,22 +290,24 @@ std::string TextOfReal(Float value, bool point) {
 
 // ---- Machine formats -------------------------------------------------------------------------
 
-void AppendCsvCell(std::string_view text, std::string* out) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
-    *out += text;
-    return;
+// What a spreadsheet would take for a formula; behind an apostrophe it takes it for text.
+bool IsFormula(std::string_view text) {
+  if (text.empty() || std::string_view("=+-@\t\r").find(text[0]) == std::string_view::npos) {
+    return false;
   }
-  *out += '"';
-  for (const char c : text) {
-    if (c == '"') *out += '"';
-    *out += c;
-  }
-  *out += '"';
+  double number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error != std::errc() || end != text.data() + text.size();
 }
 
-void AppendCsv(const Value& value, Type type, std::string* out) {
+void AppendCsvText(std::string_view text, const FormatOptions& options, std::string* out) {
+  const std::string shown = options.terminal ? Printable(text) : Utf8(text);
+  AppendCsvCell(options.csv_safe && IsFormula(shown) ? "'" + shown : shown, out);
+}
+
+void AppendCsv(const Value& value, Type type, const FormatOptions& options, std::string* out) {
   if (value.is_null()) return;
-  if (const auto* s = value.get<std::string>()) return AppendCsvCell(*s, out);
+  if (const auto* s = value.get<std::string>()) return AppendCsvText(*s, options, out);
   std::string json;
   AppendJson(value, type, &json);
   if (json.size() >= 2 && json.front() == '"') json = json.substr(1, json.size() - 2);
@@ -359,6 +337,19 @@ void AppendJsonRow(const std::vector<std::string>& keys, const std::vector<Colum
 
 }  // namespace
 
+void AppendCsvCell(std::string_view text, std::string* out) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    *out += text;
+    return;
+  }
+  *out += '"';
+  for (const char c : text) {
+    if (c == '"') *out += '"';
+    *out += c;
+  }
+  *out += '"';
+}
+
 std::optional<Format> FormatFromName(std::string_view name) {
   if (name == "table") return Format::kTable;
   if (name == "json") return Format::kJson;
@@ -374,7 +365,8 @@ std::string Utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    const size_t length = Utf8Length(text, i);
+    char32_t code;
+    const size_t length = DecodeUtf8(text, i, &code);
     out += length ? text.substr(i, length) : std::string_view("\xef\xbf\xbd");
     i += std::max<size_t>(length, 1);
   }
@@ -384,26 +376,26 @@ std::string Utf8(std::string_view text) {
 void AppendJsonString(std::string_view text, std::string* out) {
   *out += '"';
   for (size_t i = 0; i < text.size();) {
-    const unsigned char c = text[i];
-    if (c == '"' || c == '\\') {
+    char32_t code;
+    const size_t length = DecodeUtf8(text, i, &code);
+    if (code == '"' || code == '\\') {
       *out += '\\';
-      *out += text[i++];
-    } else if (c == '\n') {
+      *out += text[i];
+    } else if (code == '\n') {
       *out += "\\n";
-      ++i;
-    } else if (c == '\t') {
+    } else if (code == '\t') {
       *out += "\\t";
-      ++i;
-    } else if (c < 0x20 || c == 0x7f) {
-      absl::StrAppend(out, "\\u00", absl::Hex(c, absl::kZeroPad2));
-      ++i;
-    } else if (const size_t length = Utf8Length(text, i)) {
-      *out += text.substr(i, length);
-      i += length;
-    } else {
+    } else if (length == 0) {
       *out += "\\ufffd";
-      ++i;
+    } else if (IsPrintable(code)) {
+      *out += text.substr(i, length);
+    } else if (code < 0x10000) {
+      *out += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
+    } else {  // a pair of surrogates
+      const uint32_t above = static_cast<uint32_t>(code) - 0x10000;
+      *out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (above >> 10), 0xdc00 + (above & 0x3ff));
     }
+    i += std::max<size_t>(length, 1);
   }
   *out += '"';
 }
@@ -447,30 +439,6 @@ void AppendJson(const Value& value, Type type, std::string* out) {
   } else {
     absl::StrAppend(out, "\"", HexText(value), "\"");
   }
-}
-
-std::string Printable(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size();) {
-    const unsigned char c = text[i];
-    const size_t length = Utf8Length(text, i);
-    // C1 controls are two bytes in UTF-8.
-    const bool c1 = length == 2 && c == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (c == '\n') {
-      result += "\\n";
-      ++i;
-    } else if (c == '\t') {
-      result += "\\t";
-      ++i;
-    } else if (c < 0x20 || c == 0x7f || length == 0 || c1) {
-      absl::StrAppend(&result, "\\x", absl::Hex(c, absl::kZeroPad2));
-      ++i;
-    } else {
-      result += text.substr(i, length);
-      i += length;
-    }
-  }
-  return result;
 }
 
 std::string CellText(const Value& value, Type type) {
@@ -614,14 +582,16 @@ class AnswerWriter {
     const std::vector<Column>& columns = stream_.columns();
     for (size_t i = 0; i < columns.size(); ++i) {
       if (i > 0) out_ += ',';
-      AppendCsvCell(columns[i].name, &out_);
+      AppendCsvText(columns[i].name, options_, &out_);
     }
     out_ += '\n';
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
+      const size_t begin = out_.size();
       for (size_t i = 0; i < row.size(); ++i) {
         if (i > 0) out_ += ',';
-        AppendCsv(row[i], columns[i].type, &out_);
+        AppendCsv(row[i], columns[i].type, options_, &out_);
       }
+      if (out_.size() == begin) out_ += "\"\"";  // readers pass over empty lines
       out_ += '\n';
       return true;
     });

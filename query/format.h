@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Answers as text. Every format streams: a row is written when it comes (a table looks at its first
-// rows to choose widths). Nothing here knows of terminals; the caller says whether to colour.
+// rows to choose widths). Nothing here looks for a terminal; the caller says whether there is one.
 //
 // How values are written:
 //
@@ -14,7 +14,7 @@
 //                 endian number, without leading zeros),
 //                 "hex:0011…" for more (in memory order)
 //   bytes         "0011…", two digits per byte            hex digits and text
-//   string        the text; bytes that are not UTF-8      control characters as \x1b
+//   string        the text; bytes that are not UTF-8      what is not printable as \x1b, \u202e
 //                 become U+FFFD
 //   missing       null (CSV: empty)                       -
 
@@ -42,6 +42,11 @@ std::optional<Format> FormatFromName(std::string_view name);
 struct FormatOptions {
   Format format = Format::kTable;
   bool colour = false;
+  // A terminal shows it: csv escapes what a terminal would interpret, as tables always do (json
+  // always escapes it, as JSON does). Elsewhere csv is exact.
+  bool terminal = false;
+  // csv: texts that a spreadsheet would take for formulas begin with an apostrophe.
+  bool csv_safe = false;
   // Rows to write at most (lines, of a hex dump); what is left out is announced.
   std::optional<uint64_t> limit;
   // JSON lines whose every value is a text: of numbers their digits, of objects and lists their
@@ -85,10 +90,10 @@ std::string RealText(float value, bool point = true);
 void AppendJson(const Value& value, Type type, std::string* out);
 // `text` as a JSON string with its quotes.
 void AppendJsonString(std::string_view text, std::string* out);
+// A cell of a CSV row, in quotes where RFC 4180 needs them.
+void AppendCsvCell(std::string_view text, std::string* out);
 // A value as one cell of a table: one line, nothing a terminal would interpret.
 std::string CellText(const Value& value, Type type);
-// `text` with everything a terminal would interpret, and every line break, made visible.
-std::string Printable(std::string_view text);
 
 }  // namespace ttq
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Small string helpers over std::string_view. Debian's abseil is built for C++14, so its string
-// functions take an absl::string_view that a std::string_view does not convert to.
+// Small helpers for strings and characters, over std::string_view. Debian's abseil is built for
+// C++14, so its string functions take an absl::string_view that a std::string_view does not convert
+// to.
 
 #ifndef TTQ_QUERY_TEXT_H_
 #define TTQ_QUERY_TEXT_H_
@@ -63,6 +64,19 @@ inline void AppendUtf8(char32_t c, std::string* out) {
     out->push_back(static_cast<char>(0x80 | (c & 0x3f)));
   }
 }
+
+// The length in bytes of the UTF-8 sequence at text[at], and its code point; 0 when there is none.
+// REQUIRES: at < text.size().
+size_t DecodeUtf8(std::string_view text, size_t at, char32_t* code);
+
+// What Python's str.isprintable() says: false for controls, formats (those that turn the direction
+// of text round, too), separators but the space, surrogates, and what Unicode 15 does not assign.
+bool IsPrintable(char32_t c);
+
+// `text` with every character that is not printable (see IsPrintable) as an escape: \n, \t, \x1b,
+// \u202e, \U000e0041; a byte that is not UTF-8 as \xff. The result is one line, a terminal
+// interprets nothing in it, and XML allows it.
+std::string Printable(std::string_view text);
 
 // The parts between occurrences of `separator`, at most `limit` of them; the last has the rest.
 inline std::vector<std::string_view> Split(std::string_view text, std::string_view separator,

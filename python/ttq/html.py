@@ -61,8 +61,18 @@ def _shorten(text: str, length: int = _TEXT) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def _visible(c: str) -> str:
+    code = ord(c)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c.isprintable() or c == "\t" else _visible(c) for c in text)
+
+
+def _escape(value: Any) -> str:
+    """What a program chose, as text of a page."""
+    return html.escape(_printable(str(value)), quote=True)
 
 
 def value_text(value: Any) -> str:
@@ -91,12 +101,12 @@ def place_text(function: Any, module: Any, file: Any, line: Any) -> str:
 
 def _place_html(row: "Row") -> str:
     function, module, file, line = (row[name] for name in ("function", "module", "file", "line"))
-    text = f'<span class="fn">{html.escape(_printable(str(function)))}</span>' if function else "-"
+    text = f'<span class="fn">{_escape(function)}</span>' if function else "-"
     if file:
-        hover = html.escape(str(file), quote=True)
-        text += f' <span class="dim" title="{hover}">at {html.escape(os.path.basename(str(file)))}:{line}</span>'
+        text += (f' <span class="dim" title="{_escape(file)}">at {_escape(os.path.basename(str(file)))}:{line}'
+                 "</span>")
     if module:
-        text += f' <span class="dim">({html.escape(str(module))})</span>'
+        text += f' <span class="dim">({_escape(module)})</span>'
     return text
 
 
@@ -145,13 +155,13 @@ def _stack(rows: list["Row"], names: list[str]) -> str:
             thread = row.thread
             lines.append(f"<tr><th colspan=2>thread {value_text(thread)}</th></tr>")
         place = _place_html(row) if "module" in names else \
-            f'<span class="fn">{html.escape(str(row.function))}</span> <span class="dim">at ' \
+            f'<span class="fn">{_escape(row.function)}</span> <span class="dim">at ' \
             f"{html.escape(value_text(row.file))}:{row.line}</span>"
         arguments = row["args"] if "args" in names else None
         if isinstance(arguments, dict):
             place += f'<span class="dim">({html.escape(value_text(arguments))})</span>'
         text = (row["source"] if "source" in names else None) or _source_line(row.file, row.line)
-        source = f'\n    <span class="dim">{html.escape(_shorten(_printable(text.strip())))}</span>' if text else ""
+        source = f'\n    <span class="dim">{_escape(_shorten(text.strip()))}</span>' if text else ""
         lines.append(f'<tr><td class="n dim">#{value_text(row.frame)}</td><td>{place}{source}</td></tr>')
     return f"<table>{''.join(lines)}</table>"
 
@@ -162,7 +172,7 @@ def _source(rows: list["Row"], names: list[str]) -> str:
     for row in rows:
         current = str(row["current"] or "").strip() if "current" in names else ""
         lines.append(f'<tr{" class=now" if current else ""}><td class="n dim">{value_text(row.line)}</td>'
-                     f"<td>{html.escape(_printable(str(row[text_name] or '')))}</td></tr>")
+                     f"<td>{_escape(row[text_name] or '')}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
 
 
@@ -181,7 +191,7 @@ def _hex_dump(rows: list["Row"]) -> str:
 def _table(result: "Result", rows: list["Row"]) -> str:
     shown, merged = _shown_columns(result)
     types = {c.name: c.type for c in result.columns}
-    head = "".join(f"<th>{'where' if merged and name == 'function' else html.escape(name)}</th>" for name in shown)
+    head = "".join(f"<th>{'where' if merged and name == 'function' else _escape(name)}</th>" for name in shown)
     body = []
     for row in rows:
         time = row.time if "time" in types else None
@@ -204,7 +214,7 @@ def _record(result: "Result", row: "Row") -> str:
         if (place and name in ("module", "file", "line")) or (name == "python" and value is None):
             continue
         cell = _place_html(row) if place and name == "function" else _cell(value, name, time)
-        lines.append(f"<tr><th>{'where' if place and name == 'function' else html.escape(name)}</th><td>{cell}</td></tr>")
+        lines.append(f"<tr><th>{'where' if place and name == 'function' else _escape(name)}</th><td>{cell}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
 
 
@@ -221,7 +231,7 @@ def _notes(result: "Result", rows: list["Row"], more: bool) -> str:
             parts.append(result.note)
         if not result.complete:
             parts.append("the answer may be incomplete")
-    return "".join(f'<div class="note">{html.escape(_printable(part))}</div>' for part in parts)
+    return "".join(f'<div class="note">{_escape(part)}</div>' for part in parts)
 
 
 def result(answer: "Result") -> str:

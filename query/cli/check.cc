@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
+#include "query/text.h"
 
 namespace ttq {
 
@@ -42,7 +43,8 @@ int RunCheck(int argc, char** argv) {
   for (const ProcessInfo& p : (*recording)->processes()) {
     blocks += p.blocks;
     if (!p.complete) {
-      WriteOut(fmt::format("process {} is incomplete: {}\n", p.number.v, p.incomplete_reason));
+      WriteOut(fmt::format("process {} is incomplete: {}\n", p.number.v,
+                           Printable(p.incomplete_reason)));
     }
   }
   WriteOut(fmt::format("ok: {} process{}, {} blocks\n", (*recording)->processes().size(),

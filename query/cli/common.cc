@@ -16,7 +16,7 @@
 
 #include "fmt/format.h"
 #include "query/cli/commands.h"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {

@@ -15,6 +15,7 @@
 #include "query/cli/common.h"
 #include "query/format.h"
 #include "query/parser.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {

@@ -101,6 +101,7 @@ int RunExport(int argc, char** argv) {
   CLI::App app("Writes the answer to a query to a file that other tools load.", "ttq export");
   std::string trace, to, output, query;
   std::optional<uint32_t> process;
+  FormatOptions format;
   app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
   app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid")
@@ -109,6 +110,8 @@ int RunExport(int argc, char** argv) {
       ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))
       ->required()
       ->type_name("FORMAT");
+  app.add_flag("--csv-safe", format.csv_safe,
+               "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
   app.add_option("-o,--output", output, "The file")->required()->type_name("FILE");
   app.add_option("QUERY", query, "The query, as one word")->required();
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
@@ -129,7 +132,6 @@ int RunExport(int argc, char** argv) {
   if (!out) return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUsage);
   AnswerContext context;
   AnswerSummary summary;
-  FormatOptions format;
   format.format = to == "csv" ? Format::kCsv : Format::kJsonLines;
   format.texts_only = to == "arrow";
   const absl::Status status = WriteAnswer(

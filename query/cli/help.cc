@@ -61,6 +61,7 @@ ttq [OPTIONS] QUERY
   -F, --file FILE      read queries from a file; `-` as the query reads them from stdin
       --limit N        rows to print at most; 0: all (default: 50 on a terminal, else all)
       --exit-code      exit with 1 when there are no rows
+      --csv-safe       csv: an apostrophe before texts that a spreadsheet would take for formulas
       --explain        say how the query would be run, and how many blocks it would read at most
       --full-scan      use no index; the answer is the same
 
@@ -113,7 +114,8 @@ Writes the answer to FILE, which appears when it is whole.
   parquet  needs node, and in or above the working directory: npm install @duckdb/node-api
   arrow    an IPC file; needs node and:                       npm install apache-arrow
 
-Addresses and values are text ("0x…"), times and counts integers.
+`--csv-safe` puts an apostrophe before texts that a spreadsheet would take for formulas. Addresses and
+values are text ("0x…"), times and counts integers.
 )"},
     {"help", R"(ttq help [COMMAND | TOPIC]
 

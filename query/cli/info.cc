@@ -8,8 +8,8 @@
 #include "nlohmann/json.hpp"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
-#include "query/format.h"
 #include "query/python/runtime.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {

@@ -12,7 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "query/cli/commands.h"
 #include "query/cli/common.h"
-#include "query/format.h"
+#include "query/text.h"
 
 namespace ttq {
 namespace {

@@ -29,7 +29,7 @@ struct QueryOptions {
   std::string trace, file, format_name;
   std::optional<uint32_t> process;
   std::optional<uint64_t> limit;
-  bool exit_code = false, explain = false, full_scan = false;
+  bool exit_code = false, explain = false, full_scan = false, csv_safe = false;
 };
 
 void Declare(CLI::App& app, QueryOptions* options) {
@@ -50,6 +50,8 @@ void Declare(CLI::App& app, QueryOptions* options) {
       ->type_name("N");
   app.add_flag("--exit-code", options->exit_code, "Exit with 1 when there are no rows");
   app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
+  app.add_flag("--csv-safe", options->csv_safe,
+               "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
   app.add_flag("--full-scan", options->full_scan,
                "Use no index (for checking; the answer is the same)");
   app.footer("A QUERY of `-` is read from stdin. See `ttq help language`.");
@@ -227,6 +229,8 @@ int RunQuery(int argc, char** argv) {
   FormatOptions format;
   if (!options.format_name.empty()) format.format = *FormatFromName(options.format_name);
   const bool terminal = IsTerminal(STDOUT_FILENO);
+  format.terminal = terminal;
+  format.csv_safe = options.csv_safe;
   format.colour = terminal && !getenv("NO_COLOR");
   if (options.limit) {
     if (*options.limit > 0) format.limit = *options.limit;

@@ -15,17 +15,6 @@
 namespace ttq::python {
 namespace {
 
-bool IsPrintable(char32_t c) {
-  if (c < 0x7f) return c >= 0x20;
-  static constexpr char32_t kNot[][2] = {
-      {0x7f, 0xa0},
-#include "query/python/unprintable.inc"
-  };
-  const auto* range = std::upper_bound(std::begin(kNot), std::end(kNot), c,
-                                       [](char32_t c, const auto& r) { return c < r[0]; });
-  return range == std::begin(kNot) || c > range[-1][1];
-}
-
 // The quote that Python chooses: single ones unless that would need escapes and double would not.
 char Quote(bool has_single, bool has_double) { return has_single && !has_double ? '"' : '\''; }
 

@@ -11,6 +11,7 @@
 #include "query/diagnostic.h"
 #include "query/format.h"
 #include "query/parser.h"
+#include "query/text.h"
 #include "tests/support/fake_recording.h"
 
 namespace ttq {
@@ -452,10 +453,16 @@ TEST_F(EngineTest, OtherFormats) {
 }
 
 TEST_F(EngineTest, NothingThatATerminalInterpretsGetsThere) {
-  EXPECT_EQ(Printable("a\x1b[31m\n\xc2\x9b\xff\xc3\xa9"), "a\\x1b[31m\\n\\xc2\\x9b\\xff\xc3\xa9");
+  EXPECT_EQ(Printable("a\x1b[31m\n\xc2\x9b\xff\xc3\xa9"), "a\\x1b[31m\\n\\u009b\\xff\xc3\xa9");
+  // What turns text round, what nobody sees, what XML has not.
+  EXPECT_EQ(Printable("\u202eb\u200b\ufeff\U000e0041\ufffe"),
+            "\\u202eb\\u200b\\ufeff\\U000e0041\\ufffe");
   std::string json;
   AppendJsonString("\x01\"\xff", &json);
   EXPECT_EQ(json, "\"\\u0001\\\"\\ufffd\"");
+  json.clear();
+  AppendJsonString("\u202e\u0085\U000e0041\u00e9", &json);
+  EXPECT_EQ(json, "\"\\u202e\\u0085\\udb40\\udc41\u00e9\"");
 }
 
 TEST_F(EngineTest, Explain) {
