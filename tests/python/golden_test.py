@@ -55,13 +55,12 @@ def main():
         for path in sys.argv[4:]:
             trace = directory = None
             for kind, options, text in golden.sections(path):
-                if kind == "history":
-                    directory = os.path.join(scratch, f"{len(os.listdir(scratch))}.ttq")
-                    subprocess.run([RECORD_TEXT, directory], input=text, text=True, check=True)
+                if kind in golden.HISTORIES:
+                    directory, names = golden.make_history(TTQ, RECORD_TEXT, kind, options, text, scratch)
                     trace = ttq.open(directory)
                 elif kind == "query" and not options:
                     asked += 1
-                    query = text.rstrip("\n")
+                    query = golden.with_values(text.rstrip("\n"), names)
                     expected, got = of_command_line(directory, query), of_python(trace, query)
                     if expected != got:
                         wrong += 1
