@@ -153,6 +153,7 @@ class SignalRules {
     Set(SIGQUIT, SIG_IGN);
     Set(SIGTERM, PassOn);
     Set(SIGHUP, PassOn);
+    Set(SIGPIPE, SIG_IGN);  // nobody to read a message is no reason to lose a recording
   }
   ~SignalRules() {
     g_child = 0;

@@ -2,7 +2,9 @@
 //
 // `ttq`: picks the command. Anything whose first word is no command is a query.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -69,10 +71,23 @@ int Run(int argc, char** argv) {
   return ttq::RunQuery(argc, argv);
 }
 
+// A file of ours must not become descriptor 0, 1 or 2 where that is closed: messages would go into
+// it. What takes its place cannot be read or written either, and is closed for who we execute.
+void KeepStandardDescriptors() {
+  int fd;
+  do {
+    fd = open("/", O_PATH | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_DFL);  // a closed pipe ends us quietly, whatever our parent ignores
+  KeepStandardDescriptors();
+  // A closed pipe ends us quietly, whatever our parent ignores. A program that is recorded is to
+  // have it from our parent.
+  if (argc < 2 || std::string_view(argv[1]) != "record") signal(SIGPIPE, SIG_DFL);
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {

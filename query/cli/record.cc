@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "query/cli/common.h"
 #include "query/python/frame_history.h"
 #include "query/python/runtime.h"
+#include "query/text.h"
 #include "recorder/launcher.h"
 #include "store/ingest.h"
 #include "store/reader.h"
@@ -37,7 +39,7 @@ namespace fs = std::filesystem;
 enum { kOwnFailure = 125, kCannotRun = 126, kNotFound = 127 };
 
 int Fail(int status, std::string_view message) {
-  fmt::print(stderr, "ttq: {}\n", message);
+  fmt::print(stderr, "ttq: {}\n", Printable(message));
   return status;
 }
 
@@ -220,10 +222,10 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
                "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
                Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
                totals.processes == 1 ? "process" : "processes", seconds,
-               static_cast<double>(BytesUnder(run.directory)) / 1e6, run.directory);
+               static_cast<double>(BytesUnder(run.directory)) / 1e6, Printable(run.directory));
   }
   if (!finished.ok()) {
-    fmt::print(stderr, "ttq: {}; {}\n", std::string(finished.message()),
+    fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),
                stopped ? "the program was ended, what was recorded before stays"
                        : "the program went on unrecorded, what was recorded before stays");
     // To run on was what the user wanted.
@@ -233,7 +235,10 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
   }
   // The tool says goodbye when a program ends. Where it did not, it may have said why.
   if (totals.lost || result->tool_log.find("is not recorded") != std::string::npos) {
-    fmt::print(stderr, "{}", result->tool_log);
+    std::istringstream lines(result->tool_log);
+    for (std::string line; std::getline(lines, line);) {
+      fmt::print(stderr, "{}\n", Printable(line));
+    }
   }
   run.status = result->status;
   run.crashed = result->signal != 0;
