@@ -29,6 +29,7 @@ constexpr size_t kLastWrites = 4;
 constexpr size_t kMostThreads = 100;
 constexpr size_t kFramesOfOthers = 64, kFramesOfFaulting = 1000;
 constexpr size_t kMessageBytes = 400;
+constexpr uint64_t kLongestInstruction = 15;
 // What a program printed this long before it ended may be about the end.
 constexpr uint64_t kMessageInstructions = 5'000'000;
 
@@ -191,16 +192,37 @@ class Investigation {
     const bool executed = *found && (*found)->pc == r_.registers.pc;
     if (!executed) {
       // It came here by a jump, or the instruction is none.
-      return process_.info().fatal_signal == 4 ? Illegal() : Jumped();
+      switch (process_.info().fatal_signal) {
+        case SIGILL:
+          return Illegal();
+        case SIGTRAP:
+          return Trapped();
+        default:
+          return Jumped();
+      }
     }
-    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*found)->bytes.data()),
-                                           (*found)->bytes.size());
+    std::string code((*found)->bytes);
+    // One that the recorder does not execute has no bytes: the memory there has.
+    const bool refused = code.empty();
+    if (refused) {
+      absl::StatusOr<MemoryImage> image =
+          process_.Memory(r_.registers.pc, kLongestInstruction, r_.time);
+      if (!image.ok()) return image.status();
+      code = image->bytes;
+    }
+    const auto bytes =
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(code.data()), code.size());
     absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
     if (!symbols.ok()) return symbols.status();
     const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
-    r_.instruction = disassembler.Disassemble(bytes, (*found)->pc, 1)[0].text;
+    const auto lines = disassembler.Disassemble(bytes, (*found)->pc, 1);
+    if (!lines.empty()) r_.instruction = lines[0].text;
     const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, (*found)->pc);
     if (decoded) AddOperands(*decoded);
+    if (refused && process_.info().fatal_signal == SIGSEGV) {
+      r_.cause = "an instruction that only the kernel may execute";
+      return absl::OkStatus();
+    }
     switch (process_.info().fatal_signal) {
       case 4:
         return Illegal();
@@ -291,6 +313,20 @@ class Investigation {
 
   absl::Status Illegal() {
     r_.cause = "an instruction that the processor does not have";
+    return absl::OkStatus();
+  }
+
+  // The processor has executed a breakpoint when it tells of it.
+  absl::Status Trapped() {
+    r_.cause = "a breakpoint instruction";
+    absl::StatusOr<std::optional<OriginTracer::Instruction>> before =
+        tracer_.InstructionBefore(r_.thread, r_.time);
+    if (!before.ok()) return before.status();
+    if (!*before) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(
+        reinterpret_cast<const uint8_t*>((*before)->bytes.data()), (*before)->bytes.size());
+    const auto lines = Disassembler().Disassemble(bytes, (*before)->pc, 1);
+    if (!lines.empty()) r_.instruction = lines[0].text;
     return absl::OkStatus();
   }
 

@@ -26,6 +26,7 @@
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
 #include "pub_tool_xarray.h"
+#include "recorder/tool/faults.h"
 #include "recorder/tool/recipe.h"
 #include "recorder/tool/ring.h"
 
@@ -47,8 +48,7 @@ static Long clo_block_bytes = 4 << 20;
 static Long clo_block_count = 12;
 static Bool clo_verify = False;
 
-enum { kChunk = 256 << 10 };  // bytes of memory in one record
-enum { kMaxPending = 64, kMaxSaved = 4096 };
+enum { kChunk = 256 << 10 };                 // bytes of memory in one record
 static const ULong kMaxInline = 1ULL << 30;  // contents of one mapping that are sent
 
 typedef struct {
@@ -60,25 +60,27 @@ typedef struct {
   UWord args[6];
   Addr clear_address;  // the kernel writes 0 there when the thread ends; 0: none
   Addr robust_list;    // the kernel marks the locks in it when the thread ends; 0: none
-  // What the system call in progress may write. Another thread may run, or fork, while the kernel
-  // has written it and this thread has not come back to say so.
-  UInt pending_count;
-  struct {
-    Addr address;
-    SizeT bytes;
-  } pending[kMaxPending];
-  // Small arguments in memory as they were before the system call. Valgrind does not tell of every
-  // field that the kernel writes in them.
-  UInt saved_count, saved_bytes;
-  struct {
-    Addr address;
-    UInt bytes, at;
-  } saved[kMaxPending];
-  UChar saved_memory[kMaxSaved];
+  ULong turns;         // of the program's threads when its system call began
 } ThreadInfo;
 static ThreadInfo g_thread[kTtqMaxThreads + 1];
 
+// A piece of memory that the system call in progress may write. Another thread may run, or fork,
+// while the kernel has written it and this thread has not come back to say so.
+typedef struct {
+  Addr address;
+  SizeT bytes;
+  SizeT saved, at;  // the first `saved` bytes, as they were before the call, are at `memory` + `at`
+  Bool guessed;     // nobody says that the call writes it
+} Piece;
+static struct {
+  Piece* piece;
+  UChar* memory;
+  UInt count, capacity;
+  SizeT memory_bytes, memory_capacity;
+} g_pieces[kTtqMaxThreads + 1];
+
 static ThreadId g_logged_thread;  // the thread the reader takes records to be of
+static ULong g_turns;             // how often that changed
 static Bool g_in_client;          // client code is running: the log's words are in its shadow state
 static UInt g_forks;
 
@@ -152,6 +154,7 @@ static void start_client_code(ThreadId tid, ULong blocks) {
     if (g_logged_thread && other->alive && other->has_snapshot)
       ttq_append(kTtqRegisters, &other->snapshot, sizeof(TtqRegisters), NULL, 0);
     g_logged_thread = tid;
+    g_turns++;
     UInt id = tid;
     ttq_append(kTtqThread, &id, 4, NULL, 0);
   }
@@ -192,11 +195,6 @@ static void send_bytes(UInt actor, ThreadId tid, Addr address, const UChar* byte
   }
 }
 
-static void send_memory(UInt actor, ThreadId tid, Addr address, SizeT size) {
-  if (size == 0 || !VG_(am_is_valid_for_client)(address, size, VKI_PROT_READ)) return;
-  send_bytes(actor, tid, address, (const UChar*)address, size);
-}
-
 static Bool is_zero(const UChar* at, SizeT n) {
   const ULong* w = (const ULong*)at;
   for (SizeT i = 0; i < n / 8; i++)
@@ -206,7 +204,7 @@ static Bool is_zero(const UChar* at, SizeT n) {
 
 // Memory that is there before the program starts: its pages that are not zero.
 static void send_pages(Addr address, SizeT size) {
-  if (!VG_(am_is_valid_for_client)(address, size, VKI_PROT_READ)) return;
+  size = ttq_readable_prefix(address, size);
   for (Addr a = address; a < address + size; a += 4096)
     if (!is_zero((UChar*)a, 4096)) send_bytes(kTtqInitial, 0, a, (UChar*)a, 4096);
 }
@@ -248,7 +246,7 @@ static void send_map(Addr a, SizeT len, UInt protection, UInt kind, UInt content
 static void send_real(UInt actor, ThreadId tid, Addr address, SizeT size) {
   SysRes r = VG_(open)("/proc/self/mem", VKI_O_RDONLY, 0);
   if (sr_isError(r)) {
-    send_memory(actor, tid, address, size);
+    send_bytes(actor, tid, address, (const UChar*)address, ttq_readable_prefix(address, size));
     return;
   }
   Int fd = sr_Res(r);
@@ -263,6 +261,12 @@ static void send_real(UInt actor, ThreadId tid, Addr address, SizeT size) {
   }
   VG_(free)(buffer);
   VG_(close)(fd);
+}
+
+// Memory that the tool can read itself, as far as it can.
+static void send_memory(UInt actor, ThreadId tid, Addr address, SizeT size) {
+  SizeT readable = ttq_readable_prefix(address, size);
+  send_bytes(actor, tid, address, (const UChar*)address, readable);
 }
 
 // ---- Ranges that need more care than other memory -----------------------------------------------
@@ -500,24 +504,127 @@ static void copy_mem_remap(Addr from, Addr to, SizeT len) {
   append(kTtqRemap, &r, sizeof(r), NULL, 0);
 }
 
-static void save_argument(ThreadInfo* t, Addr a, SizeT size) {
-  enum { kLargest = 512 };
-  if (size == 0 || size > kLargest || t->saved_count == kMaxPending ||
-      t->saved_bytes + size > kMaxSaved || !VG_(am_is_valid_for_client)(a, size, VKI_PROT_READ))
-    return;
-  UInt i = t->saved_count++;
-  t->saved[i].address = a;
-  t->saved[i].bytes = size;
-  t->saved[i].at = t->saved_bytes;
-  VG_(memcpy)(t->saved_memory + t->saved_bytes, (void*)a, size);
-  t->saved_bytes += size;
+// ---- What system calls write --------------------------------------------------------------------
+//
+// Valgrind tells of most of it, not of all: half a byte too few of a set of descriptors, nothing of
+// what a call wrote before it failed, nothing of what it has not heard of. So what a call may write
+// is saved before it and compared after it: what Valgrind says that it writes, what it reads and
+// may write too, and, as a guess, some bytes from wherever an argument points to.
+
+enum {
+  kLargestSaved = 16 << 10,    // bytes of one piece
+  kLargestSavedAll = 1 << 20,  // of all of a call's
+  kGuess = 512,                // bytes an argument may point to
+  kGuessOfIoctl = 4096
+};
+
+static void add_piece(ThreadId tid, Addr a, SizeT size, Bool guessed) {
+  __typeof__(&g_pieces[0]) p = &g_pieces[tid];
+  if (size == 0) return;
+  if (p->count == p->capacity) {
+    p->capacity = p->capacity ? 2 * p->capacity : 16;
+    p->piece = VG_(realloc)("ttq.pieces", p->piece, p->capacity * sizeof(Piece));
+  }
+  Piece* piece = &p->piece[p->count++];
+  *piece = (Piece){.address = a, .bytes = size, .at = p->memory_bytes, .guessed = guessed};
+  SizeT n = ttq_readable_prefix(a, size < kLargestSaved + 1 ? size : kLargestSaved + 1);
+  if (n > kLargestSaved || p->memory_bytes + n > kLargestSavedAll) return;
+  if (p->memory_bytes + n > p->memory_capacity) {
+    p->memory_capacity = 2 * (p->memory_bytes + n);
+    p->memory = VG_(realloc)("ttq.pieces", p->memory, p->memory_capacity);
+  }
+  piece->saved = n;
+  VG_(memcpy)(p->memory + piece->at, (void*)a, n);
+  p->memory_bytes += n;
+}
+
+static void guess_piece(ThreadId tid, Addr a, SizeT most) {
+  const NSegment* seg = a >= 4096 ? VG_(am_find_nsegment)(a) : NULL;
+  // Others may write shared memory at any time.
+  if (!seg || !seg->hasW || !(seg->kind & (SkAnonC | SkFileC)) || in_range(a, kShared)) return;
+  SizeT room = seg->end + 1 - a;
+  add_piece(tid, a, room < most ? room : most, True);
+}
+
+// What an ioctl writes is known of few: Valgrind goes by the size in its number, where it has one.
+static void add_pieces_of_ioctl(ThreadId tid, UInt request, Addr a) {
+  enum {
+    kFiemap = 0xc020660b,
+    kFiemapHead = 32,
+    kFiemapExtent = 56,
+    kMostExtents = 1 << 16,
+    kLikely = 64,
+    kWords = 16
+  };
+  SizeT n = ttq_readable_prefix(a, 8 * kWords);
+  if (n == 0) return;
+  if (request == kFiemap && n >= kFiemapHead)
+    add_piece(tid, a, kFiemapHead + (SizeT)(((const UInt*)a)[6] % kMostExtents) * kFiemapExtent,
+              False);
+  else
+    add_piece(tid, a, kLikely, False);
+  for (UInt i = 0; i < n / 8; i++) guess_piece(tid, ((const UWord*)a)[i], kGuessOfIoctl);
+}
+
+static void add_pieces(ThreadId tid, UInt number, const UWord* args) {
+  switch (number) {
+    case __NR_mmap:  // these change what memory there is
+    case __NR_munmap:
+    case __NR_mremap:
+    case __NR_mprotect:
+    case __NR_brk:
+    case __NR_madvise:
+    case __NR_shmat:
+    case __NR_shmdt:
+    case __NR_remap_file_pages:
+    case __NR_clone:
+    case __NR_fork:
+    case __NR_vfork:
+    case __NR_execve:
+    case 322 /* execveat */:
+    case __NR_exit:
+    case __NR_exit_group:
+    case __NR_rt_sigreturn:
+    case __NR_set_tid_address:
+    case __NR_set_robust_list:
+      return;
+    case __NR_futex:
+      // Of those locks that the kernel hands over itself, and of FUTEX_WAKE_OP, it writes the word.
+      switch (args[1] & 0x7f) {
+        case 5:
+        case 11:
+        case 12:
+          add_piece(tid, args[4], 4, False);
+          break;
+        case 6:
+        case 7:
+        case 8:
+        case 13:
+          add_piece(tid, args[0], 4, False);
+          break;
+        default:
+          break;
+      }
+      return;
+    case __NR_select:
+    case __NR_pselect6: {
+      Int count = args[0];
+      for (UInt i = 1; i <= 3 && count > 0; i++)
+        add_piece(tid, args[i], ((SizeT)count + 63) / 64 * 8, False);
+      break;
+    }
+    default:
+      break;
+  }
+  for (UInt i = 0; i < 6; i++)
+    guess_piece(tid, args[i], number == __NR_ioctl ? kGuessOfIoctl : kGuess);
+  if (number == __NR_ioctl) add_pieces_of_ioctl(tid, args[1], args[2]);
 }
 
 // Only where the kernel writes what it also reads: elsewhere a change is another thread's.
 static void pre_mem_read(CorePart part, ThreadId tid, const HChar* what, Addr a, SizeT size) {
   if (part != Vg_CoreSysCall) return;
-  ThreadInfo* t = &g_thread[tid];
-  switch (t->syscall) {
+  switch (g_thread[tid].syscall) {
     case __NR_recvmsg:
     case 299 /* recvmmsg */:
     case 307 /* sendmmsg */:
@@ -547,7 +654,7 @@ static void pre_mem_read(CorePart part, ThreadId tid, const HChar* what, Addr a,
     case 315 /* sched_getattr */:
     case __NR_adjtimex:
     case 305 /* clock_adjtime */:
-      save_argument(t, a, size);
+      add_piece(tid, a, size, False);
       break;
     default:
       break;
@@ -555,59 +662,172 @@ static void pre_mem_read(CorePart part, ThreadId tid, const HChar* what, Addr a,
 }
 
 static void pre_mem_write(CorePart part, ThreadId tid, const HChar* what, Addr a, SizeT size) {
-  if (part != Vg_CoreSysCall) return;
-  ThreadInfo* t = &g_thread[tid];
-  if (t->syscall != __NR_futex) save_argument(t, a, size);  // a futex is other threads' to write
-  if (t->pending_count == kMaxPending || size == 0) return;
-  t->pending[t->pending_count].address = a;
-  t->pending[t->pending_count++].bytes = size;
+  // A futex is the threads' to write, but for what add_pieces knows of.
+  if (part == Vg_CoreSysCall && g_thread[tid].syscall != __NR_futex) add_piece(tid, a, size, False);
 }
 
 // The block goes to a reader that compares memory: says what the kernel may be writing meanwhile.
 static void note_pending(TtqRing* ring) {
   UInt n = 0;
   for (ThreadId tid = 1; tid <= kTtqMaxThreads; tid++) {
-    const ThreadInfo* t = &g_thread[tid];
-    if (!t->alive || t->syscall < 0) continue;
-    for (UInt i = 0; i < t->pending_count && n < kTtqMaxPending; i++) {
-      ring->pending[n].address = t->pending[i].address;
-      ring->pending[n++].bytes = t->pending[i].bytes;
-    }
-    for (UInt i = 0; i < t->saved_count && n < kTtqMaxPending; i++) {
-      ring->pending[n].address = t->saved[i].address;
-      ring->pending[n++].bytes = t->saved[i].bytes;
+    if (!g_thread[tid].alive || g_thread[tid].syscall < 0) continue;
+    for (UInt i = 0; i < g_pieces[tid].count && n < kTtqMaxPending; i++) {
+      ring->pending[n].address = g_pieces[tid].piece[i].address;
+      ring->pending[n++].bytes = g_pieces[tid].piece[i].bytes;
     }
   }
   ring->pending_count = n;
 }
 
-static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
-  if (part == Vg_CoreSignal) return;  // sent as a whole by frame_is_built
-  send_memory(kTtqBySyscall, tid, a, size);
-  ThreadInfo* t = &g_thread[tid];
-  for (UInt i = 0; i < t->saved_count; i++) {
-    Addr from = t->saved[i].address > a ? t->saved[i].address : a;
-    Addr to = t->saved[i].address + t->saved[i].bytes;
-    if (to > a + size) to = a + size;
-    if (from >= to || !VG_(am_is_valid_for_client)(from, to - from, VKI_PROT_READ)) continue;
-    UChar* saved = t->saved_memory + t->saved[i].at + (from - t->saved[i].address);
-    VG_(memcpy)(saved, (void*)from, to - from);
+// This memory has been sent: no comparison is to send it again.
+static void forget_changes(ThreadId tid, Addr a, SizeT size) {
+  for (UInt i = 0; i < g_pieces[tid].count; i++) {
+    const Piece* p = &g_pieces[tid].piece[i];
+    Addr from = p->address > a ? p->address : a;
+    Addr to = p->address + p->saved < a + size ? p->address + p->saved : a + size;
+    if (from >= to || !ttq_readable(from, to - from)) continue;
+    VG_(memcpy)(g_pieces[tid].memory + p->at + (from - p->address), (void*)from, to - from);
   }
 }
 
-static void send_changes_of_saved(ThreadId tid) {
-  ThreadInfo* t = &g_thread[tid];
-  for (UInt i = 0; i < t->saved_count; i++) {
-    const UChar* now = (const UChar*)t->saved[i].address;
-    const UChar* then = t->saved_memory + t->saved[i].at;
-    UInt first = 0, last = t->saved[i].bytes;
-    if (!VG_(am_is_valid_for_client)(t->saved[i].address, last, VKI_PROT_READ)) continue;
-    while (first < last && now[first] == then[first]) first++;
-    while (last > first && now[last - 1] == then[last - 1]) last--;
-    if (first < last) send_memory(kTtqBySyscall, tid, (Addr)now + first, last - first);
-  }
-  t->saved_count = t->saved_bytes = 0;
+static void send_written(ThreadId tid, Addr a, SizeT size) {
+  send_memory(kTtqBySyscall, tid, a, size);
+  forget_changes(tid, a, size);
+  if (g_thread[tid].syscall != __NR_futex) return;
+  for (ThreadId other = 1; other <= kTtqMaxThreads; other++)
+    if (g_thread[other].alive && other != tid) forget_changes(other, a, size);
 }
+
+// What Valgrind says was written. It is sent when the result is known.
+static struct {
+  Addr address;
+  SizeT bytes;
+} * g_told;
+static UInt g_told_count, g_told_capacity;
+
+static void post_mem_write(CorePart part, ThreadId tid, Addr a, SizeT size) {
+  if (part == Vg_CoreSignal) return;  // sent as a whole by frame_is_built
+  if (part != Vg_CoreSysCall || g_thread[tid].syscall < 0) {
+    send_written(tid, a, size);
+    return;
+  }
+  if (g_thread[tid].syscall == __NR_futex) return;
+  if (g_told_count == g_told_capacity) {
+    g_told_capacity = g_told_capacity ? 2 * g_told_capacity : 64;
+    g_told = VG_(realloc)("ttq.told", g_told, g_told_capacity * sizeof(g_told[0]));
+  }
+  g_told[g_told_count].address = a;
+  g_told[g_told_count++].bytes = size;
+}
+
+// The word at `a` as it was before the call; 0 where it was not saved.
+static UInt word_before(ThreadId tid, Addr a) {
+  UInt word = 0;
+  for (UInt i = 0; i < g_pieces[tid].count; i++) {
+    const Piece* p = &g_pieces[tid].piece[i];
+    if (a < p->address || a + 4 > p->address + p->saved) continue;
+    VG_(memcpy)(&word, g_pieces[tid].memory + p->at + (a - p->address), 4);
+    break;
+  }
+  return word;
+}
+
+static SizeT at_most(SizeT size, Long most) {
+  return most < 0 ? 0 : size < (SizeT)most ? size : (SizeT)most;
+}
+
+// How many of the bytes that Valgrind says were written really were: it takes some buffers for full
+// that are not, and names of sockets for as long as they would have been.
+static SizeT really_written(ThreadId tid, UInt number, const UWord* args, Long result, Addr a,
+                            SizeT size) {
+  switch (number) {
+    case __NR_recvfrom:
+      if (a == args[1]) return at_most(size, result);
+      return a == args[4] && args[4] ? at_most(size, word_before(tid, args[5])) : size;
+    case __NR_accept:
+    case 288 /* accept4 */:
+    case __NR_getsockname:
+    case __NR_getpeername:
+      return a == args[1] ? at_most(size, word_before(tid, args[2])) : size;
+    case __NR_recvmsg:
+    case 299 /* recvmmsg */:
+      for (Long i = 0; i < (number == __NR_recvmsg ? 1 : result); i++) {
+        Addr head = args[1] + 64 * i;  // struct mmsghdr; its name, and the name's length
+        if (ttq_readable(head, 12) && *(Addr*)head == a)
+          return at_most(size, word_before(tid, head + 8));
+      }
+      return size;
+    case __NR_getxattr:
+    case __NR_lgetxattr:
+    case __NR_fgetxattr:
+      return a == args[2] && args[3] == 0 ? 0 : size;
+    case __NR_listxattr:
+    case __NR_llistxattr:
+    case __NR_flistxattr:
+      return a == args[1] && args[2] == 0 ? 0 : size;
+    case __NR_sched_getaffinity:
+      return a == args[2] ? at_most(size, result) : size;
+    case __NR_syslog:
+      return a == args[1] ? at_most(size, result) : size;
+    case __NR_wait4:
+      return result > 0 ? size : 0;
+    case __NR_waitid:
+      // No child, no usage. Of its siginfo the kernel writes two pieces: up to its code, and pid,
+      // uid and status.
+      if (a == args[4] && args[2] && ttq_readable(args[2], 20) && ((UInt*)args[2])[4] == 0)
+        return 0;
+      if (a != args[2]) return size;
+      send_written(tid, a + 16, 12);
+      return 12;
+    case __NR_clone:
+      return a == args[3] && !(args[0] & VKI_CLONE_VM) ? 0 : size;
+    default:
+      return size;
+  }
+}
+
+static void send_told(ThreadId tid, UInt number, const UWord* args, Long result) {
+  for (UInt i = 0; i < g_told_count; i++)
+    send_written(tid, g_told[i].address,
+                 really_written(tid, number, args, result, g_told[i].address, g_told[i].bytes));
+  g_told_count = 0;
+  // Valgrind tells nothing of what these wrote, which they do also where nothing changes.
+  if ((number != __NR_select && number != __NR_pselect6) || result < 0 || (Int)args[0] <= 0) return;
+  for (UInt i = 1; i <= 3; i++) send_written(tid, args[i], 8);
+}
+
+// What differs from the saved bytes, in runs that end where eight bytes did not change.
+static void send_changes_of_piece(ThreadId tid, const Piece* p) {
+  enum { kGap = 8 };
+  SizeT n = ttq_readable_prefix(p->address, p->saved);
+  const UChar* now = (const UChar*)p->address;
+  const UChar* then = g_pieces[tid].memory + p->at;
+  for (SizeT i = 0; i < n; i++) {
+    if (now[i] == then[i]) continue;
+    SizeT last = i;
+    for (SizeT j = i + 1; j < n && j - last <= kGap; j++)
+      if (now[j] != then[j]) last = j;
+    send_written(tid, (Addr)now + i, last + 1 - i);
+    i = last;
+  }
+}
+
+static void send_changes(ThreadId tid, Bool guesses) {
+  for (UInt guessed = 0; guessed <= (guesses ? 1 : 0); guessed++)
+    for (UInt i = 0; i < g_pieces[tid].count; i++)
+      if (g_pieces[tid].piece[i].guessed == guessed)
+        send_changes_of_piece(tid, &g_pieces[tid].piece[i]);
+}
+
+// What was too large to be saved. It is sent as a whole where any of it may have been written.
+static void send_unsaved(ThreadId tid) {
+  for (UInt i = 0; i < g_pieces[tid].count; i++) {
+    const Piece* p = &g_pieces[tid].piece[i];
+    if (!p->guessed && p->saved == 0) send_memory(kTtqBySyscall, tid, p->address, p->bytes);
+  }
+}
+
+static void forget_pieces(ThreadId tid) { g_pieces[tid].count = g_pieces[tid].memory_bytes = 0; }
 
 // ---- Signals ------------------------------------------------------------------------------------
 
@@ -630,6 +850,7 @@ static void post_reg_write(CorePart part, ThreadId tid, PtrdiffT offset, SizeT s
 Bool __real_vgPlain_gdbserver_report_signal(vki_siginfo_t* info, ThreadId tid);
 Bool __wrap_vgPlain_gdbserver_report_signal(vki_siginfo_t* info, ThreadId tid);
 Bool __wrap_vgPlain_gdbserver_report_signal(vki_siginfo_t* info, ThreadId tid) {
+  ttq_correct_signal(info, VG_(get_IP)(tid));
   TtqSignal s = {.tid = tid, .number = info->si_signo, .code = info->si_code};
   s.address = (Addr)info->_sifields._sigfault._addr;
   s.pc = VG_(get_IP)(tid);
@@ -694,7 +915,7 @@ static void pre_thread_first_insn(ThreadId tid) {
 // The kernel marks the robust locks that a thread still holds when it ends: their owner died.
 static void leave_robust_locks(ThreadId tid) {
   Addr head = g_thread[tid].robust_list, at = head;
-  if (!head || !VG_(am_is_valid_for_client)(head, 24, VKI_PROT_READ)) return;
+  if (!head || !ttq_readable(head, 24)) return;
   UInt self = VG_(gettid)();
   Addr offset = ((UWord*)head)[1], last = ((UWord*)head)[2] & ~1UL;
   for (Int i = 0; i < 2048; i++) {  // as far as the kernel goes
@@ -709,7 +930,7 @@ static void leave_robust_locks(ThreadId tid) {
         }
       }
     }
-    if (!VG_(am_is_valid_for_client)(at, 8, VKI_PROT_READ)) break;
+    if (!ttq_readable(at, 8)) break;
     at = *(UWord*)at & ~1UL;
     if (at == head || at == 0) break;
   }
@@ -878,9 +1099,9 @@ static void fork_child(ThreadId tid) {
   for (ThreadId other = 1; other <= kTtqMaxThreads; other++) {
     ThreadInfo* o = &g_thread[other];
     if (other == tid || o->syscall < 0) continue;
-    for (UInt i = 0; i < o->pending_count; i++)
-      send_memory(kTtqBySyscall, tid, o->pending[i].address, o->pending[i].bytes);
-    send_changes_of_saved(other);
+    send_unsaved(other);
+    send_changes(other, False);
+    forget_pieces(other);
     o->syscall = -1;
   }
   ThreadInfo* t = &g_thread[tid];
@@ -904,9 +1125,11 @@ static void pre_syscall(ThreadId tid, UInt number, UWord* args, UInt count) {
   TtqSyscall s = {.tid = tid, .number = number, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i] = i < count ? args[i] : 0;
   t->syscall = number;
-  t->pending_count = t->saved_count = t->saved_bytes = 0;
+  t->turns = g_turns;
+  forget_pieces(tid);
   append(kTtqSyscallEnter, &s, sizeof(s), NULL, 0);
-  if (number == __NR_execve && VG_(am_is_valid_for_client)(args[0], 1, VKI_PROT_READ)) {
+  add_pieces(tid, number, t->args);
+  if (number == __NR_execve && ttq_readable(args[0], 1)) {
     UInt head = tid;
     append(kTtqExecve, &head, 4, (void*)args[0], VG_(strlen)((HChar*)args[0]));
     // If it succeeds nothing of this process runs again.
@@ -919,7 +1142,7 @@ static void pre_syscall(ThreadId tid, UInt number, UWord* args, UInt count) {
 }
 
 static void send_output(ThreadId tid, Int fd, Addr from, SizeT size) {
-  if (!VG_(am_is_valid_for_client)(from, size, VKI_PROT_READ)) return;
+  if (!ttq_readable(from, size)) return;
   TtqOutput o = {.tid = tid, .fd = fd};
   while (size) {
     SizeT n = size < kChunk ? size : kChunk;
@@ -1048,7 +1271,11 @@ static void post_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sys
   }
   if (number == __NR_set_tid_address) t->clear_address = args[0];
   if (number == __NR_set_robust_list && value == 0) t->robust_list = args[0];
-  send_changes_of_saved(tid);
+  send_told(tid, number, t->args, value);
+  // Where another thread has run meanwhile, a guess may be wrong: what changed may be its doing.
+  send_changes(tid, t->turns == g_turns);
+  if (value == -VKI_EFAULT) send_unsaved(tid);
+  forget_pieces(tid);
   if (value >= 0) send_untold_writes(tid, number, t->args, value);
   TtqSyscall s = {.tid = tid, .number = number, .result = value, .wall_ns = ttq_wall_ns()};
   for (UInt i = 0; i < 6; i++) s.args[i] = t->args[i];
@@ -1106,6 +1333,18 @@ WRAP_SYSCALL(linux_sys_prctl) {
   __real_vgSysWrap_linux_sys_prctl_before(tid, layout, args, status, flags);
 }
 
+// A signal that a thread sends itself is there before the call returns. Valgrind sees to it for
+// kill and its like, and not for these.
+enum { kPollAfter = 1 << 3 };
+WRAP_SYSCALL(linux_sys_rt_sigqueueinfo) {
+  __real_vgSysWrap_linux_sys_rt_sigqueueinfo_before(tid, layout, args, status, flags);
+  *flags |= kPollAfter;
+}
+WRAP_SYSCALL(linux_sys_rt_tgsigqueueinfo) {
+  __real_vgSysWrap_linux_sys_rt_tgsigqueueinfo_before(tid, layout, args, status, flags);
+  *flags |= kPollAfter;
+}
+
 // The kernel would write memory at moments nobody can tell; programs have another way.
 WRAP_SYSCALL(linux_sys_io_uring_setup) { complete(status, VG_(mk_SysRes_Error)(VKI_ENOSYS)); }
 
@@ -1117,6 +1356,25 @@ static void add_argument(const HChar* text) {
   if (r->argument_bytes + n > sizeof(r->arguments)) return;
   VG_(memcpy)(r->arguments + r->argument_bytes, text, n);
   r->argument_bytes += n;
+}
+
+// Valgrind opens its log with the number that is the program's next, goes on with a copy that is
+// out of the program's reach, and leaves the first one open.
+typedef struct {
+  Int fd;
+  UInt kind;
+  HChar* name;
+} OutputSink;
+extern OutputSink VG_(log_output_sink);
+static void close_copy_of_log(void) {
+  enum { kFile = 1 };
+  struct vg_stat log, st;
+  if (VG_(log_output_sink).kind != kFile || VG_(fstat)(VG_(log_output_sink).fd, &log) != 0) return;
+  for (Int fd = 0; fd < VG_(log_output_sink).fd; fd++) {
+    if (VG_(fstat)(fd, &st) != 0 || st.dev != log.dev || st.ino != log.ino) continue;
+    VG_(close)(fd);
+    return;
+  }
 }
 
 static void post_clo_init(void) {
@@ -1133,6 +1391,7 @@ static void post_clo_init(void) {
   for (Int i = 0; i < VG_(sizeXA)(VG_(args_for_client)); i++)
     add_argument(*(HChar**)VG_(indexXA)(VG_(args_for_client), i));
   ttq_ring_announce();
+  close_copy_of_log();
   VG_(atfork)(fork_pre, fork_parent, fork_child);
 }
 

@@ -199,6 +199,8 @@ CRASHES = {
     "raise": ("SIGUSR1", "the program raised SIGUSR1", {}),
     "sent": ("SIGTERM", "process [0-9]+ sent SIGTERM", {"function": "pause"}),
     "illegal": ("SIGILL", "does not have", {"instruction": "ud2"}),
+    "breakpoint": ("SIGTRAP", "a breakpoint", {"instruction": "int3"}),
+    "privileged": ("SIGSEGV", "only the kernel may execute", {"instruction": "hlt"}),
     "abort": ("SIGABRT", "called abort", {"message": "this cannot be"}),
     "read-only": ("SIGSEGV", "may not be written", {"access": "write"}),
     "non-canonical": ("SIGSEGV", "a wild pointer", {"address": "0x4141414141414141"}),

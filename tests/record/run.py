@@ -8,6 +8,7 @@ must be the same, and no difference may be found. A case whose program is not in
     run.py TTQ PROGRAMS [NAME...]      TTQ: the binary; PROGRAMS: where programs/ was built
 """
 
+import bisect
 import collections
 import concurrent.futures
 import glob
@@ -64,12 +65,13 @@ def installed(name, command, given=b""):
 
 def cases():
     for name in ("instructions", "avx2", "signals", "memory", "syscalls", "confined", "code",
-                 "exceptions", "processes", "spawn", "threads", "bare"):
+                 "exceptions", "processes", "spawn", "threads", "bare", "siginfo"):
         yield ours(name)
-    # Every way to end. What the processor does for `hlt` (SIGSEGV) Valgrind does not do.
+    # Every way to end.
     for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",
                 "raise 9", "raise 11", "raise 15", "raise 31", "kill 2", "kill 9", "segv", "jump 0",
-                "jump 64", "divide 0", "illegal", "trap", "general", "abort", "overflow"):
+                "jump 64", "divide 0", "illegal", "trap", "general", "abort", "overflow", "privileged",
+                "beyond 0", "beyond 1", "queue 10", "queue 31", "queue 40", "kill 7", "kill 31"):
         yield ours("end", *end.split())
     python = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
     script = os.path.join(HERE, "programs", "stdlib.py")
@@ -159,6 +161,90 @@ def spans():
         out = run([TTQ, "check", place], env=environment())
         check(out.status == 0, out.out.decode(), out.err.decode())
         return "%d blocks" % blocks
+
+
+def slices(text):
+    """The lines of kernel_writes: address, size, result, name."""
+    lines = [line.split(" ", 3) for line in text.decode().splitlines()]
+    check(len(lines) > 300, text)
+    return [(int(a, 16), int(size), int(result), name) for a, size, result, name in lines]
+
+
+def kernel_writes():
+    """What each system call wrote is in the recording, and nothing that it did not write."""
+    program = os.path.join(PROGRAMS, "kernel_writes")
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        # What two native runs leave as it was, whatever it was, the kernel does not write.
+        natives = []
+        for poison in ("165", "90"):
+            r = run([program, d + "/native", poison])
+            check(r.status == 0, r)
+            with open(d + "/native", "rb") as f:
+                natives.append((slices(r.out), f.read()))
+        (native, first), (_, second) = natives
+        lost, claimed = [], {}
+        # With a thread that runs whenever it can, what is not told is not told from its doing.
+        for flags, words in (["--verify"], []), ([], ["busy"]):
+            place = os.path.join(d, "recording" + "".join(words))
+            r = run([TTQ, "record", "-q", "-o", place, *flags, program, d + "/recorded", "165",
+                     *words], env=environment())
+            check(r.status == 0 and b"verify" not in r.err, r)
+            recorded = slices(r.out)
+            check([s[3] for s in recorded] == [s[3] for s in native], r.out)
+            with open(d + "/recorded", "rb") as f:
+                want = f.read()
+            stride = recorded[1][0] - recorded[0][0]
+            for first_of_part in range(0, len(recorded), 60):
+                part = recorded[first_of_part:first_of_part + 60]
+                r = run([TTQ, "-t", place, "-f", "json", "memory %d len %d at end"
+                         % (part[0][0], stride * len(part))], env=environment())
+                rows = {int(row["address"], 16): row for row in json.loads(r.out)["rows"]}
+                for i, (address, size, result, name) in enumerate(part, first_of_part):
+                    have = bytes.fromhex(rows[address]["bytes"])
+                    if have != want[i * size:(i + 1) * size]:
+                        lost.append((name, result))
+        check(not lost, "lost:", lost)
+        # Padding counts as written where all around it is.
+        r = run([TTQ, "-t", place, "-f", "jsonl", "writes to %d..%d | where actor != 'instruction' | "
+                 "select address, size" % (native[0][0], native[-1][0] + native[-1][1])],
+                env=environment())
+        starts = [s[0] for s in native]
+        for line in r.out.splitlines():
+            write = json.loads(line)
+            address = int(write["address"], 16)
+            i = bisect.bisect_right(starts, address) - 1
+            for byte in range(address - starts[i], address - starts[i] + write["size"]):
+                at = i * native[i][1] + byte
+                if byte < native[i][1] and first[at] == 165 and second[at] == 90:
+                    claimed.setdefault(native[i][3], []).append(byte)
+        check(starts and len(r.out) > 300, r)
+        padded = ("getdents", "FS_IOC", "FIGETBSZ", "SIOCGIF", "recvmsg, credentials", "recvmmsg",
+                  "SCM_RIGHTS", "waitid, pidfd")
+        wrong = {name: b for name, b in claimed.items() if not name.startswith(padded)}
+        check(not wrong, "not written, but recorded as written:", wrong)
+        return "ok: %d calls" % len(native)
+
+
+def descriptors():
+    """Descriptors and signals are the program's own, whatever is closed and ignored."""
+    program = os.path.join(PROGRAMS, "descriptors")
+    for closed in ("", "<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-",
+                   "3</dev/null 5>&1", "<&- 4</dev/null"):
+        told = []
+        for words in [], [TTQ, "record", "-q", "-o", os.path.join(SCRATCH, "descriptors")]:
+            out = os.path.join(SCRATCH, "descriptors.out")
+            ignored = "trap '' PIPE USR1; " if "3" in closed else ""
+            r = run(["sh", "-c", ignored + 'exec "$@" ' + closed, "sh", *words, program, out],
+                    env=environment())
+            check(r.status == 0, closed, r)
+            with open(out) as f:
+                told.append(f.read())
+            os.remove(out)
+        check(told[0].count("\n") == 4, told)
+        check(told[0] == told[1], closed, told[1], "instead of", told[0])
+        check(run([TTQ, "check", os.path.join(SCRATCH, "descriptors")], env=environment()).status == 0)
+        shutil.rmtree(os.path.join(SCRATCH, "descriptors"))
+    return "ok"
 
 
 def lackey():
@@ -281,7 +367,7 @@ def crash_of(command):
 
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
-    for f in (moments, spans, lackey, interrupted, refused, unrecorded_child, crash):
+    for f in (moments, spans, kernel_writes, descriptors, lackey, interrupted, refused, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     failed = 0

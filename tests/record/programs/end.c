@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,6 +44,15 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "trap")) __asm__ volatile("int3");
   if (!strcmp(how, "privileged")) __asm__ volatile("hlt");
   if (!strcmp(how, "general")) *(volatile int*)0x8000000000000000 = 1;
+  if (!strcmp(how, "beyond")) {  // the end of a file: 0 to read there, 1 to jump there
+    char name[] = "/tmp/ttq-end-XXXXXX";
+    int fd = mkstemp(name);
+    unlink(name);
+    char* p = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    if (n) ((void (*)(void))(p + 4096))();
+    printf("%d\n", p[4096]);
+  }
+  if (!strcmp(how, "queue")) sigqueue(getpid(), n, (union sigval){0});
   if (!strcmp(how, "abort")) abort();
   if (!strcmp(how, "overflow")) printf("%ld\n", Overflow(0));
   if (!strcmp(how, "wait")) {

@@ -137,6 +137,8 @@ int main(int argc, char** argv) {
     for (;;) pause();
   }
   if (!strcmp(how, "illegal")) __asm__ volatile("ud2");
+  if (!strcmp(how, "breakpoint")) __asm__ volatile("int3");
+  if (!strcmp(how, "privileged")) __asm__ volatile("hlt");
   if (!strcmp(how, "abort")) {
     fprintf(stderr, "this cannot be\n");
     abort();
