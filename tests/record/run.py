@@ -248,37 +248,32 @@ def descriptors():
 
 
 def lackey():
-    """Accesses of a program, count for count, as Valgrind's own lackey sees them."""
+    """Accesses of a program, count for count, as Valgrind's own lackey sees them. (Its instructions are not
+    a processor's; see lockstep.py.)"""
     bare = os.path.join(PROGRAMS, "bare")
     log = os.path.join(SCRATCH, "lackey")
     run(["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no",
          "--vex-iropt-register-updates=allregs-at-each-insn", "--log-file=" + log, bare])
     expected = collections.Counter()
     for line in open(log):
-        m = re.match(r"(I|\s[LSM])\s+([0-9a-f]+),(\d+)", line)
+        m = re.match(r"\s([LSM])\s+([0-9a-f]+),(\d+)", line)
         if not m:
             continue
-        kind, address, size = m.group(1).strip(), int(m.group(2), 16), int(m.group(3))
-        if kind == "I":
-            expected["I"] += 1
-        else:
-            for k in "LS" if kind == "M" else kind:
-                expected[k, address, size] += 1
+        kind, address, size = m.group(1), int(m.group(2), 16), int(m.group(3))
+        for k in "LS" if kind == "M" else kind:
+            expected[k, address, size] += 1
     tool = os.path.join(os.path.dirname(TTQ), "libexec", "ttq")
     out = run([os.path.join(PROGRAMS, "dump_accesses"), tool, bare])
     check(out.status == 0, "dump_accesses", out.status, out.err)
     actual = collections.Counter()
     for line in out.out.decode().splitlines():
-        if line == "I":
-            actual["I"] += 1
-        else:
-            kind, rest = line.split()
-            address, size = rest.split(",")
-            actual[kind, int(address, 16), int(size)] += 1
-    check(expected["I"] > 50000, "lackey saw only", expected["I"], "instructions")
+        kind, rest = line.split()
+        address, size = rest.split(",")
+        actual[kind, int(address, 16), int(size)] += 1
+    check(sum(expected.values()) > 20000, "lackey saw only", sum(expected.values()), "accesses")
     check(actual == expected, "only recorded:", list((actual - expected).items())[:10],
           "only in lackey:", list((expected - actual).items())[:10])
-    return "ok: %d accesses of %d instructions" % (sum(actual.values()) - actual["I"], actual["I"])
+    return "ok: %d accesses" % sum(actual.values())
 
 
 def interrupted():
