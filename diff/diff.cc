@@ -398,9 +398,11 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   const std::array<const Side*, 2> sides = {a, b};
   for (int i : {0, 1}) {
     const ProcessInfo& info = sides[i]->process().info();
-    if (info.complete) continue;
+    const absl::Status damage = sides[i]->recording().Damage();
+    if (info.complete && damage.ok()) continue;
     result.complete = false;
-    absl::StrAppend(&result.note, i == 0 ? "A: " : "B: ", info.incomplete_reason, ". ");
+    absl::StrAppend(&result.note, i == 0 ? "A: " : "B: ",
+                    damage.ok() ? info.incomplete_reason : std::string(damage.message()), ". ");
   }
   if (!a->rebuilt().empty()) {
     std::string names;

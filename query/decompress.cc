@@ -16,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "query/disk_cache.h"
@@ -31,14 +32,14 @@ using Bytes = absl::Span<const uint8_t>;
 constexpr uint64_t kMaxExpansion = 1100;
 
 // To inflate a megabyte takes 2 ms, and a process may ask one question only: what was inflated is
-// kept, named after what it was inflated from. A file is the bytes, then the Sampled() of them.
+// kept, named after what it was inflated from. A file is the bytes, then the HashOf() them.
 constexpr uint64_t kWorthKeeping = 1 << 20, kMostKept = uint64_t{2} << 30;
 // Smaller ones are there before a thread would be.
 constexpr uint64_t kWorthAThread = 256 << 10;
 // Of those that come one after the other.
 constexpr uint64_t kPiece = 1 << 20;
 
-// Of one page in each megabyte: reading all of a large section takes longer than most questions.
+// Of one page in each megabyte, where that is enough to tell one section from another.
 XXH128_hash_t Sampled(Bytes bytes) {
   constexpr uint64_t kPage = 4096, kEvery = 1 << 20;
   XXH128_hash_t hash = {bytes.size(), 0};
@@ -47,6 +48,17 @@ XXH128_hash_t Sampled(Bytes bytes) {
     hash = XXH3_128bits_withSeed(page.data(), page.size(), hash.low64 ^ hash.high64);
   }
   return hash;
+}
+
+// Of all bytes, in pieces for which all processors can be used.
+XXH128_hash_t HashOf(Bytes bytes) {
+  constexpr uint64_t kEach = 4 << 20;
+  std::vector<uint64_t> pieces((bytes.size() + kEach - 1) / kEach);
+  InParallel(pieces.size(), [&](size_t i) {
+    const Bytes piece = bytes.subspan(i * kEach, kEach);
+    pieces[i] = XXH3_64bits(piece.data(), piece.size());
+  });
+  return XXH3_128bits_withSeed(pieces.data(), pieces.size() * sizeof(pieces[0]), bytes.size());
 }
 
 // A build-id stands for all that is in the file. Without one all bytes do.
@@ -67,7 +79,7 @@ std::optional<FileImage> LoadKept(const std::string& path, uint64_t size) {
   const Bytes bytes = file->bytes().subspan(0, size);
   XXH128_hash_t hash;
   std::memcpy(&hash, bytes.data() + size, sizeof(hash));
-  if (!XXH128_isEqual(hash, Sampled(bytes))) return std::nullopt;
+  if (!XXH128_isEqual(hash, HashOf(bytes))) return std::nullopt;
   return FileImage(bytes, file->owner());
 }
 
@@ -137,7 +149,7 @@ struct SectionStream::Work {
       came.notify_all();
     }
     if (!whole || file == nullptr) return;
-    const XXH128_hash_t hash = Sampled({out, size});
+    const XXH128_hash_t hash = HashOf({out, size});
     std::memcpy(out + size, &hash, sizeof(hash));
     file->Finish();
   }

@@ -98,6 +98,24 @@ std::string CachePath(std::string_view kind, const std::string& id) {
   return absl::StrCat(folder, "/", std::string(kind), "-", id);
 }
 
+bool ReadWholeFile(const std::string& path, uint64_t most, std::string* out) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return false;
+  struct stat st;
+  bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && static_cast<uint64_t>(st.st_size) <= most;
+  if (ok) {
+    out->resize(static_cast<size_t>(st.st_size));
+    for (size_t done = 0; ok && done < out->size();) {
+      const ssize_t n = read(fd, out->data() + done, out->size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      ok = n > 0;
+      if (ok) done += static_cast<size_t>(n);
+    }
+  }
+  close(fd);
+  return ok;
+}
+
 void WriteWholeFile(const std::string& path, std::initializer_list<std::string_view> parts,
                     mode_t mode) {
   NewFile file(path, mode);

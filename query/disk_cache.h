@@ -21,6 +21,9 @@ namespace ttq {
 // from an untrusted file, is not one to 128 lower-case hexadecimal digits.
 std::string CachePath(std::string_view kind, const std::string& id);
 
+// All of a plain file, unless it is larger than `most` bytes or cannot be read: false. Follows no
+// link and waits for nobody.
+bool ReadWholeFile(const std::string& path, uint64_t most, std::string* out);
 // Writes the parts one after the other, under another name that is then changed: nobody sees half a
 // file. Without success nothing is lost but time.
 void WriteWholeFile(const std::string& path, std::initializer_list<std::string_view> parts,

@@ -14,9 +14,18 @@
 namespace ttq {
 namespace {
 
+// An answer that says that there is no such name, or no such thing, is not to be believed when part
+// of the recording did not read: then that is the error.
+absl::Status OrDamage(const absl::Status& s, const Recording& recording) {
+  if (s.ok() || absl::IsCancelled(s) || absl::IsDataLoss(s)) return s;
+  absl::Status damage = recording.Damage();
+  return damage.ok() ? s : damage;
+}
+
 class PlanStream : public ResultStream {
  public:
-  explicit PlanStream(Plan plan) : plan_(std::move(plan)) {}
+  PlanStream(Plan plan, const Recording& recording)
+      : plan_(std::move(plan)), recording_(recording) {}
 
   const std::vector<Column>& columns() const override { return plan_.columns; }
   const Presentation& presentation() const override { return plan_.presentation; }
@@ -27,16 +36,31 @@ class PlanStream : public ResultStream {
   absl::StatusOr<bool> Next(Row* row) override {
     if (!plan_.root) return ending_;
     ending_ = plan_.root->Next(row);
-    if (ending_.ok() && *ending_) {
-      any_ = true;
-      return ending_;
+    const bool more = ending_.ok() && *ending_;
+    any_ = any_ || more;
+    if (!more) {
+      plan_.root.reset();
+      if (!ending_.ok()) {
+        ending_ = OrDamage(ending_.status(), recording_);
+      } else if (!plan_.outcome->interrupted) {
+        Conclude();
+      }
     }
-    plan_.root.reset();
-    if (ending_.ok() && !plan_.outcome->interrupted) Conclude();
+    NoteDamage();
     return ending_;
   }
 
  private:
+  // Sources go on without a name or a file that does not read.
+  void NoteDamage() {
+    if (damage_noted_) return;
+    const absl::Status damage = recording_.Damage();
+    if (damage.ok()) return;
+    damage_noted_ = true;
+    plan_.outcome->MarkIncomplete(
+        absl::StrCat("part of the recording does not read: ", std::string(damage.message())));
+  }
+
   void Conclude() {
     if (plan_.outcome->source_rows == 0) {
       // `first 0` never asked, so nothing is known.
@@ -51,7 +75,8 @@ class PlanStream : public ResultStream {
   }
 
   Plan plan_;
-  bool any_ = false;
+  const Recording& recording_;
+  bool any_ = false, damage_noted_ = false;
   absl::StatusOr<bool> ending_ = false;
 };
 
@@ -63,14 +88,14 @@ class ProcessEngine : public Engine {
   absl::StatusOr<std::unique_ptr<ResultStream>> Run(const ast::Query& query,
                                                     const RunOptions& options) const override {
     absl::StatusOr<Plan> plan = MakePlan(query, context_, options, /*explain=*/false);
-    if (!plan.ok()) return plan.status();
-    return std::make_unique<PlanStream>(*std::move(plan));
+    if (!plan.ok()) return OrDamage(plan.status(), context_.recording());
+    return std::make_unique<PlanStream>(*std::move(plan), context_.recording());
   }
 
   absl::StatusOr<std::string> Explain(const ast::Query& query,
                                       const RunOptions& options) const override {
     absl::StatusOr<Plan> plan = MakePlan(query, context_, options, /*explain=*/true);
-    if (!plan.ok()) return plan.status();
+    if (!plan.ok()) return OrDamage(plan.status(), context_.recording());
     return absl::StrCat(absl::StrJoin(plan->steps, "\n"), "\n");
   }
 

@@ -2,12 +2,8 @@
 
 #include "query/heap.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -250,7 +246,8 @@ HeapIndex::Around HeapIndex::Find(Address address, Time t) const {
 namespace {
 
 constexpr char kHeapMagic[8] = {'t', 't', 'q', 'h', 'e', 'a', 'p', '\n'};
-constexpr uint32_t kHeapVersion = 1;
+constexpr uint32_t kHeapVersion = 2;  // 2: the hash is of the head's counts too
+constexpr uint64_t kMostFileBytes = uint64_t{kMostLives} * sizeof(HeapLife) * 2;
 
 struct HeapFileHead {
   char magic[8];
@@ -258,7 +255,7 @@ struct HeapFileHead {
   uint64_t end = 0, blocks = 0, log_bytes = 0;
   int64_t start_wall_ns = 0;
   uint64_t functions = 0, lives = 0, bad_frees = 0;
-  uint64_t hash = 0;  // of all that follows
+  uint64_t hash = 0;  // of what is before it, and of all that follows
 };
 struct HeapFileFunction {
   uint64_t entry;
@@ -270,8 +267,7 @@ static_assert(sizeof(HeapLife) == 72 && std::is_trivially_copyable_v<HeapLife>);
 static_assert(sizeof(BadFree) == 32 && std::is_trivially_copyable_v<BadFree>);
 
 // FNV-1a over words, against damage, not malice.
-uint64_t BodyHash(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325ull;
+uint64_t HashOf(std::string_view bytes, uint64_t hash) {
   while (bytes.size() >= 8) {
     uint64_t word;
     memcpy(&word, bytes.data(), 8);
@@ -281,6 +277,10 @@ uint64_t BodyHash(std::string_view bytes) {
   }
   for (char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
   return hash;
+}
+uint64_t HashOf(const HeapFileHead& head, std::string_view body) {
+  const std::string_view before(reinterpret_cast<const char*>(&head), offsetof(HeapFileHead, hash));
+  return HashOf(body, HashOf(before, 0xcbf29ce484222325ull));
 }
 
 HeapFileHead HeadFor(const ProcessInfo& info) {
@@ -301,30 +301,11 @@ bool Take(std::string_view* rest, void* out, size_t size) {
   return true;
 }
 
-bool ReadWhole(const std::string& path, std::string* out) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return false;
-  struct stat st;
-  bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-            st.st_size <= static_cast<off_t>(kMostLives * sizeof(HeapLife) * 2);
-  if (ok) {
-    out->resize(static_cast<size_t>(st.st_size));
-    for (size_t done = 0; ok && done < out->size();) {
-      const ssize_t n = read(fd, out->data() + done, out->size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      ok = n > 0;
-      if (ok) done += static_cast<size_t>(n);
-    }
-  }
-  close(fd);
-  return ok;
-}
-
 }  // namespace
 
 bool HeapIndex::ReadFile(const std::string& path, const ProcessInfo& info) {
   std::string bytes;
-  if (!ReadWhole(path, &bytes)) return false;
+  if (!ReadWholeFile(path, kMostFileBytes, &bytes)) return false;
   std::string_view rest = bytes;
   HeapFileHead head;
   if (!Take(&rest, &head, sizeof(head))) return false;
@@ -332,7 +313,7 @@ bool HeapIndex::ReadFile(const std::string& path, const ProcessInfo& info) {
   expected.functions = head.functions;
   expected.lives = head.lives;
   expected.bad_frees = head.bad_frees;
-  expected.hash = BodyHash(rest);
+  expected.hash = HashOf(expected, rest);
   if (memcmp(&head, &expected, sizeof(head)) != 0) return false;
   if (head.functions > 1000 || head.lives > rest.size() || head.bad_frees > rest.size()) {
     return false;
@@ -383,7 +364,7 @@ void HeapIndex::WriteFile(const std::string& path, const ProcessInfo& info) cons
   head.functions = functions_.size();
   head.lives = lives_.size();
   head.bad_frees = bad_frees_.size();
-  head.hash = BodyHash(body);
+  head.hash = HashOf(head, body);
   WriteWholeFile(path, {{reinterpret_cast<const char*>(&head), sizeof(head)}, body});
 }
 
@@ -397,7 +378,7 @@ absl::StatusOr<std::unique_ptr<const HeapIndex>> HeapIndex::Make(const Context& 
   if (!keep || !index->ReadFile(path, info)) {
     index.reset(new HeapIndex);
     if (absl::Status s = index->Build(context, control); !s.ok()) return s;
-    if (keep) index->WriteFile(path, info);
+    if (keep && context.recording().Damage().ok()) index->WriteFile(path, info);
   }
   index->Finish();
   if (index->functions_.empty()) {

@@ -5,17 +5,22 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_checksum.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#define XXH_STATIC_LINKING_ONLY  // XXH3_state_t
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 
 #include "fmt/format.h"
 #include "store/compressor.h"
@@ -143,8 +148,36 @@ rocksdb::Env* CheckingEnv() {
   return kEnv;
 }
 
+// The checksum of a whole sorted file, which RocksDB keeps in its MANIFEST.
+class FileChecksum : public rocksdb::FileChecksumGenerator {
+ public:
+  static constexpr char kName[] = "XXH3";
+
+  FileChecksum() { XXH3_64bits_reset(&state_); }
+  void Update(const char* data, size_t n) override { XXH3_64bits_update(&state_, data, n); }
+  void Finalize() override { AppendBig64(&checksum_, XXH3_64bits_digest(&state_)); }
+  std::string GetChecksum() const override { return checksum_; }
+  const char* Name() const override { return kName; }
+
+ private:
+  XXH3_state_t state_;
+  std::string checksum_;
+};
+
+class FileChecksums : public rocksdb::FileChecksumGenFactory {
+ public:
+  std::unique_ptr<rocksdb::FileChecksumGenerator> CreateFileChecksumGenerator(
+      const rocksdb::FileChecksumGenContext& context) override {
+    const std::string& wanted = context.requested_checksum_func_name;
+    if (!wanted.empty() && wanted != FileChecksum::kName) return nullptr;
+    return std::make_unique<FileChecksum>();
+  }
+  const char* Name() const override { return "XXH3 of sorted files"; }
+};
+
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions o;
+  o.file_checksum_gen_factory = std::make_shared<FileChecksums>();
   o.max_open_files = 512;
   o.max_file_opening_threads = 1;  // there are few; and where no thread can be had RocksDB aborts
   o.skip_stats_update_on_db_open = true;
@@ -161,6 +194,9 @@ rocksdb::DBOptions DatabaseOptions() {
 
 struct Database::Impl {
   std::string directory;
+  mutable std::mutex damage_mutex;  // guards damage
+  mutable absl::Status damage;
+  mutable std::atomic<bool> damaged{false};
   std::shared_ptr<rocksdb::Cache> cache;
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -240,7 +276,7 @@ absl::Status Database::Add(Batch batch) {
               [](const auto& a, const auto& b) { return a.first < b.first; });
     auto family = static_cast<Family>(i);
     std::string path = fmt::format("{}/new-{}.sst", impl_->directory, impl_->next_file++);
-    rocksdb::Options options(rocksdb::DBOptions(), OptionsOf(family, impl_->cache));
+    rocksdb::Options options(DatabaseOptions(), OptionsOf(family, impl_->cache));
     if (options.compression != rocksdb::kNoCompression && !CompressionPays(rows)) {
       options.compression = rocksdb::kNoCompression;
     }
@@ -249,7 +285,8 @@ absl::Status Database::Add(Batch batch) {
     for (const auto& [key, value] : rows) {
       if (s.ok()) s = writer.Put(key, value);
     }
-    if (s.ok()) s = writer.Finish();
+    rocksdb::ExternalSstFileInfo made;
+    if (s.ok()) s = writer.Finish(&made);
     if (!s.ok()) {
       std::error_code ignored;
       std::filesystem::remove(path, ignored);
@@ -262,6 +299,11 @@ absl::Status Database::Add(Batch batch) {
     arg.options.move_files = true;
     arg.options.failed_move_fall_back_to_copy = false;
     arg.options.snapshot_consistency = false;
+    // As it was when it was written: what the checksum is of.
+    arg.files_checksums = {made.file_checksum};
+    arg.files_checksum_func_names = {made.file_checksum_func_name};
+    arg.options.verify_file_checksum = false;
+    arg.options.write_global_seqno = false;
     args.push_back(std::move(arg));
     rows.clear();
     rows.shrink_to_fit();
@@ -292,7 +334,11 @@ absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) c
   std::string value;
   rocksdb::Status s =
       impl_->db->Get(rocksdb::ReadOptions(), impl_->handle(family), SliceOf(key), &value);
-  if (!s.ok()) return StatusOf(s, impl_->directory, FamilyName(family));
+  if (!s.ok()) {
+    absl::Status status = StatusOf(s, impl_->directory, FamilyName(family));
+    NoteDamage(status);
+    return status;
+  }
   return value;
 }
 
@@ -300,13 +346,18 @@ namespace {
 
 class RocksIterator : public Database::Iterator {
  public:
-  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, const std::string& directory, Family family)
-      : it_(std::move(it)), directory_(directory), family_(family) {}
+  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, const Database& database,
+                const std::string& directory, Family family)
+      : it_(std::move(it)), database_(database), directory_(directory), family_(family) {}
   void Seek(std::string_view key) override { it_->Seek(SliceOf(key)); }
   void SeekForPrev(std::string_view key) override { it_->SeekForPrev(SliceOf(key)); }
   void Next() override { it_->Next(); }
   void Prev() override { it_->Prev(); }
-  bool Valid() const override { return it_->Valid(); }
+  bool Valid() const override {
+    if (it_->Valid()) return true;
+    database_.NoteDamage(status());
+    return false;
+  }
   std::string_view key() const override { return ViewOf(it_->key()); }
   std::string_view value() const override { return ViewOf(it_->value()); }
   absl::Status status() const override {
@@ -315,6 +366,7 @@ class RocksIterator : public Database::Iterator {
 
  private:
   std::unique_ptr<rocksdb::Iterator> it_;
+  const Database& database_;
   const std::string directory_;
   const Family family_;
 };
@@ -326,13 +378,34 @@ std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
   options.fill_cache = family != Family::kBlock;  // whoever reads a log keeps it unpacked
   return std::make_unique<RocksIterator>(
       std::unique_ptr<rocksdb::Iterator>(impl_->db->NewIterator(options, impl_->handle(family))),
-      impl_->directory, family);
+      *this, impl_->directory, family);
 }
 
 void Database::SetCacheBytes(size_t bytes) { impl_->cache->SetCapacity(bytes); }
 
+absl::Status Database::Damage() const {
+  if (!impl_->damaged) return absl::OkStatus();
+  std::lock_guard lock(impl_->damage_mutex);
+  return impl_->damage;
+}
+
+void Database::NoteDamage(const absl::Status& damage) const {
+  if (damage.ok() || absl::IsNotFound(damage)) return;
+  std::lock_guard lock(impl_->damage_mutex);
+  if (impl_->damaged) return;
+  impl_->damage = damage;
+  impl_->damaged = true;
+}
+
 absl::Status Database::VerifyChecksums() const {
-  return StatusOf(impl_->db->VerifyChecksum(), impl_->directory);
+  std::vector<rocksdb::LiveFileMetaData> files;
+  impl_->db->GetLiveFilesMetaData(&files);
+  const bool have_checksums = std::all_of(files.begin(), files.end(), [](const auto& file) {
+    return file.file_checksum_func_name == FileChecksum::kName;
+  });
+  return StatusOf(have_checksums ? impl_->db->VerifyFileChecksums(rocksdb::ReadOptions())
+                                 : impl_->db->VerifyChecksum(),
+                  impl_->directory);
 }
 
 }  // namespace ttq

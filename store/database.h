@@ -78,7 +78,13 @@ class Database {
   // How much of what was read is kept in memory, from now on.
   void SetCacheBytes(size_t bytes);
 
-  // Reads every byte against its checksums.
+  // The first damage that anybody met who read, also one who went on without what did not read; Ok
+  // while there was none. NoteDamage adds what only a reader of the rows can tell.
+  absl::Status Damage() const;
+  void NoteDamage(const absl::Status& damage) const;
+
+  // Reads every sorted file and compares it with the checksum that was stored when it was added; of
+  // stores before kStoreVersion7, each of its blocks with its own.
   absl::Status VerifyChecksums() const;
 
  private:

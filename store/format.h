@@ -31,8 +31,9 @@ enum StoreVersion : uint32_t {
   kStoreVersion4 = 4,  // packed logs have headers apart, may not be compressed, and come first
   kStoreVersion5 = 5,  // vector words: high halves of vector registers, and st(0)
   kStoreVersion6 = 6,  // spans: which groups have a page
+  kStoreVersion7 = 7,  // a seal beside the store; MANIFEST has checksums of sorted files
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion6;
+inline constexpr uint32_t kStoreVersion = kStoreVersion7;
 // What came since then a reader does without.
 inline constexpr uint32_t kOldestStoreVersion = kStoreVersion5;
 

@@ -31,6 +31,7 @@
 #include "store/image.h"
 #include "store/message.h"
 #include "store/reader.h"
+#include "store/seal.h"
 #include "store/threads.h"
 #include "store/trace.capnp.h"
 #include "store/version.h"
@@ -1400,6 +1401,7 @@ absl::Status RecordingWriter::Finish() {
   if (record.ok()) record = impl_->database->Flush();
   impl_->database.reset();
   unlink(impl_->Reserve().c_str());
+  if (record.ok()) record = WriteSeal(impl_->directory);
   return s.ok() ? record : s;
 }
 

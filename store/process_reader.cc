@@ -30,7 +30,7 @@ void StoredRecipes::Miss(SuperblockId id) const {
   auto it = database_.NewIterator(Family::kCode);
   bool added = true;
   for (it->Seek(CodeKey(process_, id)); added && it->Valid() && it->key() < last; it->Next()) {
-    if (!AddConst(it->value(), &added).ok()) return;
+    if (absl::Status s = AddConst(it->value(), &added); !s.ok()) return database_.NoteDamage(s);
   }
 }
 
@@ -46,7 +46,7 @@ ProcessReader::ProcessReader(const Recording& recording, const Database& databas
       recipes_(std::make_shared<StoredRecipes>(database, info_.number,
                                                parent ? parent->recipes_ : nullptr)) {}
 
-absl::Status ProcessReader::Load() {
+absl::Status ProcessReader::Load(bool being_written) {
   auto it = database_.NewIterator(Family::kMeta);
   std::string prefix = GroupKey(info_.number, 0);
   prefix.resize(prefix.size() - 4);
@@ -68,6 +68,15 @@ absl::Status ProcessReader::Load() {
     groups_.push_back({stored->first_block, static_cast<uint32_t>(blocks_.size())});
   }
   if (!it->status().ok()) return it->status();
+  // The record is stored after the groups that it counts; of a recording that is being made it may
+  // be read after them too.
+  if (blocks_.size() < info_.blocks || start < info_.end) {
+    info_.complete = false;
+    info_.incomplete_reason =
+        being_written ? kBeingMade
+                      : fmt::format("it is damaged: of {} blocks up to time {} it has {} up to {}",
+                                    info_.blocks, info_.end.v, blocks_.size(), start.v);
+  }
   // A crash between a group and the process's own record: the group counts.
   info_.end = start;
   info_.blocks = blocks_.size();
@@ -115,18 +124,19 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
     value += row->value();
   }
   if (absl::Status s = row->status(); !s.ok()) return s;
+  const auto damaged = [&](std::string_view what) {
+    const absl::Status s =
+        absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number, what));
+    database_.NoteDamage(s);
+    return s;
+  };
   auto parsed = ParseBlock(recipes(), value);
-  if (!parsed.ok()) {
-    return absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number,
-                                           std::string(parsed.status().message())));
-  }
+  if (!parsed.ok()) return damaged(std::string(parsed.status().message()));
   auto block = std::make_shared<LoadedBlock>(*std::move(parsed));
   block->number = BlockNo(number);
   // Whoever looks for a time in it counts from there.
   if (number >= blocks_.size() || block->start != blocks_[number].start) {
-    return absl::DataLossError(
-        fmt::format("process {} block {}: it starts at another time than the one before ends",
-                    info_.number.v, number));
+    return damaged("it starts at another time than the one before ends");
   }
   std::lock_guard lock(mutex_);
   cache_.push_front(block);
@@ -161,9 +171,14 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
   }
   auto it = database_.NewIterator(Family::kMap);
   std::string prefix = MapKey(info_.number, 0).substr(0, 4);
+  uint64_t ordinal = 0;
   for (it->Seek(prefix); it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
     auto change = MapChange::Parse(it->value());
     if (!change.ok()) return change.status();
+    if (it->key() != MapKey(info_.number, ordinal++)) {
+      return absl::DataLossError(fmt::format("process {}: the record of its mapping {} is missing",
+                                             info_.number.v, ordinal - 1));
+    }
     if (change->time > info_.end) break;  // of a group that has no record
     changes->push_back(*std::move(change));
   }
@@ -355,7 +370,11 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
   for (const MapChange& c : **changes) {
     if (c.kind == MapChange::kMap && c.file_id != 0) {
       auto head = database_.Get(Family::kFile, FileChunkKey(c.file_id, 0));
-      if (!head.ok()) continue;
+      if (!head.ok()) {
+        // The module has no names then; whoever answers says so.
+        if (absl::IsNotFound(head.status())) CheckBeyondFile(c.file_id, 0).IgnoreError();
+        continue;
+      }
       auto bias = ElfLoadBias(*head, c.file_offset, c.range.begin.v, c.protection);
       if (!bias) continue;
       auto it = std::find_if(out.rbegin(), out.rend(), [&](const LoadedModule& m) {
@@ -374,9 +393,9 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
       m.loaded = c.time;
       auto record = database_.Get(Family::kMeta, FileKey(c.file_id));
       if (record.ok()) {
-        // What is damaged has no build id; reading the file will say so.
         auto file = ParseFile(*record);
         if (file.ok()) m.build_id = file->build_id;
+        database_.NoteDamage(file.status());
       }
       out.push_back(std::move(m));
     } else if (c.kind == MapChange::kUnmap) {
@@ -412,6 +431,24 @@ Mapping ProcessReader::MappingMadeBy(const TtqMap& record) const {
   return mapping;
 }
 
+absl::StatusOr<bool> ProcessReader::CheckBeyondFile(uint64_t id, uint64_t offset) const {
+  const auto damaged = [&](const char* how) {
+    const absl::Status s = absl::DataLossError(fmt::format("the file {:016x} is {}", id, how));
+    database_.NoteDamage(s);
+    return s;
+  };
+  auto record = database_.Get(Family::kMeta, FileKey(id));
+  if (absl::IsNotFound(record.status())) {
+    damaged("missing").IgnoreError();
+    return false;
+  }
+  if (!record.ok()) return record.status();
+  auto file = ParseFile(*record);
+  if (!file.ok()) return damaged("damaged in its record");
+  if (offset < file->size) return damaged("cut off");
+  return true;
+}
+
 absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes,
                                        bool* known) const {
   memset(bytes, 0, kPageBytes);
@@ -421,14 +458,19 @@ absl::Status ProcessReader::ReadMapped(const Mapping& mapping, uint64_t page, ui
   auto chunk = database_.Get(
       Family::kFile, FileChunkKey(mapping.file_id, static_cast<uint32_t>(at / kFileChunkBytes)));
   if (absl::IsNotFound(chunk.status())) {
-    // Beyond the file's end: zero. The file's own record is stored last.
-    *known = database_.Get(Family::kMeta, FileKey(mapping.file_id)).ok();
+    // Beyond the file's end: zero.
+    const absl::StatusOr<bool> kept = CheckBeyondFile(mapping.file_id, at);
+    if (!kept.ok()) return kept.status();
+    *known = *kept;
     return absl::OkStatus();
   }
   if (!chunk.ok()) return chunk.status();
   uint64_t offset = at % kFileChunkBytes;
   if (offset < chunk->size()) {
     memcpy(bytes, chunk->data() + offset, std::min<uint64_t>(kPageBytes, chunk->size() - offset));
+  }
+  if (chunk->size() < std::min<uint64_t>(kFileChunkBytes, offset + kPageBytes)) {
+    return CheckBeyondFile(mapping.file_id, at - offset + chunk->size()).status();
   }
   return absl::OkStatus();
 }
@@ -853,7 +895,8 @@ absl::StatusOr<std::vector<uint32_t>> ProcessReader::SuperblocksIn(
       for (it->Seek(ExtentKey(info_.number, group.first, from, 0));
            it->Valid() && it->key().substr(0, 8) == prefix; it->Next()) {
         if (ReadBig64(it->key().substr(8)) >= range.end.v) break;
-        if (it->value().size() == 8 && ReadBig64(it->value()) > range.begin.v) {
+        if (it->value().size() != 8) return absl::DataLossError("an extent of code is damaged");
+        if (ReadBig64(it->value()) > range.begin.v) {
           out.push_back(ReadBig32(it->key().substr(16)));
         }
       }
@@ -876,6 +919,10 @@ absl::StatusOr<std::vector<uint32_t>> ProcessReader::BlocksExecuting(
     uint64_t block, times;
     while (ReadVarint(&rest, &block) && ReadVarint(&rest, &times)) {
       out.push_back(group.first + static_cast<uint32_t>(block));
+    }
+    if (!rest.empty()) {
+      return absl::DataLossError(
+          fmt::format("the record of where superblock {} ran is damaged", id));
     }
   }
   std::sort(out.begin(), out.end());

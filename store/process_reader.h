@@ -49,8 +49,10 @@ class ProcessReader : public Process {
   // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
   ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
                 std::vector<Thread> threads, Time fork_time, const ProcessReader* parent);
+  // Why the process of a recording that somebody still writes is incomplete.
+  static constexpr char kBeingMade[] = "the recording is still being made";
   // Reads the group records.
-  absl::Status Load();
+  absl::Status Load(bool being_written);
 
   const ProcessInfo& info() const override { return info_; }
   const std::vector<Thread>& threads() const override { return threads_; }
@@ -137,6 +139,9 @@ class ProcessReader : public Process {
   Mapping MappingMadeBy(const TtqMap& record) const;
   // NotFound, with its life time, when the thread does not live at t.
   absl::Status CheckAlive(ThreadNo thread, Time t) const;
+  // For what the store has no bytes of, from an offset on, of a file that was mapped: whether the
+  // file is kept and ended there. DataLoss when it goes on. Both are damage and are noted.
+  absl::StatusOr<bool> CheckBeyondFile(uint64_t id, uint64_t offset) const;
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:

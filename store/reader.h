@@ -464,6 +464,11 @@ class Recording {
   // The whole content of an ELF file that was mapped, by Mapping::file_id.
   virtual absl::StatusOr<FileImage> FileContents(uint64_t id) const = 0;
 
+  // The first damage that any question met, Ok while there was none. Some questions go on without
+  // what does not read, a name or a file: whoever has answered from a recording asks this last, and
+  // says that the answer may miss something.
+  virtual absl::Status Damage() const { return absl::OkStatus(); }
+
   // Reads every block, index entry and event and checks them against each other. Calls `problem`
   // for each thing that is wrong; Ok means the check itself could be done.
   virtual absl::Status Check(const std::function<void(const std::string&)>& problem,

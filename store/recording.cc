@@ -23,6 +23,7 @@
 #include "store/process_reader.h"
 #include "store/reader.h"
 #include "store/records.h"
+#include "store/seal.h"
 
 namespace ttq {
 namespace {
@@ -41,7 +42,8 @@ bool IsBeingWritten(const std::string& store) {
   return held;
 }
 
-// RocksDB would follow links out of the recording, and wait for a pipe for ever.
+// RocksDB, and whoever reads what lies beside the store, would follow links out of the recording,
+// and wait for a pipe for ever.
 absl::Status CheckFiles(const std::string& directory, const std::string& store) {
   auto refuse = [&](const std::string& path, const char* what) {
     return absl::FailedPreconditionError(
@@ -55,17 +57,20 @@ absl::Status CheckFiles(const std::string& directory, const std::string& store) 
   }
   if (S_ISLNK(st.st_mode)) return refuse(store, "a symbolic link");
   if (!S_ISDIR(st.st_mode)) return refuse(store, "not a directory");
-  std::error_code ec;
   bool has_current = false;
-  for (auto it = fs::directory_iterator(store, ec); !ec && it != fs::directory_iterator();
-       it.increment(ec)) {
-    const std::string path = it->path();
-    if (lstat(path.c_str(), &st) != 0) continue;  // a recorder at work took it away
-    if (S_ISLNK(st.st_mode)) return refuse(path, "a symbolic link");
-    if (!S_ISREG(st.st_mode)) return refuse(path, "not a plain file");
-    has_current = has_current || it->path().filename() == "CURRENT";
+  for (const std::string& folder : {directory, store}) {
+    std::error_code ec;
+    for (auto it = fs::directory_iterator(folder, ec); !ec && it != fs::directory_iterator();
+         it.increment(ec)) {
+      const std::string path = it->path();
+      if (lstat(path.c_str(), &st) != 0) continue;  // a recorder at work took it away
+      if (S_ISLNK(st.st_mode)) return refuse(path, "a symbolic link");
+      if (S_ISDIR(st.st_mode) && folder == directory) continue;  // nothing in it is read
+      if (!S_ISREG(st.st_mode)) return refuse(path, "not a plain file");
+      has_current = has_current || (folder == store && it->path().filename() == "CURRENT");
+    }
+    if (ec) return absl::UnavailableError(fmt::format("{}: {}", folder, ec.message()));
   }
-  if (ec) return absl::UnavailableError(fmt::format("{}: {}", store, ec.message()));
   if (!has_current) return refuse(store + "/CURRENT", "missing");
   return absl::OkStatus();
 }
@@ -104,7 +109,7 @@ class RecordingReader : public Recording {
   RecordingReader(std::unique_ptr<Database> database, FileAccess files)
       : database_(std::move(database)), files_(files) {}
 
-  absl::Status Load(const std::string& directory, bool being_written) {
+  absl::Status Load(const std::string& directory, bool being_written, bool sealed) {
     auto record = database_->Get(Family::kMeta, RecordingKey());
     if (!record.ok()) {
       if (absl::IsNotFound(record.status())) {
@@ -121,8 +126,11 @@ class RecordingReader : public Recording {
                       info_.store_version, kOldestStoreVersion, kStoreVersion,
                       info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
     }
+    being_written_ = being_written;
     info_.path = directory;
     info_.name = fs::path(directory).filename();
+    lost_seal_ = info_.finished && !sealed && info_.store_version >= kStoreVersion7;
+    if (lost_seal_) info_.finished = false;
     auto it = database_->NewIterator(Family::kMeta);
     std::string prefix = "process/";
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix;
@@ -133,16 +141,23 @@ class RecordingReader : public Recording {
       if (!p.closed) {
         p.info.complete = false;
         if (p.info.incomplete_reason.empty()) {
-          p.info.incomplete_reason = being_written ? "the recording is still being made"
+          p.info.incomplete_reason = being_written ? ProcessReader::kBeingMade
                                                    : "the recorder was killed or failed; what it "
                                                      "had not stored yet is lost";
         }
+      }
+      if (lost_seal_ && !being_written && p.info.complete) {
+        p.info.complete = false;
+        p.info.incomplete_reason = "its seal is missing: parts of the recording may be missing too";
       }
       infos_.push_back(p.info);
       stored_.push_back(std::move(p));
     }
     return it->status();
   }
+
+  // It is finished and should have one.
+  bool lost_seal() const { return lost_seal_; }
 
   const RecordingInfo& info() const override {
     std::call_once(sized_, [this] {
@@ -178,9 +193,34 @@ class RecordingReader : public Recording {
                  : record.status();
     }
     auto file = ParseFile(*record);
-    if (!file.ok()) return file.status();
-    if (auto same = OpenIfUnchanged(*file, id, files_)) return *std::move(same);
-    const uint64_t size = file->size;
+    if (file.ok()) {
+      if (auto same = OpenIfUnchanged(*file, id, files_)) return *std::move(same);
+    }
+    auto stored = file.ok() ? StoredContents(id, file->size) : file.status();
+    database_->NoteDamage(stored.status());
+    return stored;
+  }
+
+  absl::Status Damage() const override { return database_->Damage(); }
+
+  absl::Status Check(const std::function<void(const std::string&)>& problem,
+                     ScanControl* control) const override {
+    if (absl::Status s = database_->VerifyChecksums(); !s.ok()) problem(std::string(s.message()));
+    CheckStoredFiles(problem);
+    for (const ProcessInfo& p : infos_) {
+      auto reader = OpenReader(p.number);
+      if (!reader.ok()) {
+        problem(std::string(reader.status().message()));
+        continue;
+      }
+      if (absl::Status s = (*reader)->Check(problem, control); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // A file's bytes from the store, whose hash its id is.
+  absl::StatusOr<FileImage> StoredContents(uint64_t id, uint64_t size) const {
     std::string out;
     constexpr uint64_t kMostAtOnce = 64 << 20;  // the size may be wrong
     out.reserve(std::min(size, kMostAtOnce));
@@ -196,24 +236,30 @@ class RecordingReader : public Recording {
     if (out.size() != size) {
       return absl::DataLossError(fmt::format("the file {:016x} is cut off", id));
     }
+    if (FileIdOf(XXH3_64bits(out.data(), out.size())) != id) {
+      return absl::DataLossError(fmt::format("the file {:016x} differs from its hash", id));
+    }
     return FileImage::FromString(std::move(out));
   }
 
-  absl::Status Check(const std::function<void(const std::string&)>& problem,
-                     ScanControl* control) const override {
-    if (absl::Status s = database_->VerifyChecksums(); !s.ok()) problem(std::string(s.message()));
-    for (const ProcessInfo& p : infos_) {
-      auto reader = OpenReader(p.number);
-      if (!reader.ok()) {
-        problem(std::string(reader.status().message()));
-        continue;
-      }
-      if (absl::Status s = (*reader)->Check(problem, control); !s.ok()) return s;
+  // Compares every file with its hash.
+  void CheckStoredFiles(const std::function<void(const std::string&)>& problem) const {
+    std::string prefix = FileKey(0);
+    prefix.resize(prefix.size() - sizeof(uint64_t));
+    auto it = database_->NewIterator(Family::kMeta);
+    for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix;
+         it->Next()) {
+      if (it->key().size() != FileKey(0).size()) continue;
+      auto file = ParseFile(it->value());
+      const absl::Status s =
+          file.ok()
+              ? StoredContents(ReadBig64(it->key().substr(prefix.size())), file->size).status()
+              : file.status();
+      if (!s.ok()) problem(std::string(s.message()));
     }
-    return absl::OkStatus();
+    if (!it->status().ok()) problem(std::string(it->status().message()));
   }
 
- private:
   absl::StatusOr<const ProcessReader*> OpenReader(ProcessNo number) const {
     {
       std::lock_guard lock(mutex_);
@@ -234,13 +280,14 @@ class RecordingReader : public Recording {
     }
     auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
                                                   stored->fork_time, parent);
-    if (absl::Status s = reader->Load(); !s.ok()) return s;
+    if (absl::Status s = reader->Load(being_written_); !s.ok()) return s;
     std::lock_guard lock(mutex_);
     return open_.try_emplace(number, std::move(reader)).first->second.get();
   }
 
   std::unique_ptr<Database> database_;
   const FileAccess files_;
+  bool being_written_ = false, lost_seal_ = false;
   mutable std::once_flag sized_;
   mutable RecordingInfo info_;
   std::vector<ProcessInfo> infos_;
@@ -265,16 +312,25 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& di
     // Asked first: a recording that is finished meanwhile is still taken for one being made.
     const bool being_written = IsBeingWritten(store);
     absl::Status s = CheckFiles(directory, store);
+    // There is none before the recording is finished.
+    const absl::Status seal = s.ok() ? CheckSeal(directory) : s;
+    if (!absl::IsNotFound(seal)) s = seal;
+    std::unique_ptr<RecordingReader> reader;
     if (s.ok()) {
       auto database = Database::OpenForReading(store);
       s = database.status();
       if (s.ok()) {
-        auto reader = std::make_unique<RecordingReader>(std::move(*database), files);
-        if (s = reader->Load(directory, being_written); s.ok()) return reader;
+        reader = std::make_unique<RecordingReader>(std::move(*database), files);
+        s = reader->Load(directory, being_written, seal.ok());
       }
     }
-    // The recorder may have replaced a file between two looks at the directory.
-    if (!being_written || attempt == 3) return s;
+    // The recorder may have replaced a file between two looks at the directory, or have closed the
+    // store and not yet sealed it.
+    const bool again = s.ok() ? reader->lost_seal() && !being_written : being_written;
+    if (!again || attempt == 3) {
+      if (!s.ok()) return s;
+      return reader;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }

@@ -27,7 +27,7 @@ struct StoredProcess {
   ProcessInfo info;
   std::vector<Thread> threads;
   Time fork_time{0};
-  bool closed = false;
+  bool closed = false;  // nothing was to be added
 };
 absl::StatusOr<StoredProcess> ParseProcess(std::string_view value);
 

@@ -147,6 +147,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     };
     document["processes"].push_back(std::move(entry));
   }
+  if (absl::Status damage = recording.Damage(); !damage.ok()) return damage;
   if (json) {
     text = document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }

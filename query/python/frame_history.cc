@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 #include "absl/algorithm/container.h"
@@ -410,7 +409,8 @@ absl::Status FrameHistory::Make(const Recording& recording, const Process& proce
   // Whoever gives up early, having what was asked for, leaves what took long.
   constexpr size_t kTookLong = 32;
   const bool partly = absl::IsDeadlineExceeded(made) ? done_ > had : done_ >= had + kTookLong;
-  if ((made.ok() || partly) && recording.info().finished) {
+  // What damage left out must not be taken for all there is.
+  if ((made.ok() || partly) && recording.info().finished && recording.Damage().ok()) {
     const std::string path = FilePath(recording, process);
     const std::string begun = path + kBegun;
     WriteWholeFile(made.ok() ? path : begun, {Serialize(RecordingKey(recording, process))});
@@ -457,14 +457,10 @@ absl::StatusOr<std::shared_ptr<FrameHistory>> FrameHistory::Begin(const Recordin
                                                                   const Process& process) {
   const std::string path = FilePath(recording, process);
   for (const std::string& name : {path, path + kBegun}) {
-    std::ifstream file(name, std::ios::binary | std::ios::ate);
-    if (!recording.info().finished || !file) continue;
-    const auto size = static_cast<uint64_t>(file.tellg());
-    std::string content(size <= kMostFileBytes ? size : 0, '\0');
-    file.seekg(0);
-    file.read(content.data(), static_cast<std::streamsize>(content.size()));
+    std::string content;
+    if (!recording.info().finished || !ReadWholeFile(name, kMostFileBytes, &content)) continue;
     std::shared_ptr<FrameHistory> history(new FrameHistory);
-    if (!file || !history->Parse(content, RecordingKey(recording, process)).ok()) continue;
+    if (!history->Parse(content, RecordingKey(recording, process)).ok()) continue;
     history->Prepare(process);
     history->from_file_ = history->done_ == history->chunks_.size();
     if (history->from_file_) history->ready_ = history->done_;

@@ -9,6 +9,7 @@
 #include <capnp/serialize.h>
 #include <rocksdb/db.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -26,6 +27,7 @@
 #include "store/format.h"
 #include "store/message.h"
 #include "store/reader.h"
+#include "store/seal.h"
 #include "store/trace.capnp.h"
 #include "tests/support/trace_text.h"
 
@@ -178,6 +180,8 @@ class StoreTest : public testing::Test {
     }
     EXPECT_TRUE((*database)->Add(std::move(batch)).ok());
     EXPECT_TRUE((*database)->Flush().ok());
+    database->reset();
+    EXPECT_TRUE(WriteSeal(directory).ok());
     return directory;
   }
 
@@ -365,6 +369,121 @@ TEST_F(StoreTest, TimesThatCannotBe) {
       b.setWallEndNs(INT64_MAX);
     }
   });
+}
+
+// What is missing at the end does not look like damage; the process's record tells.
+TEST_F(StoreTest, AHistoryThatIsCutShortIsIncomplete) {
+  const auto of = [](const Rows& rows) {
+    auto recording = Recording::Open(Write(rows));
+    EXPECT_TRUE(recording.ok()) << recording.status();
+    auto process = (*recording)->Open(ProcessNo(1));
+    EXPECT_TRUE(process.ok()) << process.status();
+    return (*process)->info();
+  };
+  EXPECT_TRUE(of(*good_).complete);
+  std::string last;  // group
+  for (const Row& r : *good_) {
+    if (r.family == Family::kMeta && r.key.starts_with("group/")) last = r.key;
+  }
+  Rows rows = *good_;
+  std::erase_if(rows, [&](const Row& r) { return r.key == last; });
+  ProcessInfo info = of(rows);
+  EXPECT_FALSE(info.complete);
+  EXPECT_NE(info.incomplete_reason.find("it is damaged: of "), std::string::npos)
+      << info.incomplete_reason;
+  info = of(Changed<schema::Group>(last, [](auto g) {
+    auto some =
+        capnp::Orphanage::getForMessageContaining(g)
+            .template newOrphan<capnp::List<schema::Group::BlockSummary>>(g.getBlocks().size() - 1);
+    for (unsigned i = 0; i < some.get().size(); ++i) {
+      some.get().setWithCaveats(i, g.getBlocks()[i].asReader());
+    }
+    g.adoptBlocks(std::move(some));
+  }));
+  EXPECT_FALSE(info.complete);
+}
+
+// A file's bytes are what its id says, or none.
+TEST_F(StoreTest, FilesAreComparedWithTheirHash) {
+  const auto id_of = [](const std::string& bytes) {
+    return FileIdOf(XXH3_64bits(bytes.data(), bytes.size()));
+  };
+  const std::string a(100'000, 'a'), b(100'000, 'b');
+  Rows rows = *good_;
+  for (const std::string& bytes : {a, b}) {
+    capnp::MallocMessageBuilder message;
+    auto r = message.initRoot<schema::File>();
+    r.setPath("/nowhere/at/all");
+    r.setSize(bytes.size());
+    rows.push_back({Family::kMeta, FileKey(id_of(bytes)), BytesOf(message)});
+    for (uint32_t chunk : {0, 1}) {
+      rows.push_back({Family::kFile, FileChunkKey(id_of(bytes), chunk),
+                      bytes.substr(chunk * kFileChunkBytes, kFileChunkBytes)});
+    }
+  }
+  {
+    auto recording = Recording::Open(Write(rows));
+    ASSERT_TRUE(recording.ok()) << recording.status();
+    auto image = (*recording)->FileContents(id_of(a));
+    ASSERT_TRUE(image.ok()) << image.status();
+    EXPECT_EQ(std::string(image->bytes().begin(), image->bytes().end()), a);
+    EXPECT_TRUE((*recording)->Damage().ok());
+    EXPECT_TRUE(AskAll((*recording)->info().path).problems.empty());
+  }
+  const auto expect_damage = [&](const Rows& damaged, std::string_view what) {
+    auto recording = Recording::Open(Write(damaged));
+    ASSERT_TRUE(recording.ok()) << recording.status();
+    const absl::Status s = (*recording)->FileContents(id_of(a)).status();
+    EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+    EXPECT_NE(std::string(s.message()).find(what), std::string::npos) << s;
+    // Also for who did not look at the error.
+    EXPECT_EQ((*recording)->Damage(), s);
+    EXPECT_FALSE(AskAll((*recording)->info().path).problems.empty());
+  };
+  Rows swapped = rows;
+  const size_t n = rows.size();
+  std::swap(swapped[n - 5].value, swapped[n - 2].value);
+  std::swap(swapped[n - 4].value, swapped[n - 1].value);
+  expect_damage(swapped, "differs from its hash");
+  Rows cut = rows;
+  cut.erase(cut.end() - 4);
+  expect_damage(cut, "is cut off");
+}
+
+// Sorted files that are sound, under each other's names.
+TEST_F(StoreTest, SortedFilesHaveTheirPlace) {
+  const std::string directory = *scratch_ + "/sorted";
+  {
+    auto database = Database::Create(directory);
+    ASSERT_TRUE(database.ok()) << database.status();
+    for (const char* text : {"a", "b"}) {
+      Database::Batch batch;
+      batch.Put(Family::kEvent, std::string(text) + "-key", std::string(text) + "-value");
+      ASSERT_TRUE((*database)->Add(std::move(batch)).ok());
+    }
+  }
+  std::map<uintmax_t, std::vector<fs::path>> by_size;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() == ".sst") by_size[entry.file_size()].push_back(entry.path());
+  }
+  ASSERT_EQ(by_size.size(), 1u);  // else they would be told apart by their size
+  const std::vector<fs::path>& files = by_size.begin()->second;
+  ASSERT_EQ(files.size(), 2u);
+  const auto read = [&] {
+    auto database = Database::OpenForReading(directory);
+    if (!database.ok()) return absl::Status(database.status());
+    absl::Status s = (*database)->Get(Family::kEvent, "a-key").status();
+    if (s.ok() || absl::IsNotFound(s)) s = (*database)->Get(Family::kEvent, "b-key").status();
+    EXPECT_EQ((*database)->VerifyChecksums().ok(), s.ok());
+    EXPECT_EQ((*database)->Damage().ok(), s.ok());
+    return s;
+  };
+  EXPECT_TRUE(read().ok()) << read();
+  fs::rename(files[0], directory + "/other");
+  fs::rename(files[1], files[0]);
+  fs::rename(directory + "/other", files[1]);
+  EXPECT_TRUE(absl::IsDataLoss(read())) << read();
+  fs::remove_all(directory);
 }
 
 TEST_F(StoreTest, ProcessesThatCannotBe) {

@@ -564,10 +564,17 @@ TEST_F(CacheTest, InflatedSectionsAreKept) {
   const ino_t made = inode(path);
   read();
   EXPECT_EQ(inode(path), made);  // it was not made again
-  std::fstream(path) << "damage";
-  read();
-  EXPECT_EQ(kept(), path);
-  EXPECT_NE(inode(path), made);
+  // Wherever it is damaged, it is made again.
+  for (const size_t at : {size_t{0}, size_t{5000}, content.size() / 2 + 9, content.size() + 3}) {
+    const ino_t before = inode(path);
+    std::fstream damaged(path);
+    damaged.seekp(static_cast<std::streamoff>(at));
+    damaged << "damage";
+    damaged.close();
+    read();
+    EXPECT_EQ(kept(), path);
+    EXPECT_NE(inode(path), before) << at;
+  }
 }
 
 TEST_F(CacheTest, NoPlaceToKeepASectionIsNeeded) {
