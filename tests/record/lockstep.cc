@@ -211,7 +211,9 @@ class Native {
     if (over() || WSTOPSIG(status_) == SIGTRAP) return true;
     siginfo_t about{};
     ptrace(PTRACE_GETSIGINFO, pid_, 0, &about);
-    return about.si_code > 0;  // by the kernel: a fault
+    const int number = about.si_signo;
+    return about.si_code > 0 &&  // by the kernel
+           (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
   }
   void RunTo(uint64_t address) {
     const uint64_t before = Word(address);

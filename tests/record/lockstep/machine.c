@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
 // Instructions and events that a translator treats specially: repeat prefixes, loops on rcx, jumps
-// to the next and to the same instruction, atomic operations, faults, signals, long jumps.
+// to the next and to the same instruction, atomic operations, faults, signals, a system call that
+// is interrupted and begun again, long jumps, code that changes.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 static char a[512], b[512];
 
 static long strings(long n) {
-  void *d = b, *s = a;
+  void *d = b, *s = a;  // in the lowest 4 GiB: the program is not position-independent
   long c = n, left;
   __asm__ volatile("rep movsb" : "+D"(d), "+S"(s), "+c"(c) : : "memory");
   d = b, c = n / 8;
@@ -111,11 +114,41 @@ static long faults(void) {
   return value + signals;
 }
 
+static int ends[2];
+static void on_alarm(int number) {
+  signals += number;
+  if (write(ends[1], "x", 1) != 1) signals = -1;
+}
+
+static long interrupted(void) {
+  struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+  struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+  char c = 0;
+  if (pipe(ends) != 0) return -1;
+  sigaction(SIGALRM, &act, NULL);
+  setitimer(ITIMER_REAL, &soon, NULL);
+  return read(ends[0], &c, 1) + c;
+}
+
+static long changing(void) {
+  unsigned char* code =
+      mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  long sum = 0;
+  for (int i = 0; i < 6; ++i) {  // eax = 3 i, and one more for every second i
+    unsigned char add[] = {0xb8, (unsigned char)(i * 3), 0, 0, 0, 0xff, 0xc0, 0xc3};
+    if (i % 2) add[5] = 0xc3;  // without the increment
+    memcpy(code + 64, add, sizeof(add));
+    for (int k = 0; k < 3; ++k) sum += ((int (*)(void))(code + 64))();
+  }
+  munmap(code, 8192);
+  return sum;
+}
+
 int main(void) {
   long sum = 0;
   memset(a, 'q', sizeof(a));
   for (long n = 0; n < 70; n += n < 4 ? 1 : 13) sum += strings(n) + loops(n) + atomics(n);
-  sum += faults();
+  sum += faults() + interrupted() + changing();
   jmp_buf again;
   volatile int times = 0;
   if (setjmp(again) < 3) longjmp(again, ++times);
