@@ -527,6 +527,7 @@ class ProcessIngest {
       return absl::DataLossError("the process that forked this one was lost");
     }
     image_ = *it->second.image;
+    NoteSharedMemory();
     recipes_ = std::make_shared<RecipeTable>(it->second.recipes);
     info_.parent = it->second.process;
     info_.by_exec = false;
@@ -607,6 +608,10 @@ class ProcessIngest {
       if (at < other.identity_offset || at - other.identity_offset >= other.end - other_begin) {
         continue;
       }
+      Incomplete(
+          fmt::format("{:#x} and {:#x} are the same memory: what was written at one is told of the "
+                      "other with some delay",
+                      begin, other_begin));
       uint64_t page = (other_begin + (at - other.identity_offset)) / kPageBytes;
       EntryMaps& entry = Entry(page);
       uint8_t* target = image_.Touch(page).bytes;
@@ -842,6 +847,7 @@ class ProcessIngest {
         break;
       }
       case kTtqFork: {
+        NoteSharedMemory();
         uint32_t number = LoadPod<uint32_t>(payload);
         std::lock_guard lock(recording_.mutex);
         // Each costs memory until its child takes it.
@@ -935,14 +941,29 @@ class ProcessIngest {
     if (m.content == kTtqContentUnknown) area.content_unknown = true;
     c.content_unknown = area.content_unknown;
     if (startup) c.area = kTtqMapStartup;
-    if (area.content_unknown) Incomplete(fmt::format("the contents of {} were not kept", path));
-    if (m.shared && (m.protection & 2) && !path.empty()) {
-      Incomplete(fmt::format("{} is shared: other processes' writes to it are not seen", path));
+    if (area.content_unknown) {
+      Incomplete(fmt::format("the contents of {} were not kept",
+                             path.empty() ? "memory that the kernel writes at any time" : path));
+    }
+    if (m.shared && (m.protection & 2) && (!path.empty() || m.kind == kTtqMapSysV)) {
+      Incomplete(fmt::format("{} is shared: other processes' writes to it are not seen",
+                             path.empty() ? "System V memory" : path));
     }
     AddMapChange(c);
     std::vector<uint64_t> replaced;
     image_.Map(c.range.begin.v, area, &replaced);
     Replaced(replaced);
+  }
+
+  // Before and after a fork: what parent and child write to the same memory from now on.
+  void NoteSharedMemory() {
+    for (const auto& [begin, area] : image_.areas()) {
+      if (!area.shared || !(area.protection & 2)) continue;
+      Incomplete(
+          fmt::format("the memory at {:#x} is shared between processes: the others' writes "
+                      "to it are not seen",
+                      begin));
+    }
   }
 
   void Incomplete(const std::string& why) {

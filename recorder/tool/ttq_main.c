@@ -34,9 +34,11 @@ extern Int ttq_register_offset(Int reg);
 extern Int ttq_vector_offset(Int word);
 // Valgrind keeps these to itself.
 extern SysRes VG_(pread)(Int fd, void* buffer, Int count, OffT offset);
+extern Int VG_(fcntl)(Int fd, Int command, Addr argument);
 extern SysRes VG_(mk_SysRes_Error)(UWord error);
 extern SysRes VG_(mk_SysRes_Success)(UWord value);
 extern Addr VG_(clstk_end);
+extern Int VG_(cl_exec_fd);
 extern UInt VG_(clo_smc_check);
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar* who);
 extern HChar** VG_(client_envp);  // on the program's stack
@@ -1152,13 +1154,13 @@ static void send_output(ThreadId tid, Int fd, Addr from, SizeT size) {
   }
 }
 
-// `size` bytes from `offset` of an open file changed: so did memory that maps it.
-static void file_changed(ThreadId tid, Int fd, Off64T offset, ULong size) {
-  struct vg_stat st;
-  if (VG_(fstat)(fd, &st) != 0) return;
+static const ULong kAllOfFile = 1ULL << 62;
+
+// `size` bytes from `offset` of a file changed: so did memory that maps it.
+static void file_changed(ThreadId tid, const struct vg_stat* st, Off64T offset, ULong size) {
   for (UInt i = 0; i < g_range_count; i++) {
     Range r = g_ranges[i];
-    if (r.kind != kFile || r.dev != st.dev || r.ino != st.ino) continue;
+    if (r.kind != kFile || r.dev != st->dev || r.ino != st->ino) continue;
     ULong first = offset > r.offset ? offset - r.offset : 0, bytes = r.end - r.start;
     if (first >= bytes || offset + size <= r.offset) continue;
     ULong last = offset + size - r.offset;
@@ -1166,28 +1168,75 @@ static void file_changed(ThreadId tid, Int fd, Off64T offset, ULong size) {
   }
 }
 
+static void open_file_changed(ThreadId tid, Int fd, Off64T offset, ULong size) {
+  struct vg_stat st;
+  if (VG_(fstat)(fd, &st) == 0) file_changed(tid, &st, offset, size);
+}
+
+// A file got another length. What lies behind its end cannot be read, and is zero when the file
+// grows again.
+static void file_resized(ThreadId tid, const struct vg_stat* st) {
+  static const UChar kZeros[4096];
+  file_changed(tid, st, 0, kAllOfFile);
+  for (UInt i = 0; i < g_range_count; i++) {
+    Range r = g_ranges[i];
+    if (r.kind != kFile || r.dev != st->dev || r.ino != st->ino) continue;
+    ULong kept = st->size > (Long)r.offset ? page_up(st->size - r.offset) : 0;
+    for (Addr a = r.start + kept; a < r.end; a += sizeof(kZeros))
+      send_bytes(kTtqBySyscall, tid, a, kZeros, sizeof(kZeros));
+  }
+}
+
 static void look_for_file_changes(ThreadId tid, UInt number, const UWord* args, Long result) {
-  const ULong all = 1ULL << 62;
+  struct vg_stat st;
   switch (number) {
     case __NR_write:
     case __NR_writev:
     case __NR_sendfile: {
       Off64T at = VG_(lseek)(args[0], 0, VKI_SEEK_CUR);
-      if (result > 0 && at >= result) file_changed(tid, args[0], at - result, result);
+      if (result > 0 && at >= result) open_file_changed(tid, args[0], at - result, result);
       break;
     }
     case __NR_pwrite64:
     case __NR_pwritev:
-    case 328 /* pwritev2 */:
-      if (result > 0) file_changed(tid, args[0], args[3], result);
+    case 328 /* pwritev2 */: {
+      if (result <= 0) break;
+      // It may go to the end, or to where the file is, whatever the offset.
+      Int flags = VG_(fcntl)(args[0], VKI_F_GETFL, 0);
+      if (number == 328 || (flags & VKI_O_APPEND))
+        open_file_changed(tid, args[0], 0, kAllOfFile);
+      else
+        open_file_changed(tid, args[0], args[3], result);
       break;
+    }
     case __NR_ftruncate:
     case __NR_fallocate:
-      file_changed(tid, args[0], 0, all);
+      if (VG_(fstat)(args[0], &st) == 0) file_resized(tid, &st);
+      break;
+    case __NR_truncate:
+      if (!sr_isError(VG_(stat)((const HChar*)args[0], &st))) file_resized(tid, &st);
+      break;
+    case __NR_open:
+    case __NR_openat:
+    case __NR_creat: {
+      UWord flags = number == __NR_open ? args[1] : number == __NR_openat ? args[2] : VKI_O_TRUNC;
+      if ((flags & VKI_O_TRUNC) && VG_(fstat)(result, &st) == 0) file_resized(tid, &st);
+      break;
+    }
+    case __NR_io_submit:
+      // Most are done by now. struct iocb: what is to be done, and on which file.
+      for (Long i = 0; i < result; i++) {
+        enum { kPwrite = 1, kPwritev = 8 };
+        const UChar* block = ((UChar**)args[2])[i];
+        if (!ttq_readable((Addr)block, 64)) continue;
+        UShort what = *(const UShort*)(block + 16);
+        if (what == kPwrite || what == kPwritev)
+          open_file_changed(tid, *(const Int*)(block + 20), 0, kAllOfFile);
+      }
       break;
     case __NR_splice:
     case 326 /* copy_file_range */:
-      file_changed(tid, args[2], 0, all);
+      open_file_changed(tid, args[2], 0, kAllOfFile);
       break;
     default:
       break;
@@ -1331,6 +1380,38 @@ WRAP_SYSCALL(linux_sys_prctl) {
     return;
   }
   __real_vgSysWrap_linux_sys_prctl_before(tid, layout, args, status, flags);
+}
+
+// The program's own executable: the kernel would take it for Valgrind.
+static Bool is_own_executable(Addr name) {
+  HChar by_number[40];
+  SizeT n = ttq_readable_prefix(name, sizeof(by_number));
+  VG_(snprintf)(by_number, sizeof(by_number), "/proc/%d/exe", VG_(getpid)());
+  return VG_(strnlen)((const HChar*)name, n) < n &&
+         (VG_(strcmp)((const HChar*)name, "/proc/self/exe") == 0 ||
+          VG_(strcmp)((const HChar*)name, by_number) == 0);
+}
+
+WRAP_SYSCALL(generic_sys_execve) {
+  // Valgrind wants the name in the program's memory: for as long as the call lasts it is where no
+  // frame is.
+  enum { kLongest = 1024, kRedZone = 128 };
+  static HChar saved[kLongest];
+  HChar real[kLongest] = "", link[40];
+  UWord name = args->arg[0];
+  Addr place = VG_(get_SP)(tid) - kRedZone - kLongest;
+  VG_(snprintf)(link, sizeof(link), "/proc/self/fd/%d", VG_(cl_exec_fd));
+  if (!is_own_executable(name) || VG_(readlink)(link, real, kLongest - 1) <= 0 ||
+      !VG_(am_is_valid_for_client)(place, kLongest, VKI_PROT_READ | VKI_PROT_WRITE)) {
+    __real_vgSysWrap_generic_sys_execve_before(tid, layout, args, status, flags);
+    return;
+  }
+  VG_(memcpy)(saved, (void*)place, kLongest);
+  VG_(memcpy)((void*)place, real, kLongest);
+  args->arg[0] = place;
+  __real_vgSysWrap_generic_sys_execve_before(tid, layout, args, status, flags);
+  args->arg[0] = name;
+  VG_(memcpy)((void*)place, saved, kLongest);
 }
 
 // A signal that a thread sends itself is there before the call returns. Valgrind sees to it for

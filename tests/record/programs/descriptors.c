@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   if (argc > 2) return 0;
   if (fork() == 0) {
     Show("child", out);
-    execl(argv[0], argv[0], argv[1], "executed", NULL);
+    execl("/proc/self/exe", argv[0], argv[1], "executed", NULL);
     _exit(4);
   }
   wait(NULL);
