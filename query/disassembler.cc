@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "query/decoder.h"
 
 namespace ttq {
 
@@ -15,8 +16,7 @@ struct Disassembler::Impl {
   csh handle = 0;
   bool ok = false;
   // In Intel's syntax, where operands come destination first and capstone says more of them.
-  csh operands = 0;
-  bool operands_ok = false;
+  std::optional<Decoder> operands;
   NameOf name_of;
 };
 
@@ -30,7 +30,6 @@ Disassembler::Disassembler(NameOf name_of) : impl_(std::make_unique<Impl>()) {
 
 Disassembler::~Disassembler() {
   if (impl_->ok) cs_close(&impl_->handle);
-  if (impl_->operands_ok) cs_close(&impl_->operands);
 }
 
 namespace {
@@ -472,46 +471,28 @@ std::string RegisterName::Text() const {
 
 std::optional<DecodedInstruction> Disassembler::Decode(absl::Span<const uint8_t> bytes,
                                                        Address at) const {
-  if (!impl_->operands_ok) {
-    if (cs_open(CS_ARCH_X86, CS_MODE_64, &impl_->operands) != CS_ERR_OK) return std::nullopt;
-    impl_->operands_ok = true;
-    cs_option(impl_->operands, CS_OPT_DETAIL, CS_OPT_ON);
-  }
-  cs_insn* insn = cs_malloc(impl_->operands);
+  if (!impl_->operands) impl_->operands.emplace(CS_OPT_SYNTAX_INTEL);
+  const cs_insn* insn = impl_->operands->Decode(bytes.data(), bytes.size(), at.v);
   if (insn == nullptr) return std::nullopt;
-  const uint8_t* code = bytes.data();
-  size_t left = bytes.size();
-  uint64_t address = at.v;
-  std::optional<DecodedInstruction> out;
-  if (cs_disasm_iter(impl_->operands, &code, &left, &address, insn)) {
-    out.emplace();
-    out->address = at;
-    out->size = static_cast<uint8_t>(insn->size);
-    const cs_x86& x86 = insn->detail->x86;
-    for (int i = 0; i < x86.op_count; ++i) out->operands.push_back(OperandOf(x86.operands[i]));
-    // Capstone's tables have some forms of these wrong.
-    if (insn->id == X86_INS_TEST || insn->id == X86_INS_CMP) {
-      for (Operand& operand : out->operands) {
-        operand.read = true;
-        operand.written = false;
-      }
+  DecodedInstruction out;
+  out.address = at;
+  out.size = static_cast<uint8_t>(insn->size);
+  const cs_x86& x86 = insn->detail->x86;
+  for (int i = 0; i < x86.op_count; ++i) out.operands.push_back(OperandOf(x86.operands[i]));
+  out.operation = OperationOf(*insn, out.operands);
+  out.id = static_cast<uint16_t>(insn->id);
+  out.is_vex = insn->mnemonic[0] == 'v';
+  if (!out.operands.empty()) {
+    const Operand& last = out.operands.back();
+    if (last.kind == Operand::Kind::kImmediate) {
+      out.immediate = static_cast<uint16_t>(last.immediate & 0xff);
     }
-    out->operation = OperationOf(*insn, out->operands);
-    out->id = static_cast<uint16_t>(insn->id);
-    out->is_vex = insn->mnemonic[0] == 'v';
-    if (!out->operands.empty()) {
-      const Operand& last = out->operands.back();
-      if (last.kind == Operand::Kind::kImmediate) {
-        out->immediate = static_cast<uint16_t>(last.immediate & 0xff);
-      }
-      const Operand& first = out->operands.front();
-      if (first.kind == Operand::Kind::kRegister && first.reg.file == File::kVector &&
-          !OnlyTests(insn->id)) {
-        out->vectors_written = 1u << first.reg.number;
-      }
+    const Operand& first = out.operands.front();
+    if (first.kind == Operand::Kind::kRegister && first.reg.file == File::kVector &&
+        !OnlyTests(insn->id)) {
+      out.vectors_written = 1u << first.reg.number;
     }
   }
-  cs_free(insn, 1);
   return out;
 }
 

@@ -2,9 +2,8 @@
 
 #include "query/instruction_effects.h"
 
-#include <capstone/capstone.h>
-
 #include "absl/strings/str_cat.h"
+#include "query/decoder.h"
 
 namespace ttq {
 namespace {
@@ -84,7 +83,6 @@ bool ClearsRegister(const cs_insn& insn) {
   }
   const cs_x86& x = insn.detail->x86;
   if (x.op_count < 2) return false;
-  // AT&T order: sources first.
   return x.operands[0].type == X86_OP_REG && x.operands[1].type == X86_OP_REG &&
          x.operands[0].reg == x.operands[1].reg;
 }
@@ -109,43 +107,33 @@ std::optional<Address> MemoryOperand::AddressOf(const uint64_t* gpr) const {
 }
 
 struct EffectsReader::Impl {
-  csh handle = 0;
-  bool ok = false;
-  cs_insn* insn = nullptr;
+  // Operands in Intel's syntax, of which capstone says more; text in AT&T's.
+  Decoder operands{CS_OPT_SYNTAX_INTEL}, text{CS_OPT_SYNTAX_ATT};
 };
 
-EffectsReader::EffectsReader() : impl_(std::make_unique<Impl>()) {
-  impl_->ok = cs_open(CS_ARCH_X86, CS_MODE_64, &impl_->handle) == CS_ERR_OK;
-  if (!impl_->ok) return;
-  cs_option(impl_->handle, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
-  cs_option(impl_->handle, CS_OPT_DETAIL, CS_OPT_ON);
-  impl_->insn = cs_malloc(impl_->handle);
-}
+EffectsReader::EffectsReader() : impl_(std::make_unique<Impl>()) {}
+EffectsReader::~EffectsReader() = default;
 
-EffectsReader::~EffectsReader() {
-  if (impl_->insn) cs_free(impl_->insn, 1);
-  if (impl_->ok) cs_close(&impl_->handle);
-}
-
-InstructionEffects EffectsReader::Read(Address at, std::string_view bytes) const {
+InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool want_text) const {
   InstructionEffects out;
   const uint8_t* code = reinterpret_cast<const uint8_t*>(bytes.data());
-  size_t left = bytes.size();
-  uint64_t address = at.v;
-  cs_insn* insn = impl_->insn;
-  if (insn == nullptr || !cs_disasm_iter(impl_->handle, &code, &left, &address, insn)) {
+  const cs_insn* insn = impl_->operands.Decode(code, bytes.size(), at.v);
+  if (insn == nullptr) {
     out.text = "(bad)";
     return out;
   }
   out.size = insn->size;
-  out.text = insn->mnemonic;
-  if (insn->op_str[0] != '\0') absl::StrAppend(&out.text, " ", insn->op_str);
+  if (const cs_insn* shown = want_text ? impl_->text.Decode(code, bytes.size(), at.v) : nullptr) {
+    out.text = shown->mnemonic;
+    if (shown->op_str[0] != '\0') absl::StrAppend(&out.text, " ", shown->op_str);
+  }
+  const csh handle = impl_->operands.handle();
   const cs_detail& detail = *insn->detail;
   for (int i = 0; i < detail.regs_read_count; ++i) out.reads |= MaskOf(detail.regs_read[i]);
   for (int i = 0; i < detail.regs_write_count; ++i) out.writes |= MaskOf(detail.regs_write[i]);
   const bool is_stack = insn->id == X86_INS_PUSH || insn->id == X86_INS_POP ||
-                        cs_insn_group(impl_->handle, insn, CS_GRP_CALL) ||
-                        cs_insn_group(impl_->handle, insn, CS_GRP_RET);
+                        cs_insn_group(handle, insn, CS_GRP_CALL) ||
+                        cs_insn_group(handle, insn, CS_GRP_RET);
   // The stack pointer of a push moves by itself; what it holds is no input of what is moved.
   if (is_stack) {
     out.addressing |= out.reads & Bit(kRsp);
@@ -227,15 +215,15 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes) const
     out.flow = Flow::kSyscall;
     out.writes |= Bit(kRax) | Bit(kRcx) | Bit(kR11);
     out.reads |= Bit(kRax) | Bit(kRdi) | Bit(kRsi) | Bit(kRdx) | Bit(kR10) | Bit(kR8) | Bit(kR9);
-  } else if (cs_insn_group(impl_->handle, insn, CS_GRP_CALL)) {
+  } else if (cs_insn_group(handle, insn, CS_GRP_CALL)) {
     out.flow = Flow::kCall;
     stack_word(kRsp, -8, true);
     out.writes = Bit(kRsp);
-  } else if (cs_insn_group(impl_->handle, insn, CS_GRP_RET)) {
+  } else if (cs_insn_group(handle, insn, CS_GRP_RET)) {
     out.flow = Flow::kReturn;
     stack_word(kRsp, 0, false);
     out.writes = Bit(kRsp);
-  } else if (cs_insn_group(impl_->handle, insn, CS_GRP_JUMP)) {
+  } else if (cs_insn_group(handle, insn, CS_GRP_JUMP)) {
     out.flow = Flow::kBranch;
     out.conditional = insn->id != X86_INS_JMP && insn->id != X86_INS_LJMP;
     if (out.conditional && insn->id != X86_INS_JRCXZ && insn->id != X86_INS_JECXZ) {

@@ -56,8 +56,8 @@ class EffectsReader {
  public:
   EffectsReader();
   ~EffectsReader();
-  // Of the instruction whose code starts `bytes`.
-  InstructionEffects Read(Address at, std::string_view bytes) const;
+  // Of the instruction whose code starts `bytes`. Without `want_text` its text stays empty.
+  InstructionEffects Read(Address at, std::string_view bytes, bool want_text = true) const;
 
  private:
   struct Impl;
