@@ -14,9 +14,8 @@ absl::Status ThreadStream::SeekTo(Time t) {
   auto runs = side_.process().RunsAround(t);
   if (!runs.ok()) return runs.status();
   runs_ = *std::move(runs);
-  const auto after = std::partition_point(runs_->begin(), runs_->end(), [&](const Run& r) {
-    return r.time + r.instructions <= t;
-  });
+  const auto after = std::partition_point(
+      runs_->begin(), runs_->end(), [&](const Run& r) { return r.time + r.instructions <= t; });
   if (absl::Status s = FindRun(after - runs_->begin()); !s.ok()) return s;
   if (run_ != nullptr && run_->time < t) offset_ = static_cast<uint32_t>(t.v - run_->time.v);
   return absl::OkStatus();

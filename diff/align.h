@@ -63,8 +63,10 @@ struct Divergence {
 class Aligner {
  public:
   Aligner(Side* a, Side* b, ThreadNo thread, ScanControl* control)
-      : sides_{a, b}, streams_{ThreadStream(a, thread), ThreadStream(b, thread)},
-        thread_(thread), control_(control) {}
+      : sides_{a, b},
+        streams_{ThreadStream(a, thread), ThreadStream(b, thread)},
+        thread_(thread),
+        control_(control) {}
 
   absl::Status Start(Time a, Time b);
   // Nullopt when both end, or when side A has reached `limit`.

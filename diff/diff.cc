@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "diff/align.h"
 #include "fmt/format.h"
@@ -38,14 +39,25 @@ Place PlaceOf(const Frame& f) { return {f.function, f.module, f.file, f.line}; }
 
 class Comparison {
  public:
-  Comparison(Side* a, Side* b, const RE2* ignore, ScanControl* control)
-      : sides_{a, b}, ignore_(ignore), control_(control), origins_(a, b) {}
+  Comparison(Side* a, Side* b, Inputs* inputs, const RE2* ignore, ScanControl* control)
+      : sides_{a, b},
+        inputs_(*inputs),
+        ignore_(ignore),
+        control_(control),
+        origins_(a, b, inputs) {}
 
   absl::Status Run(DiffResult* result);
 
  private:
-  absl::StatusOr<std::optional<FirstDifference>> OfThread(ThreadNo thread, Time limit,
-                                                          DiffResult* result);
+  // A place where the runs parted. `span`: how long, unless they never came together again.
+  struct Candidate {
+    FirstDifference first;
+    std::array<TimeSpan, 2> span;
+    bool final = false;
+  };
+  absl::Status OfThread(ThreadNo thread, DiffResult* result);
+  absl::Status AskForVariable(const Divergence& d, FirstDifference* first, bool* same);
+  absl::Status Choose(DiffResult* result);
   absl::StatusOr<FirstDifference> Explain(const Divergence& d);
   absl::StatusOr<Decision> Decide(const Divergence& d, const Origin& origin);
   absl::Status AddOrigin(Origin origin, FirstDifference* first);
@@ -60,9 +72,11 @@ class Comparison {
   absl::Status ByOutcome(DiffResult* result);
 
   std::array<Side*, 2> sides_;
+  Inputs& inputs_;
   const RE2* ignore_;
   ScanControl* control_;
   OriginFinder origins_;
+  std::vector<Candidate> candidates_;
   std::array<Stack, 2> stacks_;  // at the last common instruction
 };
 
@@ -155,7 +169,8 @@ absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& o
       uint64_t v = 0;
       for (size_t k = bytes.size(); k-- > 0;) v = v << 8 | static_cast<uint8_t>(bytes[k]);
       const bool negative = m.size == 4 && v >> 31;
-      values.push_back(negative ? fmt::format("{}", static_cast<int32_t>(v)) : fmt::format("{}", v));
+      values.push_back(negative ? fmt::format("{}", static_cast<int32_t>(v))
+                                : fmt::format("{}", v));
     }
     for (uint8_t reg = 0; reg < kGprCount; ++reg) {
       if (!(effects.reads >> reg & 1)) continue;
@@ -197,6 +212,7 @@ absl::StatusOr<FirstDifference> Comparison::Explain(const Divergence& d) {
     first.stacks[i] = TextOf(stacks_[i]);
   }
   if (const Frame* own = sides_[0]->OwnFrame(stacks_[0])) first.place = PlaceOf(*own);
+  first.in_own_code = d.last[0].exists && sides_[0]->IsOwnCode(d.last[0].pc);
   auto origin = origins_.OfBranch(d);
   if (!origin.ok()) return origin.status();
   if (!origin->steps.empty()) {
@@ -208,16 +224,52 @@ absl::StatusOr<FirstDifference> Comparison::Explain(const Divergence& d) {
   return first;
 }
 
-absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thread, Time limit,
-                                                                    DiffResult* result) {
+// A branch in getenv says nothing by itself: it went along another list of variables. What counts
+// is the variable that was asked for.
+absl::Status Comparison::AskForVariable(const Divergence& d, FirstDifference* first, bool* same) {
+  *same = false;
+  std::array<std::string, 2> name;
+  for (int i : {0, 1}) {
+    const std::vector<Frame>& frames = stacks_[i].frames;
+    const auto found = std::find_if(frames.begin(), frames.end(), [](const Frame& f) {
+      return f.function == "getenv" || f.function == "secure_getenv" ||
+             f.function == "__libc_secure_getenv";
+    });
+    if (found == frames.end() || !found->cfa) return absl::OkStatus();
+    // The call wrote the return address; its argument is in rdi.
+    const auto call = LastAccess(sides_[i]->process(), {.ranges = {{*found->cfa - 8, *found->cfa}},
+                                                        .span = {Time(0), d.last[i].time},
+                                                        .direction = Direction::kBackward,
+                                                        .want_values = false});
+    if (!call.ok()) return call.status();
+    if (!*call) return absl::OkStatus();
+    const auto registers = sides_[i]->RegistersAt((*call)->time, d.thread);
+    if (!registers.ok()) return registers.status();
+    name[i] = sides_[i]->Memory(Address(registers->gpr[kRdi]), 128, (*call)->time);
+    name[i].resize(std::min(name[i].find('\0'), name[i].size()));
+  }
+  if (name[0].empty() || name[0] != name[1]) return absl::OkStatus();
+  auto variable = inputs_.Variable(name[0]);
+  if (!variable.ok()) return variable.status();
+  if (variable->value[0] == variable->value[1]) {
+    *same = true;
+    return absl::OkStatus();
+  }
+  first->origin.kind = OriginKind::kInitial;
+  first->origin.text = fmt::format("{} {}", InputKindName(variable->kind), variable->text);
+  first->origin.input = *std::move(variable);
+  return absl::OkStatus();
+}
+
+absl::Status Comparison::OfThread(ThreadNo thread, DiffResult* result) {
   Aligner aligner(sides_[0], sides_[1], thread, control_);
   if (absl::Status s = aligner.Start(Time(0), Time(0)); !s.ok()) return s;
   std::vector<std::array<Time, 2>> starts = {{Time(0), Time(0)}};
   origins_.SetStarts(starts);
   for (uint64_t passed = 0;; ++passed) {
-    auto divergence = aligner.Next(limit);
+    auto divergence = aligner.Next();
     if (!divergence.ok()) return divergence.status();
-    if (!*divergence) return std::optional<FirstDifference>();
+    if (!*divergence) return absl::OkStatus();
     const Divergence& d = **divergence;
     result->alike += d.alike;
     auto first = Explain(d);
@@ -225,6 +277,7 @@ absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thr
     std::array<size_t, 2> frame{};
     bool ignored = false;
     for (int i : {0, 1}) ignored |= NamedToIgnore(stacks_[i], &frame[i]);
+    bool same_variable = false;
     if (ignored) {
       // The same call on both sides, counted from the outside.
       const std::array<size_t, 2> depth = {stacks_[0].frames.size(), stacks_[1].frames.size()};
@@ -236,14 +289,18 @@ absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thr
       }
     } else {
       ignored = OriginIgnored(*first);
+      if (absl::Status s = AskForVariable(d, &*first, &same_variable); !s.ok()) return s;
     }
     const bool address = first->origin.kind == OriginKind::kAddress;
-    if (!ignored && !address) return std::optional(*std::move(first));
+    // Other code does what it does for a reason that is known; anything else may turn out not to
+    // matter.
     std::optional<std::array<Time, 2>> after;
-    if (d.next[0].exists && d.next[1].exists && passed < kMostPassed) {
-      auto found = After(stacks_, frame, d);
-      if (!found.ok()) return found.status();
-      after = *found;
+    if (first->origin.kind != OriginKind::kCode || ignored) {
+      if (d.next[0].exists && d.next[1].exists && passed < kMostPassed) {
+        auto found = After(stacks_, frame, d);
+        if (!found.ok()) return found.status();
+        after = *found;
+      }
     }
     if (!after) {
       // They never come together again.
@@ -252,16 +309,92 @@ absl::StatusOr<std::optional<FirstDifference>> Comparison::OfThread(ThreadNo thr
                         " began to do otherwise does not end where both go on alike. ");
         result->complete = false;
       }
-      return std::optional(*std::move(first));
+      candidates_.push_back({*std::move(first), {}, true});
+      return absl::OkStatus();
     }
-    ++(ignored ? result->passed.ignored : result->passed.addresses);
-    if (result->passed.first.empty()) {
+    Parting parting;
+    for (int i : {0, 1}) parting.span[i] = {d.last[i].time + 1, (*after)[i]};
+    parting.thread = thread;
+    parting.origin = first->origin;
+    if (ignored) {
+      ++result->passed.ignored;
+    } else if (address) {
+      ++result->passed.addresses;
+    } else if (same_variable) {
+      ++result->passed.without_effect;
+    } else {
+      candidates_.push_back({*std::move(first), parting.span, false});
+    }
+    if (result->passed.first.empty() && (ignored || address)) {
       result->passed.first = stacks_[0].frames.empty() ? "" : stacks_[0].frames[0].function;
     }
+    if (!ignored && !address && !same_variable) origins_.AddParting(std::move(parting));
     if (absl::Status s = aligner.Start((*after)[0], (*after)[1]); !s.ok()) return s;
     starts.push_back(*after);
     origins_.SetStarts(starts);
   }
+}
+
+// Of the places where they parted, and came together again, the first of those that mattered.
+absl::Status Comparison::Choose(DiffResult* result) {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& x, const Candidate& y) { return x.first.time[0] < y.first.time[0]; });
+  const Summary& s = result->summary;
+  const bool outcome = s.syscall || !s.outputs.empty() || s.exits[0] != s.exits[1];
+  // The first thing that came out differently, and on either side when.
+  std::array<Time, 2> out = {kTimeMax, kTimeMax};
+  const auto note_time = [&](const EventDifference& d) {
+    for (int i : {0, 1}) {
+      if (d.event[i]) out[i] = std::min(out[i], d.event[i]->time);
+    }
+  };
+  for (const EventDifference& d : s.outputs) note_time(d);
+  if (s.outputs.empty() && s.syscall) note_time(*s.syscall);
+  const Candidate* chosen = nullptr;
+  for (const Candidate& c : candidates_) {
+    // What addresses alone do matters only if nothing else does.
+    if (c.first.origin.kind == OriginKind::kAddress) continue;
+    bool holds = c.final;
+    for (int i : {0, 1}) holds |= out[i] > c.span[i].begin && out[i] <= c.span[i].end;
+    if (holds) {
+      chosen = &c;
+      break;
+    }
+  }
+  std::optional<FirstDifference> by_outcome;
+  if (chosen == nullptr && outcome) {
+    if (absl::Status status = ByOutcome(result); !status.ok()) return status;
+    by_outcome = std::move(result->first);
+    result->first.reset();
+  }
+  if (chosen == nullptr && !by_outcome) {
+    for (const Candidate& c : candidates_) {
+      if (!c.final && !c.first.in_own_code) continue;
+      chosen = &c;
+      break;
+    }
+  }
+  // Where the same cause first made a difference.
+  const FirstDifference* first = chosen != nullptr ? &chosen->first
+                                 : by_outcome      ? &*by_outcome
+                                                   : nullptr;
+  if (first != nullptr && first->origin.input) {
+    const Input& input = *first->origin.input;
+    for (const Candidate& c : candidates_) {
+      const std::optional<Input>& other = c.first.origin.input;
+      if (!other || other->kind != input.kind || other->name != input.name) continue;
+      if (c.first.time[0] < first->time[0] && c.first.in_own_code) {
+        first = &c.first;
+        break;
+      }
+    }
+  }
+  for (const Candidate& c : candidates_) {
+    if (first == nullptr || c.first.time[0] < first->time[0]) ++result->passed.without_effect;
+  }
+  if (first != nullptr) result->first = *first;
+  return absl::OkStatus();
 }
 
 // The runs did the same steps and yet another thing came out: follow that back.
@@ -299,29 +432,44 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
       }
     }
     if (call[0] && call[1]) {
-      auto found = origins_.OfMemory({Address(call[0]->args[1] + byte),
-                                      Address(call[1]->args[1] + byte)},
-                                     1, first.time);
+      auto found = origins_.OfMemory(
+          first.thread, {Address(call[0]->args[1] + byte), Address(call[1]->args[1] + byte)}, 1,
+          first.time);
       if (!found.ok()) return found.status();
       origin = *std::move(found);
     }
   }
   if (s.syscall && s.syscall->event[0] && s.syscall->event[1] &&
-      s.syscall->event[0]->time < earliest && s.syscall->event[0]->number ==
-                                                  s.syscall->event[1]->number) {
+      s.syscall->event[0]->time < earliest &&
+      s.syscall->event[0]->number == s.syscall->event[1]->number) {
     const std::array<const Event*, 2> e = {&*s.syscall->event[0], &*s.syscall->event[1]};
-    first.kind = "system call";
-    first.detail = s.syscall->text[0] + " | " + s.syscall->text[1];
-    first.thread = e[0]->thread;
-    first.time = {e[0]->time, e[1]->time};
     static constexpr Gpr kArguments[] = {kRdi, kRsi, kRdx, kR10, kR8, kR9};
-    for (int k = 0; k < 6; ++k) {
-      if (e[0]->args[k] == e[1]->args[k] || e[0]->args[k] >= 0x100000) continue;
+    int argument = 0;
+    while (argument < 6 &&
+           (e[0]->args[argument] == e[1]->args[argument] || e[0]->args[argument] >= 0x100000)) {
+      ++argument;
+    }
+    // What only its result tells is what came in, not what came out.
+    if (argument < 6 || first.kind.empty()) {
+      first.kind = "system call";
+      first.detail = s.syscall->text[0] + " | " + s.syscall->text[1];
+      first.thread = e[0]->thread;
+      first.time = {e[0]->time, e[1]->time};
+      origin.reset();
+    }
+    if (argument < 6) {
       // Before the syscall instruction, which is the last one before the event.
-      auto found = origins_.OfRegister(first.thread, kArguments[k], first.time);
+      auto found = origins_.OfRegister(first.thread, kArguments[argument], first.time);
       if (!found.ok()) return found.status();
       origin = *std::move(found);
-      break;
+    } else if (!origin && first.kind == "system call") {
+      auto input = inputs_.OfSystemCalls({KernelValue{*e[0], {}}, KernelValue{*e[1], {}}});
+      if (!input.ok()) return input.status();
+      origin.emplace();
+      origin->kind = OriginKind::kKernel;
+      origin->text = fmt::format("the kernel: {} | {}", e[0]->detail, e[1]->detail);
+      origin->thread = first.thread;
+      origin->input = *std::move(input);
     }
   }
   if (first.kind.empty() && s.exits[0] != s.exits[1]) first.kind = "exit status";
@@ -343,31 +491,73 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
 }
 
 absl::Status Comparison::Run(DiffResult* result) {
-  Time limit = kTimeMax;
   size_t count = 0;
   for (const Thread& thread : sides_[0]->process().threads()) {
     const auto& others = sides_[1]->process().threads();
-    const bool in_both = std::any_of(others.begin(), others.end(), [&](const Thread& t) {
-      return t.number == thread.number;
-    });
+    const bool in_both = std::any_of(others.begin(), others.end(),
+                                     [&](const Thread& t) { return t.number == thread.number; });
     if (!in_both) continue;
     if (++count > kMostThreads) {
       absl::StrAppend(&result->note, "only the first ", kMostThreads, " threads were compared. ");
       result->complete = false;
       break;
     }
-    auto first = OfThread(thread.number, limit, result);
-    if (!first.ok()) return first.status();
-    if (!*first) continue;
-    const bool weak = (*first)->origin.kind == OriginKind::kAddress;
-    // What addresses alone do matters only if nothing else does.
-    if (result->first && weak) continue;
-    limit = (*first)->time[0];
-    result->first = **std::move(first);
+    if (absl::Status s = OfThread(thread.number, result); !s.ok()) return s;
   }
-  const Summary& s = result->summary;
-  const bool outcome = s.syscall || !s.outputs.empty() || s.exits[0] != s.exits[1];
-  if (!result->first && outcome) return ByOutcome(result);
+  return Choose(result);
+}
+
+// Variables that a shell or ttq sets anew for each command.
+bool IsOfTheShell(const Input& input) {
+  if (input.kind != InputKind::kEnvironment) return false;
+  for (const char* name : {"PWD", "OLDPWD", "_", "SHLVL", "COLUMNS", "LINES"}) {
+    if (input.name == name) return true;
+  }
+  return absl::StartsWith(input.name, "TTQ_");
+}
+
+// How likely an input that differs is the cause: what runs never have in common comes last.
+int LikelihoodOf(const Input& input) {
+  if (IsOfTheShell(input)) return 0;
+  switch (input.kind) {
+    case InputKind::kProcess:
+      return 1;
+    case InputKind::kTime:
+      return 2;
+    case InputKind::kRandom:
+      return 3;
+    default:
+      return 4;
+  }
+}
+
+absl::Status FindCause(Inputs* inputs, DiffResult* result) {
+  std::array<Time, 2> until = {kTimeMax, kTimeMax};
+  if (result->first) {
+    const Origin& origin = result->first->origin;
+    if (origin.input) {
+      result->cause = Cause{*origin.input, true};
+      return absl::OkStatus();
+    }
+    if (origin.kind == OriginKind::kCode) return absl::OkStatus();
+    until = result->first->time;
+  } else {
+    return absl::OkStatus();
+  }
+  auto different = inputs->Different(until);
+  if (!different.ok()) return different.status();
+  if (different->empty()) return absl::OkStatus();
+  // The last one of the likeliest kind.
+  auto best = different->begin();
+  for (auto it = different->begin(); it != different->end(); ++it) {
+    if (LikelihoodOf(*it) >= LikelihoodOf(*best)) best = it;
+  }
+  result->cause = Cause{*best, false};
+  different->erase(best);
+  result->others = *std::move(different);
+  result->complete = false;
+  absl::StrAppend(&result->note,
+                  "the cause is not established: it is the likeliest of the inputs that differ. ");
   return absl::OkStatus();
 }
 
@@ -384,6 +574,7 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   const RE2* pattern = ignore ? &*ignore : nullptr;
   DiffResult result;
   if (absl::Status s = Side::MatchModules(a, b); !s.ok()) return s;
+  Inputs inputs(a, b);
   auto python = ComparePython(a, b, pattern, options.control, &result.note);
   if (!python.ok()) return python.status();
   result.python = *std::move(python);
@@ -392,9 +583,10 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   result.summary = *std::move(summary);
   // What an interpreter does differently is told better by the program it runs.
   if (!result.python) {
-    Comparison comparison(a, b, pattern, options.control);
+    Comparison comparison(a, b, &inputs, pattern, options.control);
     if (absl::Status s = comparison.Run(&result); !s.ok()) return s;
   }
+  if (absl::Status s = FindCause(&inputs, &result); !s.ok()) return s;
   const std::array<const Side*, 2> sides = {a, b};
   for (int i : {0, 1}) {
     const ProcessInfo& info = sides[i]->process().info();
@@ -406,8 +598,8 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   }
   if (!a->rebuilt().empty()) {
     std::string names;
-    for (const std::string& name : a->rebuilt()) absl::StrAppend(&names, names.empty() ? "" : ", ",
-                                                                 name);
+    for (const std::string& name : a->rebuilt())
+      absl::StrAppend(&names, names.empty() ? "" : ", ", name);
     absl::StrAppend(&result.note, "not the same build: ", names,
                     "; places in it are compared by function and instruction. ");
   }

@@ -51,6 +51,7 @@ struct FirstDifference {
   std::array<Time, 2> time;   // of the first instruction that only this side executed
   std::array<Place, 2> next;  // its place
   Place place;                // of the last one that both did, in the program's own code
+  bool in_own_code = false;   // it was that code itself, no library's on its behalf
   std::array<std::vector<FrameText>, 2> stacks;
   std::optional<Decision> decision;
   std::string detail;  // of output, system calls
@@ -61,11 +62,23 @@ struct FirstDifference {
 };
 
 struct PassedOver {
-  uint64_t addresses = 0, ignored = 0;
+  // Differences that come from addresses; to be ignored; that had no effect on what came after.
+  uint64_t addresses = 0, ignored = 0, without_effect = 0;
   std::string first;  // where the first was
 };
 
+// What made the two runs differ.
+struct Cause {
+  Input input;
+  // The differing value was followed back to it, step by step. Otherwise it is the likeliest of the
+  // inputs that differ.
+  bool established = false;
+};
+
 struct DiffResult {
+  std::optional<Cause> cause;
+  // Inputs that differ beside it; only looked for where it is not established.
+  std::vector<Input> others;
   std::optional<PythonDifference> python;
   std::optional<FirstDifference> first;
   PassedOver passed;

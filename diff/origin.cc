@@ -21,6 +21,8 @@ constexpr int kMostBlocks = 64;
 constexpr size_t kMostRounds = 1 << 16;
 // How often the same instruction may be met before it counts as a loop's.
 constexpr int kLoopAfter = 2;
+// Last writers looked for, all ways taken together.
+constexpr int kMostDefinitions = 600;
 
 using Flow = InstructionEffects::Flow;
 
@@ -69,6 +71,10 @@ const char* OriginKindName(OriginKind kind) {
       return "writers";
     case OriginKind::kMachine:
       return "machine";
+    case OriginKind::kUninitialized:
+      return "uninitialised memory";
+    case OriginKind::kThreads:
+      return "order of threads";
     case OriginKind::kUnknown:
       break;
   }
@@ -109,8 +115,7 @@ absl::StatusOr<std::optional<uint64_t>> OriginFinder::ValueOf(int side, const Lo
     return std::optional<uint64_t>(NumberOf(bytes));
   }
   if (location.reg >= kGprCount) return std::optional<uint64_t>();
-  const absl::StatusOr<Registers> registers =
-      sides_[side]->RegistersAt(t, location.thread[side]);
+  const absl::StatusOr<Registers> registers = sides_[side]->RegistersAt(t, location.thread[side]);
   if (!registers.ok()) return registers.status();
   return std::optional<uint64_t>(registers->gpr[location.reg]);
 }
@@ -206,8 +211,8 @@ absl::StatusOr<std::optional<OriginFinder::Definition>> OriginFinder::Define(
 // ---- One step back ------------------------------------------------------------------------------
 
 absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInput(
-    const std::array<Step, 2>& at, const std::array<ThreadNo, 2>& thread, OriginStep* step,
-    bool* placement) {
+    const std::array<Step, 2>& at, const std::array<ThreadNo, 2>& thread, size_t steps,
+    OriginStep* step, bool* placement) {
   std::array<Registers, 2> registers;
   std::array<InstructionEffects, 2> effects;
   for (int i : {0, 1}) {
@@ -238,38 +243,55 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     l.thread = thread;
     return l;
   };
-  // One whose value is not kept is taken last: it may or may not differ.
-  std::optional<Location> found;
-  const auto take = [&](const Location& location, std::string what, std::string a, std::string b) {
-    if (found) return;
-    found = location;
-    step->what = std::move(what);
-    step->value = {std::move(a), std::move(b)};
+  // All that differ, the likeliest first; one whose value is not kept last: it may or may not.
+  struct Candidate {
+    Location location;
+    std::string what;
+    std::array<std::string, 2> value;
+    std::array<uint64_t, 2> number{};
+  };
+  std::vector<Candidate> candidates;
+  uint64_t taken = 0;
+  const auto differs = [&](uint8_t reg) {
+    return compare(registers[0].gpr[reg], registers[1].gpr[reg], e.reads >> reg & 1) ==
+           Same::kDifferent;
   };
   const auto take_register = [&](uint8_t reg) {
+    if (taken >> reg & 1) return;
+    taken |= uint64_t{1} << reg;
+    if (!differs(reg)) return;
     const uint64_t a = registers[0].gpr[reg], b = registers[1].gpr[reg];
-    if (compare(a, b, e.reads >> reg & 1) != Same::kDifferent) return;
-    if (!found) step->number = {a, b};
-    take(of_register(reg), RegisterName(reg), NumberText(a), NumberText(b));
+    candidates.push_back(
+        {of_register(reg), RegisterName(reg), {NumberText(a), NumberText(b)}, {a, b}});
   };
-  for (size_t k = 0; k < e.memory.size() && !found; ++k) {
+  for (size_t k = 0; k < e.memory.size(); ++k) {
     const std::array<const MemoryOperand*, 2> m = {&e.memory[k], &effects[1].memory[k]};
     if (!m[0]->read) continue;
     const std::optional<Address> a = m[0]->AddressOf(registers[0].gpr);
     const std::optional<Address> b = m[1]->AddressOf(registers[1].gpr);
     if (!a || !b) continue;
-    // Another place was read: then what matters is why.
-    for (const uint8_t reg : {m[0]->index, m[0]->base}) {
-      if (reg < kGprCount) take_register(reg);
+    // Another place was read: then what matters is why. But where things lie in the heap may differ
+    // for no reason that matters: there, what was read comes first.
+    const bool in_heap = InHeap(a->v, at[0].time, b->v, at[1].time);
+    const auto take_address = [&] {
+      for (const uint8_t reg : {m[0]->index, m[0]->base}) {
+        if (reg < kGprCount) take_register(reg);
+      }
+    };
+    if (!in_heap) {
+      const size_t before = candidates.size();
+      take_address();
+      // Another element of a module's table: what it holds says nothing.
+      if (candidates.size() > before && sides_[0]->ModuleOf(*a) != nullptr) continue;
     }
-    if (found) break;
     const uint32_t size = std::min(m[0]->size, 64u);
     const std::string x = sides_[0]->Memory(*a, size, at[0].time);
     const std::string y = sides_[1]->Memory(*b, size, at[1].time);
     for (size_t word = 0; word < size && word < x.size() && word < y.size(); word += 8) {
       const std::string_view p = std::string_view(x).substr(word, 8),
                              q = std::string_view(y).substr(word, 8);
-      if (p == q || (p.size() == 8 && compare(NumberOf(p), NumberOf(q), true) != Same::kDifferent)) {
+      if (p == q ||
+          (p.size() == 8 && compare(NumberOf(p), NumberOf(q), true) != Same::kDifferent)) {
         continue;
       }
       size_t byte = 0;
@@ -280,29 +302,47 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
       l.size = size;
       l.before = {at[0].time, at[1].time};
       l.thread = thread;
-      step->number = {NumberOf(p), NumberOf(q)};
-      take(l, Describe(l), BytesText(p), BytesText(q));
-      found->address = {*a + (word + byte), *b + (word + byte)};
-      found->size = 1;
+      std::string what = Describe(l);
+      l.address = {*a + (word + byte), *b + (word + byte)};
+      l.size = 1;
+      candidates.push_back(
+          {l, std::move(what), {BytesText(p), BytesText(q)}, {NumberOf(p), NumberOf(q)}});
       break;
     }
+    if (in_heap) take_address();
   }
-  for (uint8_t reg = 0; reg < kGprCount && !found; ++reg) {
+  for (uint8_t reg = 0; reg < kGprCount; ++reg) {
     if (e.reads >> reg & 1) take_register(reg);
   }
-  std::vector<Location> unknown;
+  // How an address came about matters only when nothing else does, or when its place was read.
+  const bool by_value = !candidates.empty();
+  if (!by_value) {
+    for (uint8_t reg = 0; reg < kGprCount; ++reg) {
+      if (e.addressing >> reg & 1) take_register(reg);
+    }
+  }
   for (uint8_t reg = kGprCount; reg < kOtherRegisters; ++reg) {
-    if (e.reads >> reg & 1) unknown.push_back(of_register(reg));
+    if (e.reads >> reg & 1) candidates.push_back({of_register(reg), RegisterName(reg), {}, {}});
   }
-  for (uint8_t reg = 0; reg < kGprCount && !found; ++reg) {
-    if (e.addressing >> reg & 1) take_register(reg);
+  if (candidates.empty()) return std::optional<Location>();
+  for (size_t k = candidates.size(); k-- > 1;) {
+    alternatives_.push_back({std::move(candidates[k].location), steps + 1});
   }
-  if (!found && !unknown.empty()) {
-    take(unknown.front(), RegisterName(unknown.front().reg), "", "");
-    unknown.erase(unknown.begin());
-    for (Location& l : unknown) alternatives_.push_back(std::move(l));
-  }
-  return found;
+  step->what = std::move(candidates[0].what);
+  step->value = std::move(candidates[0].value);
+  step->number = candidates[0].number;
+  return std::optional(std::move(candidates[0].location));
+}
+
+// Whether both addresses lie in memory that an allocator gives out.
+bool OriginFinder::InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b) {
+  uint64_t offset = 0;
+  const auto in_a = sides_[0]->RegionOf(a, time_a, &offset);
+  const auto in_b = sides_[1]->RegionOf(b, time_b, &offset);
+  const auto is_heap = [](const std::optional<std::string>& region) {
+    return region && (*region == "[heap]" || absl::StartsWith(*region, "memory "));
+  };
+  return a != b && is_heap(in_a) && is_heap(in_b);
 }
 
 std::optional<Time> OriginFinder::OtherTime(int side, Time t) const {
@@ -325,8 +365,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   if (!registers.ok()) return std::optional<Location>();
   const auto at_pc = PcAt(1 - later, *other, writers[later].thread);
   if (!at_pc.ok()) return at_pc.status();
-  if (!*at_pc || sides_[1 - later]->KeyOf(**at_pc) !=
-                     sides_[later]->KeyOf(writers[later].step.pc)) {
+  if (!*at_pc ||
+      sides_[1 - later]->KeyOf(**at_pc) != sides_[later]->KeyOf(writers[later].step.pc)) {
     return std::optional<Location>();
   }
   std::array<Step, 2> at;
@@ -335,7 +375,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   OriginStep step;
   bool placement = false;
   const ThreadNo thread = writers[later].thread;
-  auto input = DifferingInput(at, {thread, thread}, &step, &placement);
+  auto input = DifferingInput(at, {thread, thread}, origin->steps.size(), &step, &placement);
   if (!input.ok()) return input.status();
   if (*input) origin->steps.push_back(std::move(step));
   return input;
@@ -345,9 +385,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
 absl::StatusOr<std::optional<Address>> OriginFinder::PcAt(int side, Time t, ThreadNo thread) {
   const auto runs = sides_[side]->process().RunsAround(t);
   if (!runs.ok()) return runs.status();
-  const auto run = std::partition_point((*runs)->begin(), (*runs)->end(), [&](const Run& r) {
-    return r.time + r.instructions <= t;
-  });
+  const auto run = std::partition_point((*runs)->begin(), (*runs)->end(),
+                                        [&](const Run& r) { return r.time + r.instructions <= t; });
   if (run == (*runs)->end() || run->time > t || run->thread != thread) {
     return std::optional<Address>();
   }
@@ -414,22 +453,73 @@ absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRo
 
 // ---- The chain ----------------------------------------------------------------------------------
 
+// How much an origin says; what ends the search.
+int OriginFinder::WeightOf(const Origin& origin) {
+  const auto differs = [](const Input& input) {
+    return input.value[0] != input.value[1] || input.value[0].empty();
+  };
+  switch (origin.kind) {
+    case OriginKind::kCode:
+    case OriginKind::kMachine:
+    case OriginKind::kUninitialized:
+    case OriginKind::kThreads:
+      return kMostWeight;
+    case OriginKind::kKernel:
+    case OriginKind::kInitial:
+      return !origin.input || !differs(*origin.input) ? 2 : kMostWeight;
+    case OriginKind::kAddress:
+    case OriginKind::kWriters:
+      return origin.input ? kMostWeight : 1;
+    case OriginKind::kUnknown:
+      break;
+  }
+  return 0;
+}
+
 absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
+  std::optional<Origin> best;
+  definitions_ = 0;
+  for (;;) {
+    if (absl::Status s = FollowOne(location, &origin); !s.ok()) return s;
+    if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
+    if (WeightOf(*best) == kMostWeight || alternatives_.empty() ||
+        definitions_ > kMostDefinitions) {
+      return *std::move(best);
+    }
+    location = alternatives_.back().location;
+    origin.steps.resize(std::min(origin.steps.size(), alternatives_.back().steps));
+    alternatives_.pop_back();
+    origin.kind = OriginKind::kUnknown;
+    origin.text.clear();
+    origin.input.reset();
+  }
+}
+
+absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
+  Origin& origin = *result;
   absl::flat_hash_map<uint64_t, int> visits;
   while (origin.steps.size() < kMostSteps) {
+    if (++definitions_ > kMostDefinitions) break;
     std::array<std::optional<Definition>, 2> found;
     for (int i : {0, 1}) {
       auto d = Define(i, location);
       if (!d.ok()) return d.status();
       found[i] = *std::move(d);
     }
+    if (found[0] && found[1]) {
+      // Each ends the search where it applies.
+      auto uninitialized = IsUninitialized(location, found, &origin);
+      if (!uninitialized.ok()) return uninitialized.status();
+      if (*uninitialized || IsThreadOrder(location, found, &origin)) return absl::OkStatus();
+    }
     if (!found[0] || !found[1] || found[0]->initial || found[1]->initial || found[0]->kernel ||
         found[1]->kernel) {
-      Conclude(&origin, location, found);
-      return origin;
+      if (found[0] && found[1] && IsWrittenApart(found, &origin)) return absl::OkStatus();
+      return Conclude(&origin, location, found);
     }
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
+      if (IsWrittenApart(found, &origin)) return absl::OkStatus();
       auto why = WhyElsewhere(now, &origin);
       if (!why.ok()) return why.status();
       if (*why) {
@@ -443,7 +533,11 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
       origin.text = fmt::format("{} was last written in {} here, in {} there", Describe(location),
                                 ToText(sides_[0]->PlaceOf(now[0].step.pc)),
                                 ToText(sides_[1]->PlaceOf(now[1].step.pc)));
-      return origin;
+      return absl::OkStatus();
+    }
+    // Written by one of them only while the other went another way: that is why it differs.
+    if (PartingAt(0, now[0]) != PartingAt(1, now[1]) && IsWrittenApart(found, &origin)) {
+      return absl::OkStatus();
     }
     if (++visits[now[0].step.pc.v] > kLoopAfter) {
       auto earliest = EarliestRound(now, location);
@@ -454,7 +548,7 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
     bool placement = false;
     const std::array<Step, 2> at = {now[0].step, now[1].step};
     const std::array<ThreadNo, 2> thread = {now[0].thread, now[1].thread};
-    auto input = DifferingInput(at, thread, &step, &placement);
+    auto input = DifferingInput(at, thread, origin.steps.size(), &step, &placement);
     if (!input.ok()) return input.status();
     origin.steps.push_back(step);
     if (*input) {
@@ -462,16 +556,7 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
       continue;
     }
     const bool other_code = step.instruction[0] != step.instruction[1];
-    const bool is_syscall =
-        sides_[0]->EffectsAt(at[0].pc, at[0].time).flow == Flow::kSyscall;
-    if (!other_code && !placement && !is_syscall && !alternatives_.empty() &&
-        !IsMachine(step.instruction[0])) {
-      // This input was none that differs: go back to the last one not tried.
-      origin.steps.pop_back();
-      location = alternatives_.back();
-      alternatives_.pop_back();
-      continue;
-    }
+    const bool is_syscall = sides_[0]->EffectsAt(at[0].pc, at[0].time).flow == Flow::kSyscall;
     origin.at = at;
     origin.thread = thread[0];
     origin.value = {ValueText(0, location), ValueText(1, location)};
@@ -479,65 +564,231 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
     if (is_syscall) {
       found = {now[0], now[1]};
       found[0]->kernel = found[1]->kernel = true;
-      Conclude(&origin, location, found);
-    } else if (other_code) {
+      return Conclude(&origin, location, found);
+    }
+    if (other_code) {
       origin.kind = OriginKind::kCode;
       origin.text = fmt::format("the code of {} differs: {} | {}", place, step.instruction[0],
                                 step.instruction[1]);
-    } else if (placement) {
-      origin.kind = OriginKind::kAddress;
-      origin.text = fmt::format("only addresses differ: {} in {}", step.instruction[0], place);
     } else if (IsMachine(step.instruction[0])) {
       origin.kind = OriginKind::kMachine;
       origin.text = fmt::format("{} in {} gave another result", step.instruction[0], place);
-    } else {
-      origin.text = fmt::format("{} in {} had no input that is known to differ",
-                                step.instruction[0], place);
+      origin.input.emplace();
+      origin.input->kind = InputKind::kMachine;
+      origin.input->name = step.instruction[0];
+      origin.input->text = origin.text;
+      origin.input->time = {at[0].time, at[1].time};
+    } else if (placement) {
+      origin.kind = OriginKind::kAddress;
+      origin.text = fmt::format("only addresses differ: {} in {}", step.instruction[0], place);
+    } else if (!IsWrittenApart(found, &origin)) {
+      origin.text =
+          fmt::format("{} in {} had no input that is known to differ", step.instruction[0], place);
     }
-    return origin;
+    return absl::OkStatus();
   }
   origin.text = fmt::format("not found within {} steps", kMostSteps);
   if (!origin.steps.empty()) origin.at = origin.steps.back().at;
-  return origin;
+  return absl::OkStatus();
 }
 
-void OriginFinder::Conclude(Origin* origin, const Location& location,
-                            const std::array<std::optional<Definition>, 2>& found) {
+absl::StatusOr<std::optional<std::string>> OriginFinder::NeverWritten(int which,
+                                                                      const Location& location,
+                                                                      const Definition& found) {
+  Side& side = *sides_[which];
+  const Address at = location.address[which];
+  const Time before = location.before[which];
+  const Time written = found.initial ? Time(0) : found.step.time;
+  uint64_t offset = 0;
+  const std::optional<std::string> region = side.RegionOf(at.v, before, &offset);
+  if (!region) return std::optional<std::string>();
+  constexpr uint64_t kRedZone = 128, kMostStack = 64 << 20;
+  const auto registers = side.RegistersAt(before, location.thread[which]);
+  if (registers.ok() && at.v + kRedZone >= registers->gpr[kRsp] &&
+      at.v < registers->gpr[kRsp] + kMostStack) {
+    const absl::StatusOr<Stack> stack = side.StackAt(before, location.thread[which]);
+    if (!stack.ok()) return std::optional<std::string>();  // of a thread that ended
+    for (const Frame& frame : stack->frames) {
+      if (!frame.cfa || frame.cfa->v <= at.v) continue;
+      // The frame is as old as the return address at its top.
+      if (frame.cfa->v - at.v <= 8) break;
+      const auto call = LastAccess(side.process(), {.ranges = {{*frame.cfa - 8, *frame.cfa}},
+                                                    .span = {Time(0), before},
+                                                    .direction = Direction::kBackward,
+                                                    .want_values = false});
+      if (!call.ok()) return call.status();
+      if (!*call || (*call)->time <= written) break;
+      return std::optional("a variable of " +
+                           ToText(Place{frame.function, frame.module, frame.file, frame.line}));
+    }
+    if (*region == "[stack]") return std::optional<std::string>();
+  }
+  // An interpreter gives its objects out itself, from blocks that live long.
+  if (side.context().HasPython()) return std::optional<std::string>();
+  if (*region != "[heap]" && !absl::StartsWith(*region, "memory ")) {
+    return std::optional<std::string>();
+  }
+  const auto heap = side.context().Heap(nullptr);
+  if (!heap.ok()) return std::optional<std::string>();
+  const HeapLife* life = (*heap)->Find(at, before).inside;
+  if (life == nullptr || !life->IsAlive(before) || written >= life->returned) {
+    return std::optional<std::string>();
+  }
+  const HeapFunction& function = (*heap)->functions()[life->allocated_with];
+  const bool fills = function.verb == HeapVerb::kCalloc || function.verb == HeapVerb::kRealloc ||
+                     function.verb == HeapVerb::kReallocArray;
+  if (fills) return std::optional<std::string>();
+  const std::string caller = DescribeCaller(side.context(), life->allocated_from, life->allocated);
+  return std::optional(fmt::format("byte {} of the {} bytes that {} gave {}", at.v - life->begin.v,
+                                   life->size, function.name, caller));
+}
+
+absl::StatusOr<bool> OriginFinder::IsUninitialized(
+    const Location& location, const std::array<std::optional<Definition>, 2>& found,
+    Origin* origin) {
+  if (!location.memory) return false;
+  std::optional<std::string> what;
+  for (int i : {0, 1}) {
+    auto never = NeverWritten(i, location, *found[i]);
+    if (!never.ok()) return never.status();
+    if (!*never) return false;
+    if (!what) what = *std::move(never);
+  }
+  std::array<std::string, 2> who;
+  Input input;
+  for (int i : {0, 1}) {
+    const Definition& d = *found[i];
+    who[i] = d.initial  ? "nothing"
+             : d.kernel ? "the kernel"
+                        : ToText(sides_[i]->PlaceOf(d.step.pc));
+    input.value[i] = ValueText(i, location);
+    input.time[i] = location.before[i];
+  }
+  input.kind = InputKind::kUninitialized;
+  input.name = *what;
+  input.text =
+      fmt::format("{}, read before it was written: {} | {}, left there by {}{}", *what,
+                  input.value[0], input.value[1], who[0], who[0] == who[1] ? "" : " | " + who[1]);
+  origin->kind = OriginKind::kUninitialized;
+  origin->text = input.text;
+  origin->value = input.value;
+  origin->thread = location.thread[0];
+  if (!origin->steps.empty()) origin->at = origin->steps.back().at;
+  origin->input = std::move(input);
+  return true;
+}
+
+bool OriginFinder::IsThreadOrder(const Location& location,
+                                 const std::array<std::optional<Definition>, 2>& found,
+                                 Origin* origin) {
+  if (!location.memory) return false;
+  std::array<ThreadNo, 2> writer;
+  bool other = false;
+  for (int i : {0, 1}) {
+    if (!found[i]->initial) writer[i] = found[i]->thread;
+    other |= writer[i].v != 0 && location.thread[i].v != 0 && writer[i] != location.thread[i];
+  }
+  if (!other || writer[0] == writer[1]) return false;
+  std::array<std::string, 2> who;
+  Input input;
+  for (int i : {0, 1}) {
+    who[i] = writer[i].v == 0
+                 ? "nobody yet"
+                 : fmt::format("thread {} in {}", writer[i].v,
+                               found[i]->kernel ? "a system call"
+                                                : ToText(sides_[i]->PlaceOf(found[i]->step.pc)));
+    input.value[i] = who[i];
+    input.time[i] = found[i]->step.time;
+  }
+  input.kind = InputKind::kThreads;
+  input.name = Describe(location);
+  input.text = fmt::format("{} was last written by {} | by {}, when thread {} read it", input.name,
+                           who[0], who[1], location.thread[0].v);
+  origin->kind = OriginKind::kThreads;
+  origin->text = input.text;
+  origin->value = {ValueText(0, location), ValueText(1, location)};
+  origin->thread = location.thread[0];
+  if (!origin->steps.empty()) origin->at = origin->steps.back().at;
+  origin->input = std::move(input);
+  return true;
+}
+
+const Parting* OriginFinder::PartingAt(int side, const Definition& d) const {
+  if (d.initial) return nullptr;
+  for (size_t k = partings_.size(); k-- > 0;) {
+    const Parting& p = partings_[k];
+    if (d.step.time >= p.span[side].begin && d.step.time < p.span[side].end &&
+        d.thread == p.thread) {
+      return &p;
+    }
+  }
+  return nullptr;
+}
+
+bool OriginFinder::IsWrittenApart(const std::array<std::optional<Definition>, 2>& found,
+                                  Origin* origin) {
+  const Parting* parting = PartingAt(0, *found[0]);
+  if (parting == nullptr) parting = PartingAt(1, *found[1]);
+  if (parting == nullptr) return false;
+  std::vector<OriginStep> steps = std::move(origin->steps);
+  *origin = parting->origin;
+  steps.insert(steps.end(), parting->origin.steps.begin(), parting->origin.steps.end());
+  origin->steps = std::move(steps);
+  return true;
+}
+
+absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
+                                    const std::array<std::optional<Definition>, 2>& found) {
   if (!origin->steps.empty()) origin->at = origin->steps.back().at;
   origin->thread = location.thread[0];
   origin->value = {ValueText(0, location), ValueText(1, location)};
   if (!found[0] || !found[1]) {
-    origin->text = fmt::format("{} was last written longer ago than was looked", Describe(location));
-    return;
+    origin->text =
+        fmt::format("{} was last written longer ago than was looked", Describe(location));
+    return absl::OkStatus();
   }
   if (found[0]->initial && found[1]->initial) {
     origin->kind = OriginKind::kInitial;
-    std::array<std::string, 2> around;
-    for (int i : {0, 1}) around[i] = StringAround(i, location);
-    uint64_t offset = 0;
-    const auto region = sides_[0]->RegionOf(location.address[0].v, location.before[0], &offset);
     if (!location.memory) {
       origin->text = fmt::format("{} was so from the start", RegisterName(location.reg));
-    } else if (!around[0].empty() && !around[1].empty()) {
-      const bool variable = absl::StrContains(around[0], '=') && region == "[stack]";
-      origin->text = fmt::format("{} \"{}\" | \"{}\", there from the start",
-                                 variable             ? "environment"
-                                 : region == "[stack]" ? "argument"
-                                                       : "text",
-                                 Printable(around[0]), Printable(around[1]));
+      return absl::OkStatus();
+    }
+    auto input = inputs_.OfFirstContents(location.address, location.before);
+    if (!input.ok()) return input.status();
+    origin->input = *std::move(input);
+    if (origin->input) {
+      origin->text = fmt::format("{} {}", InputKindName(origin->input->kind), origin->input->text);
+      return absl::OkStatus();
+    }
+    std::array<std::string, 2> around;
+    for (int i : {0, 1}) around[i] = StringAround(i, location);
+    if (!around[0].empty() && !around[1].empty()) {
+      origin->text = fmt::format("text \"{}\" | \"{}\", there from the start", Printable(around[0]),
+                                 Printable(around[1]));
     } else {
       origin->text = fmt::format("the first contents of {}: {} | {}", Describe(location),
                                  origin->value[0], origin->value[1]);
     }
-    return;
+    return absl::OkStatus();
   }
   if (found[0]->kernel && found[1]->kernel && !found[0]->initial && !found[1]->initial) {
     origin->kind = OriginKind::kKernel;
     origin->thread = found[0]->thread;
     origin->at = {found[0]->step, found[1]->step};
-    origin->text = fmt::format("the kernel: {} | {}", SyscallText(0, *found[0]),
-                               SyscallText(1, *found[1]));
-    return;
+    origin->text =
+        fmt::format("the kernel: {} | {}", SyscallText(0, *found[0]), SyscallText(1, *found[1]));
+    std::array<KernelValue, 2> values;
+    for (int i : {0, 1}) {
+      auto event = SyscallOf(i, *found[i]);
+      if (!event.ok()) return event.status();
+      if (!*event) return absl::OkStatus();
+      values[i].event = **std::move(event);
+      if (location.memory) values[i].at = location.address[i];
+    }
+    auto input = inputs_.OfSystemCalls(values);
+    if (!input.ok()) return input.status();
+    origin->input = *std::move(input);
+    return absl::OkStatus();
   }
   origin->kind = OriginKind::kWriters;
   std::array<std::string, 2> who;
@@ -548,6 +799,7 @@ void OriginFinder::Conclude(Origin* origin, const Location& location,
   }
   origin->text = fmt::format("{} was last written by {} here, by {} there", Describe(location),
                              who[0], who[1]);
+  return absl::OkStatus();
 }
 
 // The text, of bytes up to a NUL, that holds the byte at a location; "" when it is no text.
@@ -572,20 +824,27 @@ std::string OriginFinder::StringAround(int side, const Location& location) {
   return printable ? text.substr(0, 100) : "";
 }
 
-std::string OriginFinder::SyscallText(int side, const Definition& definition) {
+absl::StatusOr<std::optional<Event>> OriginFinder::SyscallOf(int side,
+                                                             const Definition& definition) {
   EventQuery query;
   query.kind = EventKind::kSyscall;
   query.thread = definition.thread;
   query.span = {Time(0), definition.step.time + 2};
   query.direction = Direction::kBackward;
   auto cursor = sides_[side]->process().Events(query);
-  if (!cursor.ok()) return "";
+  if (!cursor.ok()) return cursor.status();
   for (int i = 0; i < 4; ++i) {
-    const absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
-    if (!event.ok() || !*event) break;
+    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+    if (!event.ok() || !*event) return event;
     if (definition.syscall >= 0 && (*event)->number != definition.syscall) continue;
-    return (*event)->detail;
+    return event;
   }
+  return std::optional<Event>();
+}
+
+std::string OriginFinder::SyscallText(int side, const Definition& definition) {
+  const auto event = SyscallOf(side, definition);
+  if (event.ok() && *event) return (*event)->detail;
   return definition.syscall >= 0 ? SyscallName(definition.syscall) : "a system call";
 }
 
@@ -605,14 +864,15 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
     if (effects.flow == Flow::kNone && !(d.next[0].exists && d.next[1].exists)) {
       OriginStep step;
       bool placement = false;
-      auto input = DifferingInput(d.last, {d.thread, d.thread}, &step, &placement);
+      auto input = DifferingInput(d.last, {d.thread, d.thread}, 0, &step, &placement);
       if (!input.ok()) return input.status();
       if (*input) {
         origin.steps.push_back(std::move(step));
         return Follow(**input, std::move(origin));
       }
     }
-    origin.at = {d.next[0].exists ? d.next[0] : d.last[0], d.next[1].exists ? d.next[1] : d.last[1]};
+    origin.at = {d.next[0].exists ? d.next[0] : d.last[0],
+                 d.next[1].exists ? d.next[1] : d.last[1]};
     if (!d.next[0].exists || !d.next[1].exists) {
       origin.text = fmt::format("{} ends here", d.next[0].exists ? "the second" : "the first");
     } else if (sides_[0]->PlaceOf(d.next[0].pc).function ==
@@ -626,7 +886,7 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
   }
   OriginStep step;
   bool placement = false;
-  auto input = DifferingInput(d.last, {d.thread, d.thread}, &step, &placement);
+  auto input = DifferingInput(d.last, {d.thread, d.thread}, 0, &step, &placement);
   if (!input.ok()) return input.status();
   origin.steps.push_back(step);
   if (*input) return Follow(**input, std::move(origin));
@@ -634,8 +894,8 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
     origin.kind = OriginKind::kAddress;
     origin.text = "only addresses differ";
   } else {
-    origin.kind = step.instruction[0] != step.instruction[1] ? OriginKind::kCode
-                                                             : OriginKind::kUnknown;
+    origin.kind =
+        step.instruction[0] != step.instruction[1] ? OriginKind::kCode : OriginKind::kUnknown;
     origin.text = fmt::format("{} | {}", step.instruction[0], step.instruction[1]);
   }
   return origin;
@@ -651,9 +911,10 @@ absl::StatusOr<Origin> OriginFinder::OfRegister(ThreadNo thread, Gpr reg,
   return Follow(l, Origin());
 }
 
-absl::StatusOr<Origin> OriginFinder::OfMemory(std::array<Address, 2> at, uint32_t size,
-                                              std::array<Time, 2> before) {
+absl::StatusOr<Origin> OriginFinder::OfMemory(ThreadNo thread, std::array<Address, 2> at,
+                                              uint32_t size, std::array<Time, 2> before) {
   Location l;
+  l.thread = {thread, thread};
   l.memory = true;
   l.address = at;
   l.size = size;

@@ -2,8 +2,8 @@
 //
 // Where two runs' different values come from: from an instruction that both executed, backwards
 // through the instructions and stores that made each value, always along an input that differs,
-// until nothing differs any more. What is found there is the origin: another constant in the code, a
-// system call that answered otherwise, other first contents of memory.
+// until nothing differs any more. What is found there is the origin: another constant in the code,
+// a system call that answered otherwise, other first contents of memory.
 //
 // Both sides are followed by themselves (last write of a register, last write to memory), so the
 // addresses need not be the same. In a loop that carries a difference from round to round the
@@ -21,7 +21,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "diff/align.h"
+#include "diff/inputs.h"
 #include "diff/side.h"
+#include "query/heap.h"
 
 namespace ttq::diff {
 
@@ -29,45 +31,58 @@ namespace ttq::diff {
 struct OriginStep {
   std::array<Step, 2> at;
   std::array<std::string, 2> instruction;
-  Place place;                           // on side A
-  std::string what;                      // "rax", "counter (4 bytes at 0x4010)"
-  std::array<std::string, 2> value;      // of `what`, before the instruction; "": not known
-  std::array<uint64_t, 2> number{};      // the same when it is a number of up to 8 bytes
+  Place place;                       // on side A
+  std::string what;                  // "rax", "counter (4 bytes at 0x4010)"
+  std::array<std::string, 2> value;  // of `what`, before the instruction; "": not known
+  std::array<uint64_t, 2> number{};  // the same when it is a number of up to 8 bytes
 };
 
 enum class OriginKind : uint8_t {
-  kCode,      // the same inputs, another result: the instruction itself is another
-  kKernel,    // what a system call gave or wrote
-  kInitial,   // what memory held when it was mapped: arguments, environment, a file
-  kAddress,   // an address that differs because memory is laid out differently, no more
-  kWriters,   // written by different instructions
-  kMachine,   // rdtsc, cpuid, …
+  kCode,           // the same inputs, another result: the instruction itself is another
+  kKernel,         // what a system call gave or wrote
+  kInitial,        // what memory held when it was mapped: arguments, environment, a file
+  kAddress,        // an address that differs because memory is laid out differently, no more
+  kWriters,        // written by different instructions
+  kMachine,        // rdtsc, cpuid, …
+  kUninitialized,  // read before it was written
+  kThreads,        // written by another thread
   kUnknown,
 };
 const char* OriginKindName(OriginKind kind);
 
 struct Origin {
   OriginKind kind = OriginKind::kUnknown;
-  std::string text;           // one sentence
-  ThreadNo thread;            // of `at`
-  std::array<Step, 2> at;     // the instruction, or the system call
+  std::string text;        // one sentence
+  ThreadNo thread;         // of `at`
+  std::array<Step, 2> at;  // the instruction, or the system call
   std::array<std::string, 2> value;
   std::vector<OriginStep> steps;  // newest first; the last one is where it was found
+  std::optional<Input> input;     // what came from outside and differs, where it ends at that
+};
+
+// A part of the two runs in which they did not do the same steps, and why they parted.
+struct Parting {
+  std::array<TimeSpan, 2> span;  // from the first step that only one of them took
+  ThreadNo thread;
+  Origin origin;
 };
 
 class OriginFinder {
  public:
-  OriginFinder(Side* a, Side* b) : sides_{a, b} {}
+  OriginFinder(Side* a, Side* b, Inputs* inputs) : sides_{a, b}, inputs_(*inputs) {}
 
   // Where the threads being compared started to be alike, once more after each part that was passed
   // over: later instructions up to the next start correspond one to one.
   void SetStarts(std::vector<std::array<Time, 2>> starts) { starts_ = std::move(starts); }
 
+  // Where they were apart before. What was written there differs for the reason they parted for.
+  void AddParting(Parting parting) { partings_.push_back(std::move(parting)); }
+
   // Why the instruction that both executed last went two ways.
   absl::StatusOr<Origin> OfBranch(const Divergence& divergence);
   // Why a register, or memory, differs before the given times. REQUIRES: it does.
   absl::StatusOr<Origin> OfRegister(ThreadNo thread, Gpr reg, std::array<Time, 2> before);
-  absl::StatusOr<Origin> OfMemory(std::array<Address, 2> at, uint32_t size,
+  absl::StatusOr<Origin> OfMemory(ThreadNo thread, std::array<Address, 2> at, uint32_t size,
                                   std::array<Time, 2> before);
 
  private:
@@ -88,15 +103,35 @@ class OriginFinder {
   };
   enum class Same { kEqual, kPlacement, kDifferent };
 
+  // Follows what differs, and the other inputs that differ where the first leads to nothing.
   absl::StatusOr<Origin> Follow(Location location, Origin origin);
+  absl::Status FollowOne(Location location, Origin* origin);
+  // Whether nothing in the life of the memory wrote it before it was read: `origin` is concluded.
+  absl::StatusOr<bool> IsUninitialized(const Location& location,
+                                       const std::array<std::optional<Definition>, 2>& found,
+                                       Origin* origin);
+  absl::StatusOr<std::optional<std::string>> NeverWritten(int side, const Location& location,
+                                                          const Definition& found);
+  // Whether different threads wrote it last: `origin` is concluded.
+  bool IsThreadOrder(const Location& location,
+                     const std::array<std::optional<Definition>, 2>& found, Origin* origin);
+  // The last of the partings in which it was written; null: none.
+  const Parting* PartingAt(int side, const Definition& definition) const;
+  // Whether it was written where the runs were apart: `origin` is concluded.
+  bool IsWrittenApart(const std::array<std::optional<Definition>, 2>& found, Origin* origin);
   absl::StatusOr<std::optional<Definition>> Define(int side, const Location& location);
   absl::StatusOr<std::optional<Definition>> DefineRegister(int side, const Location& location);
   absl::StatusOr<std::optional<Definition>> DefineMemory(int side, const Location& location);
   // The input of the instructions at `at` that makes their results differ. Nullopt: none does.
-  // `placement`: some inputs differ as addresses only.
+  // `placement`: some inputs differ as addresses only. Further inputs become alternatives to the
+  // step, before which there were `steps`.
   absl::StatusOr<std::optional<Location>> DifferingInput(const std::array<Step, 2>& at,
                                                          const std::array<ThreadNo, 2>& thread,
-                                                         OriginStep* step, bool* placement);
+                                                         size_t steps, OriginStep* step,
+                                                         bool* placement);
+  bool InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b);
+  static constexpr int kMostWeight = 3;
+  static int WeightOf(const Origin& origin);
   absl::StatusOr<std::array<Definition, 2>> EarliestRound(const std::array<Definition, 2>& last,
                                                           const Location& location);
   absl::StatusOr<std::optional<uint64_t>> ValueOf(int side, const Location& location, Time t);
@@ -108,17 +143,26 @@ class OriginFinder {
                                                        Origin* origin);
   absl::StatusOr<std::optional<Address>> PcAt(int side, Time t, ThreadNo thread);
   // What is said when there is no instruction to go on from.
-  void Conclude(Origin* origin, const Location& location,
-                const std::array<std::optional<Definition>, 2>& found);
+  absl::Status Conclude(Origin* origin, const Location& location,
+                        const std::array<std::optional<Definition>, 2>& found);
   std::string StringAround(int side, const Location& location);
+  absl::StatusOr<std::optional<Event>> SyscallOf(int side, const Definition& definition);
   std::string SyscallText(int side, const Definition& definition);
 
   std::array<Side*, 2> sides_;
+  Inputs& inputs_;
+  std::vector<Parting> partings_;
   std::vector<std::array<Time, 2>> starts_ = {{Time(0), Time(0)}};
   // How far apart corresponding words of the two stacks are.
   uint64_t stack_shift_ = 0;
-  // Inputs whose value is not recorded (flags, vectors), to be tried when the first leads nowhere.
-  std::vector<Location> alternatives_;
+  // Further inputs that differ, or whose value is not recorded (flags, vectors), to be tried when
+  // the first leads nowhere; with the number of steps before them.
+  struct Alternative {
+    Location location;
+    size_t steps;
+  };
+  std::vector<Alternative> alternatives_;
+  int definitions_ = 0;  // looked for by this Follow
 };
 
 }  // namespace ttq::diff

@@ -77,9 +77,10 @@ class PythonSide {
   }
   uint64_t KeyOf(const Transition& t) {
     uint64_t key = InfoOf(t.code).key * 8 + static_cast<uint64_t>(t.kind);
-    const int line = !Enters(t.kind)                        ? RelativeLine(t.code, t.offset)
-                     : t.caller_code != python::kNoCode ? RelativeLine(t.caller_code, t.caller_offset)
-                                                            : 0;
+    const int line = !Enters(t.kind) ? RelativeLine(t.code, t.offset)
+                     : t.caller_code != python::kNoCode
+                         ? RelativeLine(t.caller_code, t.caller_offset)
+                         : 0;
     return key * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(line);
   }
   PythonPlace PlaceOf(uint32_t code, int64_t offset) const {
@@ -217,8 +218,9 @@ absl::Status PythonComparison::MoveTo(int side, Time t) {
   return memories_[side]->MoveTo(t);
 }
 
-absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(
-    int side, const RunningFrame& frame, TimeSpan span) {
+absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(int side,
+                                                                          const RunningFrame& frame,
+                                                                          TimeSpan span) {
   std::vector<Instruction> out;
   if (frame.code == python::kNoCode || frame.frame == 0) return out;
   const FrameHistory& history = sides_[side]->history();
@@ -248,8 +250,9 @@ absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(
     if (offset < 0 || offset > 1 << 24) continue;
     out.push_back({access.time, offset});
   }
-  absl::StrAppend(&note_, "only the first million instructions of a Python function between two "
-                          "calls were compared. ");
+  absl::StrAppend(&note_,
+                  "only the first million instructions of a Python function between two "
+                  "calls were compared. ");
   return out;
 }
 
@@ -315,7 +318,8 @@ absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
     uint64_t value = v.value;
     if (value == 0 || absl::StartsWith(v.name, "__")) continue;
     const python::TypeInfo* type = objects.TypeOf(value);
-    if (type != nullptr && type->name == "cell") value = memories_[side]->Pointer(value + layout.cell_value);
+    if (type != nullptr && type->name == "cell")
+      value = memories_[side]->Pointer(value + layout.cell_value);
     if (!data(value)) continue;
     add(v.name, value);
     found = true;
@@ -364,8 +368,7 @@ absl::StatusOr<std::vector<PythonVariable>> PythonComparison::Differing(
 // When a variable that `frame` sees got the value that differs, by bisection over the common
 // history: first over calls and returns, then over the instructions between two of them.
 absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
-    const std::string& name, const std::array<RunningFrame, 2>& frame,
-    std::array<Time, 2> before) {
+    const std::string& name, const std::array<RunningFrame, 2>& frame, std::array<Time, 2> before) {
   std::optional<PythonVariable> last;
   const auto differs = [&](std::array<Time, 2> t) -> absl::StatusOr<bool> {
     auto found = Differing(frame, t, name);
@@ -432,17 +435,18 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   out.name = name;
   out.place = sides_[0]->PlaceOf(in[0].code, steps[0][at].offset);
   out.time = {steps[0][at].time, steps[1][at].time};
-  const bool known = differs(a < count ? std::array<Time, 2>{steps[0][a].time, steps[1][a].time}
-                                       : until).value_or(false);
+  const bool known =
+      differs(a < count ? std::array<Time, 2>{steps[0][a].time, steps[1][a].time} : until)
+          .value_or(false);
   if (known) out.value = last->value;
   set_in_ = in;
   return std::optional(std::move(out));
 }
 
-// A variable that differed when its function began: an argument, which the caller gave, or a global.
+// A variable that differed when its function began: an argument, which the caller gave, or a
+// global.
 absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromOutside(
-    const std::string& name, const std::array<RunningFrame, 2>& frame,
-    std::array<Time, 2> before) {
+    const std::string& name, const std::array<RunningFrame, 2>& frame, std::array<Time, 2> before) {
   std::array<RunningFrame, 2> module = frame;
   for (int i : {0, 1}) {
     if (absl::Status s = MoveTo(i, before[i]); !s.ok()) return s;

@@ -44,10 +44,12 @@ void AppendStacks(const std::array<Frames, 2>& stacks, const Text& text, std::st
 
 void AppendPython(const PythonDifference& d, std::string* out) {
   *out += fmt::format("first difference, in Python: after {}\n", Printable(ToText(d.place)));
-  *out += fmt::format("  they are alike for {} calls and returns of thread {}\n", d.alike, d.thread.v);
+  *out +=
+      fmt::format("  they are alike for {} calls and returns of thread {}\n", d.alike, d.thread.v);
   *out += Pair("time", fmt::format("{}", d.time[0].v), fmt::format("{}", d.time[1].v));
   *out += Pair("then", d.next[0], d.next[1]);
-  AppendStacks(d.stacks, [](const PythonPlace& p) { return ToText(p); }, out);
+  AppendStacks(
+      d.stacks, [](const PythonPlace& p) { return ToText(p); }, out);
   for (size_t i = 0; i < d.variables.size() && i < kShownVariables; ++i) {
     *out += Pair(d.variables[i].name, d.variables[i].value[0], d.variables[i].value[1]);
   }
@@ -79,7 +81,8 @@ void AppendFirst(const FirstDifference& d, std::string* out) {
     }
     *out += Pair("then", diff::ToText(d.next[0]), diff::ToText(d.next[1]));
   }
-  AppendStacks(d.stacks, [](const FrameText& f) { return ToText(f); }, out);
+  AppendStacks(
+      d.stacks, [](const FrameText& f) { return ToText(f); }, out);
   const std::vector<OriginStep>& steps = d.origin.steps;
   if (steps.size() > 1) *out += "where the values come from, newest first\n";
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -102,6 +105,21 @@ void AppendFirst(const FirstDifference& d, std::string* out) {
   }
 }
 
+void AppendCause(const DiffResult& result, std::string* out) {
+  if (!result.cause) return;
+  const Cause& cause = *result.cause;
+  *out += fmt::format("{}: {} {}\n", cause.established ? "cause" : "likely cause",
+                      InputKindName(cause.input.kind), Printable(cause.input.text));
+  constexpr size_t kShownInputs = 5;
+  for (size_t i = 0; i < result.others.size() && i < kShownInputs; ++i) {
+    *out += fmt::format("  {:<10} {} {}\n", i == 0 ? "also other" : "",
+                        InputKindName(result.others[i].kind), Printable(result.others[i].text));
+  }
+  if (result.others.size() > kShownInputs) {
+    *out += fmt::format("             … {} more\n", result.others.size() - kShownInputs);
+  }
+}
+
 void AppendSummary(const Summary& s, std::string* out) {
   *out += "summary\n";
   *out += Pair("exit", s.exits[0], s.exits[1]);
@@ -115,7 +133,8 @@ void AppendSummary(const Summary& s, std::string* out) {
                  fmt::format("{} bytes, the same", s.output_bytes[1]));
   }
   for (const EventDifference& d : s.outputs) {
-    *out += fmt::format("  {:<10} descriptor {} differs from byte {} on\n", "output", d.fd, d.bytes);
+    *out +=
+        fmt::format("  {:<10} descriptor {} differs from byte {} on\n", "output", d.fd, d.bytes);
     *out += Pair("", d.text[0], d.text[1]);
   }
   *out += Pair("syscalls", fmt::format("{}", s.syscalls[0]), fmt::format("{}", s.syscalls[1]));
@@ -136,10 +155,9 @@ void AppendSummary(const Summary& s, std::string* out) {
   static constexpr const char* kNames[] = {"only in A", "only in B", "calls"};
   for (int i = 0; i < 3; ++i) {
     if (counts[i] == 0) continue;
-    *out += fmt::format("  {:<10} {}{}\n", kNames[i], Printable(lists[i]),
-                        counts[i] > kShownFunctions
-                            ? fmt::format(", {} more", counts[i] - kShownFunctions)
-                            : "");
+    *out += fmt::format(
+        "  {:<10} {}{}\n", kNames[i], Printable(lists[i]),
+        counts[i] > kShownFunctions ? fmt::format(", {} more", counts[i] - kShownFunctions) : "");
   }
 }
 
@@ -169,6 +187,14 @@ Json BothLists(const std::array<std::vector<T>, 2>& pair) {
   return {ListOf(pair[0]), ListOf(pair[1])};
 }
 
+Json Of(const Input& input) {
+  return {{"kind", InputKindName(input.kind)},
+          {"name", input.name},
+          {"text", input.text},
+          {"value", Both(input.value)},
+          {"time", Both(input.time)}};
+}
+
 Json Of(const PythonDifference& d) {
   Json variables = Json::array(), history = Json::array();
   for (const PythonVariable& v : d.variables) {
@@ -180,15 +206,9 @@ Json Of(const PythonDifference& d) {
                        {"place", Of(a.place)},
                        {"time", Both(a.time)}});
   }
-  return {{"thread", d.thread.v},
-          {"alike", d.alike},
-          {"time", Both(d.time)},
-          {"place", Of(d.place)},
-          {"next", Both(d.next)},
-          {"stacks", BothLists(d.stacks)},
-          {"variables", variables},
-          {"history", history},
-          {"origin", {{"place", Of(d.origin)}}}};
+  return {{"thread", d.thread.v},   {"alike", d.alike},     {"time", Both(d.time)},
+          {"place", Of(d.place)},   {"next", Both(d.next)}, {"stacks", BothLists(d.stacks)},
+          {"variables", variables}, {"history", history},   {"origin", {{"place", Of(d.origin)}}}};
 }
 
 Json Of(const FirstDifference& d) {
@@ -238,10 +258,10 @@ Json Of(const Summary& s) {
   }
   Json syscall;
   if (s.syscall) syscall = {{"index", s.syscall->index}, {"text", Both(s.syscall->text)}};
-  return {{"exit", s.exits},           {"instructions", s.instructions},
-          {"threads", s.threads},      {"output_bytes", s.output_bytes},
-          {"outputs", outputs},        {"syscalls", s.syscalls},
-          {"first_syscall", syscall},  {"syscall_counts", counts},
+  return {{"exit", s.exits},          {"instructions", s.instructions},
+          {"threads", s.threads},     {"output_bytes", s.output_bytes},
+          {"outputs", outputs},       {"syscalls", s.syscalls},
+          {"first_syscall", syscall}, {"syscall_counts", counts},
           {"functions", functions}};
 }
 
@@ -263,10 +283,13 @@ std::string ToText(const DiffResult& result, const Side& a, const Side& b) {
   } else {
     out += result.same() ? "no difference\n" : "they execute the same steps\n";
   }
-  if (result.passed.addresses + result.passed.ignored > 0) {
-    out += fmt::format("passed over: {} that come from addresses alone, {} to be ignored{}\n",
-                       result.passed.addresses, result.passed.ignored,
-                       result.passed.first.empty() ? "" : ", the first in " + result.passed.first);
+  AppendCause(result, &out);
+  const PassedOver& passed = result.passed;
+  if (passed.addresses + passed.ignored + passed.without_effect > 0) {
+    out += fmt::format(
+        "passed over: {} that come from addresses alone, {} without effect, {} to be ignored{}\n",
+        passed.addresses, passed.without_effect, passed.ignored,
+        passed.first.empty() ? "" : ", the first in " + passed.first);
   }
   AppendSummary(result.summary, &out);
   if (!result.note.empty()) out += fmt::format("note: {}\n", Printable(result.note));
@@ -274,15 +297,24 @@ std::string ToText(const DiffResult& result, const Side& a, const Side& b) {
 }
 
 std::string ToJson(const DiffResult& result, const Side& a, const Side& b) {
+  Json cause, others = Json::array();
+  if (result.cause) {
+    cause = Of(result.cause->input);
+    cause["established"] = result.cause->established;
+  }
+  for (const Input& input : result.others) others.push_back(Of(input));
   const Json document = {
       {"traces", {a.recording().info().path, b.recording().info().path}},
       {"processes", {a.process().info().number.v, b.process().info().number.v}},
       {"same", result.same()},
+      {"cause", cause},
+      {"other_inputs", others},
       {"python", result.python ? Of(*result.python) : Json()},
       {"native", result.first ? Of(*result.first) : Json()},
       {"alike", result.alike},
       {"passed_over",
        {{"addresses", result.passed.addresses},
+        {"without_effect", result.passed.without_effect},
         {"ignored", result.passed.ignored},
         {"first", Of(result.passed.first)}}},
       {"summary", Of(result.summary)},

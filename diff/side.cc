@@ -83,9 +83,8 @@ absl::Status Side::MatchModules(Side* a, Side* b) {
     for (const ModuleState& m : side->modules_) {
       if (m.same) continue;
       for (const ModuleState& n : other->modules_) {
-        if (m.name == n.name &&
-            std::find(side->rebuilt_.begin(), side->rebuilt_.end(), m.name) ==
-                side->rebuilt_.end()) {
+        if (m.name == n.name && std::find(side->rebuilt_.begin(), side->rebuilt_.end(), m.name) ==
+                                    side->rebuilt_.end()) {
           side->rebuilt_.push_back(m.name);
         }
       }
@@ -137,7 +136,7 @@ const Side::Function* Side::FunctionAround(Address pc) {
     Address at = piece.range.begin;
     for (uint32_t ordinal = 0; !bytes.empty(); ++ordinal) {
       // With what it does, though not with its constants: other code at the same place is seen.
-      const InstructionEffects e = effects_.Read(at, bytes.substr(0, 16));
+      const InstructionEffects e = effects_.Read(at, bytes.substr(0, 16), false);
       uint64_t shape = Mix(Mix(ordinal, e.writes), e.reads);
       for (const MemoryOperand& m : e.memory) shape = Mix(shape, m.read + 2 * m.write);
       slot->ordinals[at.v] = shape;
@@ -181,7 +180,7 @@ const Side::Code& Side::CodeOf(SuperblockId id) {
       slot->beginnings.push_back(static_cast<uint32_t>(slot->addresses.size()));
     }
     follows = i.address + i.bytes.size();
-    const InstructionEffects effects = effects_.Read(i.address, i.bytes);
+    const InstructionEffects effects = effects_.Read(i.address, i.bytes, false);
     slot->addresses.push_back(i.address);
     slot->keys.push_back(KeyOf(i.address));
     slot->writes.push_back(effects.writes);
@@ -231,6 +230,11 @@ absl::StatusOr<Stack> Side::StackAt(Time t, ThreadNo thread) {
   return unwinder_->StackOf(*moment_, thread, {.max_frames = 200});
 }
 
+bool Side::IsOwnCode(Address pc) const {
+  const LoadedModule* module = ModuleOf(pc);
+  return module != nullptr && !IsSystemPath(module->path);
+}
+
 const Frame* Side::OwnFrame(const Stack& stack) const {
   const Frame* with_line = nullptr;
   for (const Frame& frame : stack.frames) {
@@ -266,8 +270,8 @@ std::optional<std::string> Side::RegionOf(uint64_t value, Time t, uint64_t* offs
       continue;
     }
     // A stack grows downwards: what is the same is the distance from its end.
-    *offset = mapping.path == "[stack]" ? mapping.range.end.v - value
-                                        : value - mapping.range.begin.v;
+    *offset =
+        mapping.path == "[stack]" ? mapping.range.end.v - value : value - mapping.range.begin.v;
     return mapping.path.empty() ? fmt::format("memory {}", anonymous) : mapping.path;
   }
   return std::nullopt;

@@ -77,6 +77,9 @@ class Side {
   // line that is in no system library.
   const Frame* OwnFrame(const Stack& stack) const;
 
+  // Whether code is of a module that is no system library.
+  bool IsOwnCode(Address pc) const;
+
   // What `value` points into, when it points into anything: a module's name, "[heap]", "[stack]",
   // "memory". `offset` from its start, such that corresponding pointers of the two sides have the
   // same offset as long as the sides allocated the same.

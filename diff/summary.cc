@@ -30,39 +30,39 @@ bool IsPlainNumber(uint64_t v) {
   return v < 0x100000 || (v >= 0xffff0000u && v <= 0xffffffffu) || v >= ~uint64_t{0xffff};
 }
 
-// The arguments of a call: `i` a number, anything else is left out. A call that is not here is known
-// by its name and result.
+// The arguments of a call: `i` a number, anything else is left out. A call that is not here is
+// known by its name and result.
 struct Signature {
   const char* name;
   const char* arguments;
 };
 constexpr Signature kSignatures[] = {
-    {"read", "i.i"},         {"write", "i.i"},        {"open", ".ii"},
-    {"close", "i"},          {"stat", ".."},          {"fstat", "i."},
-    {"lstat", ".."},         {"poll", ".ii"},         {"lseek", "iii"},
-    {"mmap", ".iiiii"},      {"mprotect", ".ii"},     {"munmap", ".i"},
-    {"brk", "."},            {"rt_sigaction", "i"},   {"rt_sigprocmask", "i"},
-    {"ioctl", "ii"},         {"pread64", "i.ii"},     {"pwrite64", "i.ii"},
-    {"readv", "i.i"},        {"writev", "i.i"},       {"access", ".i"},
-    {"pipe2", ".i"},         {"select", "i"},         {"sched_yield", ""},
-    {"madvise", ".ii"},      {"dup", "i"},            {"dup2", "ii"},
-    {"dup3", "iii"},         {"nanosleep", ""},       {"socket", "iii"},
-    {"connect", "i.i"},      {"accept", "i"},         {"accept4", "i..i"},
-    {"sendto", "i.ii"},      {"recvfrom", "i.ii"},    {"sendmsg", "i.i"},
-    {"recvmsg", "i.i"},      {"bind", "i.i"},         {"listen", "ii"},
-    {"exit", "i"},           {"exit_group", "i"},     {"uname", ""},
-    {"fcntl", "ii"},         {"fsync", "i"},          {"ftruncate", "ii"},
-    {"getdents64", "i.i"},   {"getcwd", ".i"},        {"chdir", "."},
-    {"rename", ".."},        {"mkdir", ".i"},         {"rmdir", "."},
-    {"unlink", "."},         {"readlink", "..i"},     {"chmod", ".i"},
-    {"umask", "i"},          {"getuid", ""},          {"getgid", ""},
-    {"geteuid", ""},         {"getegid", ""},         {"futex", ".ii"},
-    {"epoll_create1", "i"},  {"epoll_ctl", "iii"},    {"epoll_wait", "i.ii"},
-    {"openat", "i.ii"},      {"mkdirat", "i.i"},      {"newfstatat", "i..i"},
-    {"unlinkat", "i.i"},     {"renameat2", "i.i.i"},  {"faccessat", "i.i"},
-    {"getrandom", ".ii"},    {"clock_gettime", "i"},  {"clock_nanosleep", "ii"},
-    {"arch_prctl", "i"},     {"prlimit64", ".i"},     {"statx", "i.ii"},
-    {"eventfd2", "ii"},      {"pselect6", "i"},       {"ppoll", ".i"},
+    {"read", "i.i"},        {"write", "i.i"},       {"open", ".ii"},
+    {"close", "i"},         {"stat", ".."},         {"fstat", "i."},
+    {"lstat", ".."},        {"poll", ".ii"},        {"lseek", "iii"},
+    {"mmap", ".iiiii"},     {"mprotect", ".ii"},    {"munmap", ".i"},
+    {"brk", "."},           {"rt_sigaction", "i"},  {"rt_sigprocmask", "i"},
+    {"ioctl", "ii"},        {"pread64", "i.ii"},    {"pwrite64", "i.ii"},
+    {"readv", "i.i"},       {"writev", "i.i"},      {"access", ".i"},
+    {"pipe2", ".i"},        {"select", "i"},        {"sched_yield", ""},
+    {"madvise", ".ii"},     {"dup", "i"},           {"dup2", "ii"},
+    {"dup3", "iii"},        {"nanosleep", ""},      {"socket", "iii"},
+    {"connect", "i.i"},     {"accept", "i"},        {"accept4", "i..i"},
+    {"sendto", "i.ii"},     {"recvfrom", "i.ii"},   {"sendmsg", "i.i"},
+    {"recvmsg", "i.i"},     {"bind", "i.i"},        {"listen", "ii"},
+    {"exit", "i"},          {"exit_group", "i"},    {"uname", ""},
+    {"fcntl", "ii"},        {"fsync", "i"},         {"ftruncate", "ii"},
+    {"getdents64", "i.i"},  {"getcwd", ".i"},       {"chdir", "."},
+    {"rename", ".."},       {"mkdir", ".i"},        {"rmdir", "."},
+    {"unlink", "."},        {"readlink", "..i"},    {"chmod", ".i"},
+    {"umask", "i"},         {"getuid", ""},         {"getgid", ""},
+    {"geteuid", ""},        {"getegid", ""},        {"futex", ".ii"},
+    {"epoll_create1", "i"}, {"epoll_ctl", "iii"},   {"epoll_wait", "i.ii"},
+    {"openat", "i.ii"},     {"mkdirat", "i.i"},     {"newfstatat", "i..i"},
+    {"unlinkat", "i.i"},    {"renameat2", "i.i.i"}, {"faccessat", "i.i"},
+    {"getrandom", ".ii"},   {"clock_gettime", "i"}, {"clock_nanosleep", "ii"},
+    {"arch_prctl", "i"},    {"prlimit64", ".i"},    {"statx", "i.ii"},
+    {"eventfd2", "ii"},     {"pselect6", "i"},      {"ppoll", ".i"},
 };
 
 bool GivesProcessNumber(const std::string& name) {
@@ -131,7 +131,8 @@ absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2
   const auto y = CountEntries(b, control);
   if (!y.ok()) return y.status();
   std::map<std::pair<std::string, std::string>, CallCount> found;
-  const auto note = [&](Side* side, Address at, uint64_t calls_a, uint64_t calls_b) -> absl::Status {
+  const auto note = [&](Side* side, Address at, uint64_t calls_a,
+                        uint64_t calls_b) -> absl::Status {
     const absl::StatusOr<const Symbolizer*> symbols = side->context().AllSymbols();
     if (!symbols.ok()) return symbols.status();
     const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(at);
@@ -164,9 +165,8 @@ absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2
     const double more = std::max(c.calls[0], c.calls[1]), less = std::min(c.calls[0], c.calls[1]);
     return less == 0 ? 1e18 + more : more / less;
   };
-  std::stable_sort(out.begin(), out.end(), [&](const CallCount& m, const CallCount& n) {
-    return weight(m) > weight(n);
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const CallCount& m, const CallCount& n) { return weight(m) > weight(n); });
   if (out.size() > kMostFunctions) out.resize(kMostFunctions);
   return out;
 }
@@ -268,8 +268,8 @@ std::string NormalSyscall(const Event& e) {
     for (size_t i = 0; signature.arguments[i] != '\0'; ++i) {
       if (i > 0) text += ", ";
       const bool shown = signature.arguments[i] == 'i' && IsPlainNumber(e.args[i]);
-      text += shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i])))
-                    : "…";
+      text +=
+          shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i]))) : "…";
     }
     break;
   }
