@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "query/python/balance.h"
 #include "query/symbols.h"
 
 namespace ttq::python {
@@ -24,7 +25,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process,
 absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& provenance,
                                             uint64_t object, const CountWord& word,
                                             const Epoch& epoch, TimeSpan span, ScanControl* control,
-                                            uint64_t most) {
+                                            uint64_t most, Balance* balance) {
   auto cursor = CountsOf(context.process(), object, word, span, Direction::kForward, control);
   if (!cursor.ok()) return cursor.status();
   absl::StatusOr<CountReader> counts =
@@ -51,13 +52,23 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
     absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
     if (!symbols.ok()) return symbols.status();
     const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(change->access.pc);
-    const std::string& function =
+    Site site;
+    site.function =
         location->frames.empty() ? location->function : location->frames.back().function;
+    site.module = location->module;
+    if (balance && !freed) {
+      absl::StatusOr<std::optional<Site>> extension =
+          balance->Count(change->access, born ? change->after : delta);
+      if (!extension.ok()) return extension.status();
+      if (*extension) site = **std::move(extension);
+    }
     const Place where = place->value_or(Place());
-    Owner& owner = owners[{function, location->module, where.function, where.file, where.line}];
+    Owner& owner = owners[{site.function, site.module, where.function, where.file, where.line}];
     if (owner.increments + owner.decrements + owner.after_free == 0) {
-      owner.function = function;
-      owner.module = location->module;
+      owner.function = site.function;
+      owner.module = site.module;
+      owner.file = site.file;
+      owner.line = site.line;
       owner.place = *place;
       owner.first = t;
     }

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fmt/format.h"
+#include "query/python/balance.h"
+#include "query/python/holders.h"
 #include "query/python/lifetime.h"
 #include "query/python/provenance.h"
 #include "query/python/references.h"
@@ -465,7 +467,256 @@ absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& 
   return plan;
 }
 
-// Who took references and who gave them back.
+namespace {
+
+enum Verdict : int { kUnbalanced, kHolder, kBalanced };
+
+// What `why` says of one object.
+class Why {
+ public:
+  Why(const Context& context, const Asked& asked, bool too_early, Epochs& epochs,
+      const SourceRequest& request)
+      : context_(context),
+        asked_(asked),
+        too_early_(too_early),
+        epochs_(epochs),
+        outcome_(*request.outcome),
+        control_(request.options->control) {}
+
+  absl::StatusOr<std::vector<Row>> Rows() {
+    std::optional<Epoch> epoch;
+    absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs_, asked_, &outcome_, &epoch);
+    if (!span.ok()) return span.status();
+    if (!epoch) return std::vector<Row>();
+    end_ = std::min(span->end, context_.process().info().end);
+    if (!too_early_ && epoch->death) {
+      outcome_.AddNote(
+          fmt::format("it is not alive: it was freed at {}", epoch->death->access.time.v));
+    } else if (too_early_ && !epoch->death) {
+      outcome_.AddNote("it was not freed");
+    }
+    absl::StatusOr<python::CountWord> word = WordAt(epochs_, context_, *span);
+    if (!word.ok()) return word.status();
+    absl::StatusOr<std::unique_ptr<python::Balance>> balance =
+        python::Balance::Make(context_, epochs_.provenance(), asked_.address, end_, control_);
+    if (!balance.ok()) return balance.status();
+    balance_ = *std::move(balance);
+    absl::StatusOr<std::vector<python::Owner>> owners =
+        python::OwnersOf(context_, epochs_.provenance(), asked_.address, *word, *epoch, *span,
+                         control_, ~uint64_t{0}, balance_.get());
+    if (!owners.ok()) return owners.status();
+    owners_ = *std::move(owners);
+    if (!epoch->birth) {
+      outcome_.AddNote("it was there, with its references counted, before the program began");
+    }
+    absl::Status s = absl::OkStatus();
+    if (!too_early_ && !epoch->death) s = FindLeft(*epoch);
+    if (too_early_ && epoch->death && epoch->birth) s = FindMissing(*epoch);
+    if (!s.ok()) return s;
+    if (!balance_->incomplete().empty()) outcome_.MarkIncomplete(balance_->incomplete());
+    return MakeRows();
+  }
+
+ private:
+  absl::StatusOr<python::Holders> HoldersAt(Time t) {
+    absl::StatusOr<python::PythonState*> state = epochs_.provenance().StateAt(t);
+    if (!state.ok()) return state.status();
+    absl::StatusOr<python::Holders> holders =
+        python::HoldersOf(context_, **state, asked_.address, control_);
+    if (holders.ok() && !holders->incomplete.empty()) {
+      outcome_.MarkIncomplete(holders->incomplete);
+    }
+    return holders;
+  }
+
+  // Who holds it, and whose references nobody holds.
+  absl::Status FindLeft(const Epoch& epoch) {
+    absl::StatusOr<python::Holders> holders = HoldersAt(end_);
+    if (!holders.ok()) return holders.status();
+    for (python::Holder& holder : holders->words) {
+      absl::StatusOr<bool> since = IsStored(holder, epoch, end_);
+      if (!since.ok()) return since.status();
+      if (*since) holders_.push_back(std::move(holder));
+    }
+    absl::StatusOr<python::PythonState*> state = epochs_.provenance().StateAt(end_);
+    if (!state.ok()) return state.status();
+    std::optional<python::Refcount> count;
+    for (const auto& instance : (*state)->instances()) {
+      count = instance->objects.RefcountOf(asked_.address);
+    }
+    if (!count) return absl::OkStatus();
+    if (count->immortal) {
+      outcome_.AddNote("it is immortal: its references are not counted");
+      return absl::OkStatus();
+    }
+    // Each reference has a word: there is nothing to explain.
+    const int64_t left = count->count - static_cast<int64_t>(holders_.size());
+    if (left <= 0) return absl::OkStatus();
+    absl::StatusOr<std::vector<python::Imbalance>> found = balance_->LeftOver(end_);
+    if (!found.ok()) return found.status();
+    imbalances_ = *std::move(found);
+    if (imbalances_.empty() && epoch.birth) {
+      outcome_.AddNote(fmt::format(
+          "of {} references {} {} in no word that is known: functions that run, values that wait "
+          "in frames and memory of C have them",
+          count->count, left, left == 1 ? "is" : "are"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Who still counted on it, and who gave away what was theirs.
+  absl::Status FindMissing(const Epoch& epoch) {
+    const Time death = epoch.death->access.time;
+    absl::StatusOr<python::Holders> words = HoldersAt(death);
+    if (!words.ok()) return words.status();
+    // Who frees something soon clears what held it. That is over once the call is.
+    constexpr uint64_t kClearedWithin = 2000;
+    const Time soon = std::min(death + kClearedWithin, context_.process().info().end);
+    absl::StatusOr<python::Holders> holders = HoldersAt(soon);
+    if (!holders.ok()) return holders.status();
+    for (python::Holder& holder : holders->words) {
+      absl::StatusOr<bool> since = IsStored(holder, epoch, soon);
+      if (!since.ok()) return since.status();
+      if (*since) holders_.push_back(std::move(holder));
+    }
+    const bool used = std::any_of(owners_.begin(), owners_.end(),
+                                  [](const python::Owner& owner) { return owner.after_free != 0; });
+    if (holders_.empty() && !used) {
+      outcome_.AddNote("when it was freed nobody held it");
+      return absl::OkStatus();
+    }
+    std::vector<uint64_t> places;
+    for (const python::Holder& holder : words->words) places.push_back(holder.word);
+    absl::StatusOr<std::vector<python::Imbalance>> found =
+        balance_->Missing(epoch.birth->access.time, death, places);
+    if (!found.ok()) return found.status();
+    imbalances_ = *std::move(found);
+    return absl::OkStatus();
+  }
+
+  // Whether the word holds this object, and not one that was at its address before or after it.
+  absl::StatusOr<bool> IsStored(const python::Holder& holder, const Epoch& epoch, Time before) {
+    if (!holder.certain()) return false;
+    absl::StatusOr<std::optional<Access>> stored = LastStore(holder.word, before);
+    if (!stored.ok()) return stored.status();
+    if (!*stored) return !epoch.birth;
+    const Time t = (*stored)->time;
+    return (!epoch.birth || t >= epoch.birth->access.time) &&
+           (!epoch.death || t < epoch.death->access.time);
+  }
+
+  absl::StatusOr<std::optional<Access>> LastStore(uint64_t word, Time before) {
+    AccessQuery query;
+    query.ranges = {{Address(word), Address(word + 8)}};
+    query.span.end = before;
+    query.want_values = false;
+    return LastAccess(context_.process(), std::move(query));
+  }
+
+  absl::StatusOr<std::vector<Row>> MakeRows() {
+    std::vector<std::pair<int, Row>> rows;
+    std::vector<bool> named(owners_.size());
+    for (const python::Imbalance& imbalance : imbalances_) {
+      absl::StatusOr<std::optional<python::Place>> place =
+          epochs_.provenance().Of(imbalance.thread, imbalance.time);
+      if (!place.ok()) return place.status();
+      // The row of what it counted, if it did.
+      python::Owner owner;
+      owner.first = owner.last = imbalance.time;
+      owner.place = *place;
+      for (size_t i = 0; i < owners_.size(); ++i) {
+        if (owners_[i].function == imbalance.site.function &&
+            owners_[i].module == imbalance.site.module && owners_[i].place == *place) {
+          if (!named[i]) owner = owners_[i];
+          named[i] = true;
+          break;
+        }
+      }
+      owner.function = imbalance.site.function;
+      owner.module = imbalance.site.module;
+      owner.file = imbalance.site.file;
+      owner.line = imbalance.site.line;
+      rows.emplace_back(kUnbalanced, RowOf(owner, "unbalanced", "", imbalance.detail));
+    }
+    for (const python::Holder& holder : holders_) {
+      absl::StatusOr<Row> row = RowOf(holder);
+      if (!row.ok()) return row.status();
+      rows.emplace_back(kHolder, *std::move(row));
+    }
+    std::vector<std::pair<int, Row>> rest;
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      if (!named[i]) rest.emplace_back(kBalanced, RowOf(owners_[i], "balanced", "", ""));
+    }
+    std::stable_sort(rest.begin(), rest.end(), [this](const auto& a, const auto& b) {
+      const int64_t x = *a.second[kBalance].template get<int64_t>();
+      const int64_t y = *b.second[kBalance].template get<int64_t>();
+      return too_early_ ? x < y : x > y;
+    });
+    std::vector<Row> all;
+    for (auto& [verdict, row] : rows) all.push_back(std::move(row));
+    for (auto& [verdict, row] : rest) all.push_back(std::move(row));
+    return all;
+  }
+
+  static constexpr size_t kBalance = 8;
+  static Row RowOf(const python::Owner& owner, const char* verdict, const std::string& held_in,
+                   const std::string& detail) {
+    return {Value(verdict),
+            OfText(held_in),
+            OfText(detail),
+            OfText(owner.function),
+            OfText(owner.module),
+            OfText(owner.file),
+            owner.line > 0 ? Value(int64_t{owner.line}) : Value(),
+            python::ValueOf(owner.place),
+            owner.balance(),
+            owner.increments,
+            owner.decrements,
+            owner.after_free,
+            owner.first,
+            owner.last};
+  }
+
+  // Of a word: who stored it there.
+  absl::StatusOr<Row> RowOf(const python::Holder& holder) {
+    absl::StatusOr<std::optional<Access>> stored = LastStore(holder.word, end_);
+    if (!stored.ok()) return stored.status();
+    python::Owner owner;
+    if (*stored) {
+      const Access& access = **stored;
+      owner.first = owner.last = access.time;
+      absl::StatusOr<std::optional<python::Place>> place =
+          epochs_.provenance().Of(access.thread, access.time);
+      if (!place.ok()) return place.status();
+      owner.place = *place;
+      absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(access.time);
+      if (!symbols.ok()) return symbols.status();
+      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(access.pc);
+      owner.function =
+          location->frames.empty() ? location->function : location->frames.back().function;
+      owner.module = location->module;
+    }
+    Row row = RowOf(owner, "holder", holder.held_in, "");
+    if (!*stored) row[12] = row[13] = Value();
+    return row;
+  }
+
+  const Context& context_;
+  const Asked& asked_;
+  const bool too_early_;
+  Epochs& epochs_;
+  Outcome& outcome_;
+  ScanControl* control_;
+  Time end_;
+  std::unique_ptr<python::Balance> balance_;
+  std::vector<python::Owner> owners_;
+  std::vector<python::Holder> holders_;
+  std::vector<python::Imbalance> imbalances_;
+};
+
+}  // namespace
+
+// Who holds references, who took and who gave them back, and who is out of balance.
 absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
                                 const Context& context, const RunOptions&,
                                 const Context::TimeOfQuery& ask) {
@@ -476,8 +727,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
   if (query.clauses.at) asked->span.end = *at;
   const bool too_early = source.question == ast::Why::Question::kFreedTooEarly;
   SourcePlan plan;
+  Add(&plan, "verdict", Type::kString);
+  Add(&plan, "held_in", Type::kString);
+  Add(&plan, "detail", Type::kString);
   Add(&plan, "function", Type::kString);
   Add(&plan, "module", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
   Add(&plan, "python", Type::kObject);
   Add(&plan, "balance", Type::kInteger);
   Add(&plan, "increments", Type::kInteger);
@@ -485,39 +741,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
   Add(&plan, "after_free", Type::kInteger);
   Add(&plan, "first", Type::kTime);
   Add(&plan, "last", Type::kTime);
-  plan.presentation.table_columns = {"balance",    "increments", "decrements",
-                                     "after_free", "python",     "function"};
-  SetEpochs(&plan, context, *asked, "who took and gave back references to",
-            [asked = *asked, &context, too_early](
-                Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
-              std::optional<Epoch> epoch;
-              absl::StatusOr<TimeSpan> span =
-                  SpanOfCounts(epochs, asked, request.outcome.get(), &epoch);
-              if (!span.ok()) return span.status();
-              if (!epoch) return std::vector<Row>();
-              if (!too_early && epoch->death) {
-                request.outcome->AddNote(fmt::format("it is not alive: it was freed at {}",
-                                                     epoch->death->access.time.v));
-              } else if (too_early && !epoch->death) {
-                request.outcome->AddNote("it was not freed");
-              }
-              absl::StatusOr<python::CountWord> word = WordAt(epochs, context, *span);
-              if (!word.ok()) return word.status();
-              absl::StatusOr<std::vector<python::Owner>> owners =
-                  python::OwnersOf(context, epochs.provenance(), asked.address, *word, *epoch,
-                                   *span, request.options->control);
-              if (!owners.ok()) return owners.status();
-              std::vector<Row> rows;
-              for (const python::Owner& owner : *owners) {
-                rows.push_back({OfText(owner.function), OfText(owner.module),
-                                python::ValueOf(owner.place), owner.balance(), owner.increments,
-                                owner.decrements, owner.after_free, owner.first, owner.last});
-              }
-              std::stable_sort(rows.begin(), rows.end(), [too_early](const Row& a, const Row& b) {
-                const int64_t x = *a[3].get<int64_t>(), y = *b[3].get<int64_t>();
-                return too_early ? x < y : x > y;
-              });
-              return rows;
+  plan.presentation.table_columns = {"verdict",    "held_in", "balance",  "increments",
+                                     "decrements", "python",  "function", "line"};
+  SetEpochs(&plan, context, *asked, "who holds, took and gave back references to",
+            [asked = *asked, &context, too_early](Epochs& epochs, const SourceRequest& request) {
+              return Why(context, asked, too_early, epochs, request).Rows();
             });
   return plan;
 }
