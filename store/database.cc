@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -202,7 +203,33 @@ struct Database::Impl {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::atomic<uint64_t> next_file{0};
 
+  // Of a store that is read and so does not change.
+  struct KnownKeys {
+    std::once_flag once;
+    std::vector<std::string> keys;
+  };
+  mutable std::array<KnownKeys, static_cast<size_t>(Family::kCount)> known;
+  bool reading = false;
+
   rocksdb::ColumnFamilyHandle* handle(Family f) const { return handles[static_cast<int>(f)]; }
+  // The first and the last key of each sorted file; while the store is written, none.
+  const std::vector<std::string>& KnownRows(Family family) const {
+    KnownKeys& out = known[static_cast<size_t>(family)];
+    std::call_once(out.once, [&] {
+      if (!reading) return;
+      rocksdb::ColumnFamilyMetaData files;
+      db->GetColumnFamilyMetaData(handle(family), &files);
+      for (rocksdb::LevelMetaData& level : files.levels) {
+        for (const rocksdb::SstFileMetaData& file : level.files) {
+          out.keys.push_back(file.smallestkey);
+          out.keys.push_back(file.largestkey);
+        }
+      }
+      std::sort(out.keys.begin(), out.keys.end());
+      out.keys.erase(std::unique(out.keys.begin(), out.keys.end()), out.keys.end());
+    });
+    return out.keys;
+  }
   ~Impl() {
     if (!db) return;
     for (auto* h : handles) db->DestroyColumnFamilyHandle(h);
@@ -264,6 +291,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
   }
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
+  impl.reading = true;
   return out;
 }
 
@@ -344,28 +372,79 @@ absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) c
 
 namespace {
 
+// RocksDB's iterator ends, and says that all is well, when it comes from one sorted file to another
+// whose first block, or which itself, does not read. So the rows are counted on that the MANIFEST
+// names, the first and the last of each file: an iterator must not pass one of them over, and must
+// not end before it.
 class RocksIterator : public Database::Iterator {
  public:
-  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, const Database& database,
-                const std::string& directory, Family family)
-      : it_(std::move(it)), database_(database), directory_(directory), family_(family) {}
-  void Seek(std::string_view key) override { it_->Seek(SliceOf(key)); }
-  void SeekForPrev(std::string_view key) override { it_->SeekForPrev(SliceOf(key)); }
-  void Next() override { it_->Next(); }
-  void Prev() override { it_->Prev(); }
+  // `known`: these rows' keys, sorted; they outlive the iterator.
+  RocksIterator(std::unique_ptr<rocksdb::Iterator> it, const std::vector<std::string>& known,
+                const Database& database, const std::string& directory, Family family)
+      : it_(std::move(it)),
+        known_(known),
+        database_(database),
+        directory_(directory),
+        family_(family) {}
+  void Seek(std::string_view key) override {
+    at_ = std::lower_bound(known_.begin(), known_.end(), key) - known_.begin();
+    forward_ = true;
+    it_->Seek(SliceOf(key));
+    Look();
+  }
+  void SeekForPrev(std::string_view key) override {
+    at_ = std::upper_bound(known_.begin(), known_.end(), key) - known_.begin();
+    forward_ = false;
+    it_->SeekForPrev(SliceOf(key));
+    Look();
+  }
+  void Next() override {
+    if (!forward_) {
+      at_ = std::upper_bound(known_.begin(), known_.end(), key()) - known_.begin();
+      forward_ = true;
+    }
+    it_->Next();
+    Look();
+  }
+  void Prev() override {
+    if (forward_) {
+      at_ = std::lower_bound(known_.begin(), known_.end(), key()) - known_.begin();
+      forward_ = false;
+    }
+    it_->Prev();
+    Look();
+  }
   bool Valid() const override {
-    if (it_->Valid()) return true;
+    if (it_->Valid() && !lost_) return true;
     database_.NoteDamage(status());
     return false;
   }
   std::string_view key() const override { return ViewOf(it_->key()); }
   std::string_view value() const override { return ViewOf(it_->value()); }
   absl::Status status() const override {
-    return StatusOf(it_->status(), directory_, FamilyName(family_));
+    if (!lost_) return StatusOf(it_->status(), directory_, FamilyName(family_));
+    return absl::DataLossError(
+        fmt::format("{}/{}: a sorted file does not read", directory_, FamilyName(family_)));
   }
 
  private:
+  // Whether there is a known row before what the iterator has come to. Of those ahead, the next is
+  // at_; of those behind, the one before at_.
+  void Look() {
+    const bool valid = it_->Valid();
+    lost_ = !valid && it_->status().ok() && at_ != (forward_ ? known_.size() : 0);
+    if (!valid) return;
+    if (forward_) {
+      if (at_ < known_.size() && known_[at_] <= key()) lost_ = known_[at_++] != key();
+    } else if (at_ > 0 && known_[at_ - 1] >= key()) {
+      lost_ = known_[--at_] != key();
+    }
+  }
+
   std::unique_ptr<rocksdb::Iterator> it_;
+  const std::vector<std::string>& known_;
+  size_t at_ = 0;
+  bool forward_ = true, lost_ = false;
   const Database& database_;
   const std::string directory_;
   const Family family_;
@@ -378,7 +457,7 @@ std::unique_ptr<Database::Iterator> Database::NewIterator(Family family) const {
   options.fill_cache = family != Family::kBlock;  // whoever reads a log keeps it unpacked
   return std::make_unique<RocksIterator>(
       std::unique_ptr<rocksdb::Iterator>(impl_->db->NewIterator(options, impl_->handle(family))),
-      *this, impl_->directory, family);
+      impl_->KnownRows(family), *this, impl_->directory, family);
 }
 
 void Database::SetCacheBytes(size_t bytes) { impl_->cache->SetCapacity(bytes); }

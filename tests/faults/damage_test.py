@@ -355,15 +355,17 @@ def main():
                 whole = truth.compare(damaged)
                 sound = truth.check(damaged)
                 assert whole or not sound, "check finds nothing"
-            except AssertionError:
-                print(os.path.basename(truth.good), what, flush=True)
+            except AssertionError as wrong:
+                print(f"{os.path.basename(truth.good)}, {what}: {wrong}", flush=True)
+                seen["wrong"] += 1
                 if options.keep:
-                    shutil.copytree(damaged, options.keep)
-                raise
+                    shutil.copytree(damaged, f"{options.keep}-{seen['wrong']}")
+                continue
             seen["answered" if whole else "told"] += 1
             seen["found by check"] += not sound
         print(f"{options.times} recordings damaged:",
               ", ".join(f"{count} {what}" for what, count in sorted(seen.items())))
+        assert seen["wrong"] == 0, "see above"
         assert seen["told"] > options.times / 4 and seen["found by check"] > options.times / 2, seen
         # ASan keeps memory back; without it, no damage may cost much.
         if b"__asan_init" not in open(ttq.path, "rb").read():

@@ -486,6 +486,77 @@ TEST_F(StoreTest, SortedFilesHaveTheirPlace) {
   fs::remove_all(directory);
 }
 
+// Where rows end is told from where they cannot be read, also from one sorted file to the next.
+TEST_F(StoreTest, AnIteratorDoesNotEndAtDamage) {
+  const std::string directory = *scratch_ + "/several";
+  constexpr int kFiles = 4;
+  {
+    auto database = Database::Create(directory);
+    ASSERT_TRUE(database.ok()) << database.status();
+    for (int i = 0; i < kFiles; ++i) {
+      Database::Batch batch;
+      for (char c : {'a', 'b', 'c'}) {
+        batch.Put(Family::kEvent, std::to_string(i) + c, std::string(100, c));
+      }
+      ASSERT_TRUE((*database)->Add(std::move(batch)).ok());
+    }
+  }
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() == ".sst") files.push_back(entry.path());
+  }
+  ASSERT_EQ(files.size(), size_t{kFiles});
+  std::sort(files.begin(), files.end());
+  // How many rows come, and what is said at their end.
+  const auto walk = [&](bool forward, std::string_view from) {
+    auto database = Database::OpenForReading(directory);
+    if (!database.ok()) return std::pair(0, absl::Status(database.status()));
+    auto it = (*database)->NewIterator(Family::kEvent);
+    int rows = 0;
+    forward ? it->Seek(from) : it->SeekForPrev(from);
+    for (; it->Valid(); forward ? it->Next() : it->Prev()) ++rows;
+    EXPECT_EQ((*database)->Damage(), it->status());
+    return std::pair(rows, it->status());
+  };
+  // How many there are.
+  const auto between = [](bool forward, std::string_view from) {
+    int rows = 0;
+    for (int i = 0; i < kFiles; ++i) {
+      for (char c : {'a', 'b', 'c'}) {
+        const std::string key = std::to_string(i) + c;
+        rows += forward ? key >= from : key <= from;
+      }
+    }
+    return rows;
+  };
+  const auto places = {"", "0b", "1", "1bb", "2a", "3a", "3c", "9"};
+  for (bool forward : {true, false}) {
+    for (std::string_view from : places) {
+      EXPECT_EQ(walk(forward, from), std::pair(between(forward, from), absl::OkStatus())) << from;
+    }
+  }
+  for (const fs::path& path : files) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string good{std::istreambuf_iterator<char>(in), {}};
+    // The first block, the properties, and the file as a whole.
+    for (size_t at : {size_t{3}, good.size() - 300, good.size()}) {
+      std::string bad = good;
+      at < bad.size() ? (void)(bad[at] ^= 4) : bad.resize(60);
+      std::ofstream(path, std::ios::binary).write(bad.data(), std::ssize(bad));
+      for (bool forward : {true, false}) {
+        for (std::string_view from : places) {
+          const auto [rows, status] = walk(forward, from);
+          EXPECT_TRUE(!status.ok() || rows == between(forward, from))
+              << path << " " << at << " " << from << " " << rows;
+        }
+        EXPECT_TRUE(absl::IsDataLoss(walk(forward, forward ? "" : "9").second)) << path << at;
+      }
+    }
+    std::ofstream(path, std::ios::binary).write(good.data(), std::ssize(good));
+  }
+  fs::remove_all(directory);
+}
+
 TEST_F(StoreTest, ProcessesThatCannotBe) {
   const std::string key = ProcessKey(ProcessNo(1));
   auto ask = [&](const std::function<void(schema::Process::Builder)>& f) {
