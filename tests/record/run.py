@@ -364,6 +364,20 @@ def refused():
     return "ok"
 
 
+def hostile_names():
+    """Nothing that a terminal obeys comes from a program's name or from what it makes the tool say."""
+    program = os.path.join(SCRATCH, "a\x1b[31m\u202eb\x9b\nc")
+    shutil.copy(os.path.join(PROGRAMS, "end"), program)
+    home = os.path.join(SCRATCH, "hostile\x1b]0;home\x07")
+    for command, status in (([program, "exit", "3"], 3), ([program + "d"], 127),
+                            ([program, "kill", "9"], 137)):
+        r = run([TTQ, "record", *command], env=dict(environment(), TTQ_HOME=home, LC_ALL="C.UTF-8"))
+        text = r.err.decode(errors="replace")
+        check(r.status == status and text.startswith("ttq: ") and "31m" in text, r)
+        check(all(c == "\n" or c.isprintable() for c in text) and text.count("\n") == 1, r)
+    return "ok"
+
+
 def unrecorded_child():
     """A child that cannot be recorded runs as it would by itself."""
     if os.geteuid() != 0:
@@ -405,7 +419,7 @@ def crash_of(command):
 
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
-    for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused, unrecorded_child, crash):
+    for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     failed = 0
