@@ -116,29 +116,34 @@ def main():
     if shutil.which("cc") is None:
         print("skipped: there is no C compiler")
         return
-    tried = 0
-    for _, interpreter in interpreters(sys.argv[2:]):
+    found = [path for _, path in interpreters(sys.argv[2:])]
+    for interpreter in found:
+        # The functions that count right are the longest part: with the oldest and the newest.
+        thorough = interpreter in (found[0], found[-1])
         with tempfile.TemporaryDirectory() as directory, concurrent.futures.ThreadPoolExecutor(2) as pool:
             cases = []
             if build(interpreter, directory):
                 recording = Recording(ttq, interpreter, f"{directory}/extension.ttq", "extension.py", directory)
-                cases += [pool.submit(check_extension, recording, time, *words) for time, words in recording.said()]
-                if len(cases) != 48:
-                    recording.fail("functions called", len(cases))
+                said = list(recording.said())
+                cases += [pool.submit(check_extension, recording, time, *words) for time, words in said
+                          if thorough or not words[0].endswith("_right")]
+                if len(said) != 48:
+                    recording.fail("functions called", len(said))
             else:
                 print(f"skipped: {interpreter} has no headers")
             recording = Recording(ttq, interpreter, f"{directory}/leaks.ttq", "leaks.py")
             leaks = [pool.submit(check_leak, recording, time, *words) for time, words in recording.said()]
             if len(leaks) != 13:
                 recording.fail("leaks", len(leaks))
-            recording = Recording(ttq, interpreter, f"{directory}/correct.ttq", "correct.py")
-            correct = [pool.submit(check_correct, recording, time, *words) for time, words in recording.said()]
-            if len(correct) != 26:
-                recording.fail("correct", len(correct))
+            correct = []
+            if thorough:
+                recording = Recording(ttq, interpreter, f"{directory}/correct.ttq", "correct.py")
+                correct = [pool.submit(check_correct, recording, time, *words) for time, words in recording.said()]
+                if len(correct) != 26:
+                    recording.fail("correct", len(correct))
             for case in cases + leaks + correct:
                 case.result()
-            tried += 1
-    if tried == 0:
+    if not found:
         print("skipped: no interpreter was found")
     for problem in problems:
         print(problem)
