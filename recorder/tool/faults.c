@@ -27,19 +27,35 @@ extern Int VG_(sigaddset)(vki_sigset_t* set, Int number);
 extern Int VG_(sigismember)(const vki_sigset_t* set, Int number);
 extern void VG_(synth_sigbus)(ThreadId tid);
 extern void VG_(synth_fault)(ThreadId tid);
+extern void VG_(post_syscall)(ThreadId tid);
 
 enum { kByKernel = 0x80 };  // SI_KERNEL
 
-static VG_MINIMAL_JMP_BUF(g_escape);
+// The tool's own access, a translation, a system call's wrapper: they nest in this order, innermost
+// first.
+static VG_MINIMAL_JMP_BUF(g_access);
+static VG_MINIMAL_JMP_BUF(g_translation);
+static VG_MINIMAL_JMP_BUF(g_wrapper);
 static Addr g_fault_address;
 
-static void on_fault(Int number, Addr address) {
-  if (number != VKI_SIGBUS) return;  // the stack may have to grow
-  g_fault_address = address;
-  VG_MINIMAL_LONGJMP(g_escape);
+static void leave_access(Int number, Addr address) {
+  if (number == VKI_SIGBUS) VG_MINIMAL_LONGJMP(g_access);
 }
 
-// After on_fault, which left a signal handler: it blocks all signals.
+static void leave_translation(Int number, Addr address) {
+  if (number != VKI_SIGBUS) return;
+  g_fault_address = address;
+  VG_MINIMAL_LONGJMP(g_translation);
+}
+
+static void leave_wrapper(Int number, Addr address) {
+  const NSegment* seg = number == VKI_SIGSEGV ? VG_(am_find_nsegment)(address) : NULL;
+  // Where nothing is mapped, the stack may have to grow.
+  if (number == VKI_SIGBUS || (seg && (seg->kind & (SkAnonC | SkFileC | SkShmC))))
+    VG_MINIMAL_LONGJMP(g_wrapper);
+}
+
+// After a fault, whose signal handler was left: it blocks all signals.
 static void back_from_fault(void) {
   static const Int kSynchronous[] = {VKI_SIGSEGV, VKI_SIGBUS, VKI_SIGFPE, VKI_SIGILL, VKI_SIGTRAP};
   vki_sigset_t set;
@@ -51,9 +67,9 @@ static void back_from_fault(void) {
 
 // The first page from `start` on, up to `end`, that has no contents; `end` when all have.
 static Addr first_without_contents(Addr start, Addr end) {
-  fault_catcher_t before = VG_(set_fault_catcher)(on_fault);
+  fault_catcher_t before = VG_(set_fault_catcher)(leave_access);
   volatile Addr at = start;
-  if (VG_MINIMAL_SETJMP(g_escape) == 0) {
+  if (VG_MINIMAL_SETJMP(g_access) == 0) {
     for (; at < end; at = (at & ~4095UL) + 4096) (void)*(volatile UChar*)at;
   } else {
     back_from_fault();
@@ -103,8 +119,8 @@ Bool __wrap_vgPlain_translate(ThreadId tid, Addr address, Bool debugging, Int ve
   // Volatile: they are read after a jump out of the translation.
   volatile Int max_insns = 0;
   volatile Bool alone = False;
-  fault_catcher_t before = VG_(set_fault_catcher)(on_fault);
-  while (VG_MINIMAL_SETJMP(g_escape) != 0) {
+  fault_catcher_t before = VG_(set_fault_catcher)(leave_translation);
+  while (VG_MINIMAL_SETJMP(g_translation) != 0) {
     back_from_fault();
     // The instructions before the one that cannot be read are to be executed first.
     if (!alone) {
@@ -132,6 +148,33 @@ void __wrap_vgPlain_synth_fault_perms(ThreadId tid, Addr address) {
     make_sigbus(tid, address);
   else
     __real_vgPlain_synth_fault_perms(tid, address);
+}
+
+// ---- System calls that get addresses of no memory -----------------------------------------------
+
+// Valgrind looks into the arguments of many calls, and does some of them itself. Where it may not
+// read or write what it finds there, the kernel would have said EFAULT.
+void __real_vgPlain_client_syscall(ThreadId tid, UInt reason);
+void __wrap_vgPlain_client_syscall(ThreadId tid, UInt reason);
+void __wrap_vgPlain_client_syscall(ThreadId tid, UInt reason) {
+  if (VG_MINIMAL_SETJMP(g_wrapper) == 0) {
+    VG_(set_fault_catcher)(leave_wrapper);
+    __real_vgPlain_client_syscall(tid, reason);
+    VG_(set_fault_catcher)(NULL);
+    return;
+  }
+  VG_(set_fault_catcher)(NULL);
+  back_from_fault();
+  ttq_fail_syscall(tid, VKI_EFAULT);
+  VG_(post_syscall)(tid);  // what Valgrind does in the end
+}
+
+// Other threads run from here on.
+void __real_vgPlain_release_BigLock(ThreadId tid, UInt status, const HChar* who);
+void __wrap_vgPlain_release_BigLock(ThreadId tid, UInt status, const HChar* who);
+void __wrap_vgPlain_release_BigLock(ThreadId tid, UInt status, const HChar* who) {
+  VG_(set_fault_catcher)(NULL);
+  __real_vgPlain_release_BigLock(tid, status, who);
 }
 
 // ---- Instructions that Valgrind does not know ---------------------------------------------------

@@ -1356,6 +1356,32 @@ static void complete(SyscallStatus* status, SysRes result) {
   status->result = result;
 }
 
+// Where Valgrind does the whole of a call itself, it calls it complete before it is.
+static SyscallStatus* g_status;  // of the call in progress, where it is such a one
+#define NOTE_STATUS(name)                                               \
+  WRAP_SYSCALL(name) {                                                  \
+    g_status = status;                                                  \
+    __real_vgSysWrap_##name##_before(tid, layout, args, status, flags); \
+    g_status = NULL;                                                    \
+  }
+NOTE_STATUS(linux_sys_rt_sigaction)
+NOTE_STATUS(linux_sys_rt_sigprocmask)
+NOTE_STATUS(linux_sys_prlimit64)
+NOTE_STATUS(generic_sys_sigaltstack)
+
+void ttq_fail_syscall(ThreadId tid, UInt error) {
+  const SysRes failure = VG_(mk_SysRes_Error)(error);
+  UWord result = -(UWord)error;
+  VG_(set_shadow_regs_area)
+  (tid, 0, offsetof(VexGuestAMD64State, guest_RAX), 8, (const UChar*)&result);
+  g_told_count = 0;
+  if (g_status)
+    complete(g_status, failure);  // post_syscall is called for it
+  else
+    post_syscall(tid, g_thread[tid].syscall, g_thread[tid].args, 6, failure);
+  g_status = NULL;
+}
+
 // MADV_FREE lets the kernel take pages away at any later moment. At once is one of them, and the
 // only one that can be recorded.
 WRAP_SYSCALL(generic_sys_madvise) {

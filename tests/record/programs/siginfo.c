@@ -127,6 +127,15 @@ int main(void) {
   SHOW("futex in it", CALL(syscall(SYS_futex, p + 4096, 1, 1, 0, 0, 0)));
   SHOW("readv into it", struct iovec v[2] = {{name + 50, 1}, {(char*)p + 4096, 10}};
        CALL(write(ends[1], "some bytes", 10)); CALL(readv(ends[0], v, 2)));
+  SHOW("sigaction into it", CALL(syscall(SYS_rt_sigaction, SIGALRM, NULL, p + 4096, 8L)));
+  SHOW("sigaction into code", CALL(syscall(SYS_rt_sigaction, SIGALRM, NULL, "", 8L)));
+  SHOW("sigprocmask from it", CALL(syscall(SYS_rt_sigprocmask, SIG_BLOCK, p + 4096, NULL, 8L)));
+  SHOW("sigaltstack into it", CALL(syscall(SYS_sigaltstack, NULL, p + 4096)));
+  SHOW("prlimit into it", CALL(syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, p + 4096)));
+  SHOW("readv by it", CALL(readv(ends[0], (struct iovec*)(p + 4096), 2)));
+  SHOW("writev by it", CALL(writev(ends[1], (struct iovec*)(p + 4096), 2)));
+  SHOW("open it", CALL(open((char*)p + 4096, O_RDONLY)));
+  SHOW("after all", CALL(write(ends[1], "some bytes", 10)));
   unlink(name);
   return 0;
 }
