@@ -3,6 +3,7 @@
 #include "query/python/variables.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,10 +15,21 @@ namespace {
 // Of one item: how often the dict that holds it can have been resized.
 constexpr size_t kMostMoves = 10000;
 
+// The rows of a dict's keys: {hash, key, value}, or {key, value}.
+struct Rows {
+  uint64_t first = 0;  // the first row's address
+  uint64_t width = 0;
+  uint64_t count = 0;
+  uint64_t KeyWord(uint64_t row) const { return first + width * (row + 1) - 16; }
+  uint64_t ValueWord(uint64_t row) const { return KeyWord(row) + 8; }
+};
+
 // Where an item is at one time, and the words that say so.
 struct Spot {
   uint64_t slot = 0;  // 0: it is not there
-  uint64_t rows = 0;  // of the keys it is among
+  uint64_t value = 0;
+  uint64_t rows = 0;             // of the keys it is among
+  std::optional<Rows> combined;  // the rows of the dict that holds it, or would, with the values
   std::vector<uint64_t> layout;
 };
 
@@ -30,38 +42,37 @@ bool IsKey(ObjectReader& objects, uint64_t object, const Key& key) {
   return objects.Int(object) == std::get<int64_t>(key);
 }
 
-// The row of a key among a dict's keys, and where its value word is in a combined dict.
-struct KeyRow {
-  size_t index = 0;
-  uint64_t rows = 0;
-  uint64_t value_word = 0;
-};
-std::optional<KeyRow> FindRow(ObjectReader& objects, uint64_t keys, const Key& key) {
+std::optional<Rows> RowsOf(ObjectReader& objects, uint64_t keys) {
   const Layout& layout = objects.layout();
   Memory& memory = objects.memory();
-  constexpr int64_t kMostRows = 1 << 20;
   const auto count = memory.Get<int64_t>(keys + layout.keys_nentries);
   if (!count || *count < 0) return std::nullopt;
-  uint64_t rows = keys + layout.keys_indices;
+  Rows rows;
+  rows.first = keys + layout.keys_indices;
   bool general = true;
   if (layout.keys_log2_index_bytes != kAbsent) {
     const auto log2 = memory.Get<uint8_t>(keys + layout.keys_log2_index_bytes);
     const auto kind = memory.Get<uint8_t>(keys + layout.keys_kind);
     if (!log2 || *log2 > 40 || !kind || *kind > 2) return std::nullopt;
-    rows += uint64_t{1} << *log2;
+    rows.first += uint64_t{1} << *log2;
     general = *kind == 0;
   } else {
     const auto size = memory.Get<int64_t>(keys + layout.keys_size);
     if (!size || *size < 0 || *size > int64_t{1} << 40) return std::nullopt;
     const int64_t width = *size <= 0xff ? 1 : *size <= 0xffff ? 2 : *size <= 0xffffffff ? 4 : 8;
-    rows += static_cast<uint64_t>(*size * width);
+    rows.first += static_cast<uint64_t>(*size * width);
   }
-  const uint64_t width = general ? 24 : 16;
-  for (int64_t i = 0; i < std::min(*count, kMostRows); ++i) {
-    const uint64_t row = rows + width * static_cast<uint64_t>(i);
-    const uint64_t at = memory.Pointer(row + (general ? 8 : 0));
-    if (at == 0 || !IsKey(objects, at, key)) continue;
-    return KeyRow{static_cast<size_t>(i), static_cast<uint64_t>(*count), row + width - 8};
+  rows.width = general ? 24 : 16;
+  rows.count = static_cast<uint64_t>(*count);
+  return rows;
+}
+
+// The row of a key among a dict's keys.
+std::optional<uint64_t> FindRow(ObjectReader& objects, const Rows& rows, const Key& key) {
+  constexpr uint64_t kMostRows = 1 << 20;
+  for (uint64_t i = 0; i < std::min(rows.count, kMostRows); ++i) {
+    const uint64_t at = objects.memory().Pointer(rows.KeyWord(i));
+    if (at != 0 && IsKey(objects, at, key)) return i;
   }
   return std::nullopt;
 }
@@ -74,10 +85,13 @@ void FindInDict(ObjectReader& objects, uint64_t dict, const Key& key, Spot* spot
   const uint64_t keys = memory.Pointer(dict + layout.dict_keys);
   const uint64_t values = memory.Pointer(dict + layout.dict_values);
   if (keys == 0) return;
-  const std::optional<KeyRow> row = FindRow(objects, keys, key);
+  const std::optional<Rows> rows = RowsOf(objects, keys);
+  if (!rows) return;
+  if (values == 0) spot->combined = rows;
+  spot->rows = rows->count;
+  const std::optional<uint64_t> row = FindRow(objects, *rows, key);
   if (!row) return;
-  spot->rows = row->rows;
-  spot->slot = values == 0 ? row->value_word : values + layout.values_array + 8 * row->index;
+  spot->slot = values == 0 ? rows->ValueWord(*row) : values + layout.values_array + 8 * *row;
 }
 
 // A member of __slots__, of the type or a base.
@@ -159,9 +173,9 @@ Spot FindSpot(ObjectReader& objects, uint64_t object, const Key& key, bool attri
       }
     }
     if (values != 0) {
-      if (const std::optional<KeyRow> row = FindRow(objects, keys, key)) {
-        spot.slot = values + layout.values_array + 8 * row->index;
-      }
+      const std::optional<Rows> rows = RowsOf(objects, keys);
+      const std::optional<uint64_t> row = rows ? FindRow(objects, *rows, key) : std::nullopt;
+      if (row) spot.slot = values + layout.values_array + 8 * *row;
       return spot;
     }
   } else if (type.dictoffset > 0) {
@@ -182,6 +196,79 @@ absl::StatusOr<Time> LastWrite(const Process& process, const std::vector<uint64_
   absl::StatusOr<std::optional<Access>> access = LastAccess(process, std::move(query));
   if (!access.ok()) return access.status();
   return *access ? (*access)->time : Time(0);
+}
+
+// In which rows of a dict the key was at times between `span`'s, as told from the writes to the
+// rows' key words: a row of a key that is deleted is left, and another is taken when it comes back.
+absl::StatusOr<std::vector<WatchedSlot>> RowsWithKey(const Process& process, Provenance& provenance,
+                                                     const Rows& rows, const Key& key,
+                                                     TimeSpan span) {
+  std::vector<WatchedSlot> slots;
+  AccessQuery query;
+  for (uint64_t i = 0; i < rows.count; ++i) {
+    query.ranges.push_back({Address(rows.KeyWord(i)), Address(rows.KeyWord(i) + 8)});
+  }
+  if (query.ranges.empty()) return slots;
+  query.span = {span.begin + 1, span.end};
+  auto cursor = process.Accesses(std::move(query), nullptr);
+  if (!cursor.ok()) return cursor.status();
+  struct Write {
+    uint64_t row;
+    Time time;
+    uint64_t before, after;
+  };
+  std::vector<Write> writes;
+  while (true) {
+    absl::StatusOr<std::optional<Access>> next = (*cursor)->Next();
+    if (!next.ok()) return next.status();
+    if (!*next) break;
+    const Access& access = **next;
+    // Whole rows are copied at once, too.
+    const uint64_t begin = std::max(access.address.v, rows.KeyWord(0));
+    for (uint64_t i = (begin - rows.KeyWord(0) + rows.width - 1) / rows.width; i < rows.count;
+         ++i) {
+      const uint64_t skip = rows.KeyWord(i) - access.address.v;
+      if (skip + 8 > access.size) break;
+      if (skip + 8 > access.value.size() || skip + 8 > access.previous.size()) continue;
+      Write write{i, access.time, 0, 0};
+      memcpy(&write.before, access.previous.data() + skip, 8);
+      memcpy(&write.after, access.value.data() + skip, 8);
+      writes.push_back(write);
+    }
+  }
+  absl::flat_hash_map<uint64_t, bool> is_key;
+  const auto test = [&](uint64_t object, Time t) -> absl::StatusOr<bool> {
+    if (object == 0) return false;
+    const auto [it, is_new] = is_key.try_emplace(object, false);
+    if (!is_new) return it->second;
+    absl::StatusOr<PythonState*> state = provenance.StateAt(t);
+    if (!state.ok()) return state.status();
+    for (const auto& instance : (*state)->instances()) {
+      it->second = it->second || (instance->objects.TypeOf(object) != nullptr &&
+                                  IsKey(instance->objects, object, key));
+    }
+    return it->second;
+  };
+  // The value is written a little before or after the key.
+  constexpr uint64_t kNear = 100;
+  absl::flat_hash_map<uint64_t, Time> since;  // by row
+  for (const Write& write : writes) {
+    absl::StatusOr<bool> was = test(write.before, write.time);
+    if (!was.ok()) return was.status();
+    absl::StatusOr<bool> is = test(write.after, write.time + 1);
+    if (!is.ok()) return is.status();
+    if (*was && !*is) {
+      const auto it = since.find(write.row);
+      const Time from = it == since.end() ? span.begin : it->second;
+      slots.push_back({rows.ValueWord(write.row), from, write.time + kNear});
+      since.erase(write.row);
+    } else if (*is && !*was) {
+      since[write.row] =
+          std::max(span.begin, Time(write.time.v - std::min(write.time.v, uint64_t{kNear})));
+    }
+  }
+  for (const auto& [row, from] : since) slots.push_back({rows.ValueWord(row), from, span.end});
+  return slots;
 }
 
 PythonState::Instance* InstanceFor(PythonState& state, const Layout& layout) {
@@ -294,25 +381,76 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
   absl::StatusOr<std::optional<Epoch>> epoch = (*scanner)->Next();
   if (!epoch.ok()) return epoch.status();
   if (*epoch && (*epoch)->birth) begin = std::max(begin, (*epoch)->birth->access.time);
-  Time until = t;
-  for (size_t i = 0; i < kMostMoves && until > begin; ++i) {
-    absl::StatusOr<PythonState*> state = provenance.StateAt(until);
+  // Where it is at a time; nullopt: the object is another by then.
+  const auto spot_at = [&](Time at) -> absl::StatusOr<std::optional<Spot>> {
+    absl::StatusOr<PythonState*> state = provenance.StateAt(at);
     if (!state.ok()) return state.status();
     PythonState::Instance* instance = InstanceFor(**state, layout);
-    if (!instance) break;
-    if ((*state)->memory().Pointer(object + layout.object_type) != type) break;
-    const Spot spot = FindSpot(instance->objects, object, key, attribute);
-    absl::StatusOr<Time> moved = LastWrite(process, spot.layout, until);
-    if (!moved.ok()) return moved.status();
-    if (spot.slot != 0) {
-      if (!slots.empty() && slots.back().begin == until) {
-        slots.back().copied = (*state)->memory().Pointer(spot.slot);
-      }
-      // Copying takes this many instructions at most.
-      const uint64_t copying = 5000 + 64 * spot.rows;
-      slots.push_back({spot.slot, std::max(*moved, begin), until, 0, 0, *moved + copying});
+    if (!instance || (*state)->memory().Pointer(object + layout.object_type) != type) {
+      return std::optional<Spot>();
     }
-    if (*moved == Time(0) || *moved >= until) break;
+    Spot spot = FindSpot(instance->objects, object, key, attribute);
+    if (spot.slot != 0) spot.value = (*state)->memory().Pointer(spot.slot);
+    return std::optional<Spot>(std::move(spot));
+  };
+  // Until then its words are those of what had its memory before.
+  constexpr uint64_t kMakingReady = 50;
+  const bool made_here = *epoch && (*epoch)->birth && begin == (*epoch)->birth->access.time;
+  const Time ready = made_here ? begin + kMakingReady : begin;
+  Time until = t;
+  for (size_t i = 0; i < kMostMoves && until > begin; ++i) {
+    absl::StatusOr<std::optional<Spot>> spot = spot_at(until);
+    if (!spot.ok()) return spot.status();
+    if (!*spot) break;
+    absl::StatusOr<Time> moved = LastWrite(process, (*spot)->layout, until);
+    if (!moved.ok()) return moved.status();
+    const bool first_layout = *moved == Time(0) || *moved <= begin;
+    // As it was before it moved.
+    Spot old;
+    if (!first_layout && *moved > ready) {
+      absl::StatusOr<std::optional<Spot>> before = spot_at(*moved);
+      if (!before.ok()) return before.status();
+      if (*before) old = **std::move(before);
+    }
+    // Copying takes this many instructions at most.
+    const Time settled = *moved + 5000 + 64 * std::max(old.rows, (*spot)->rows);
+    std::vector<WatchedSlot> places;
+    constexpr uint64_t kMostRows = 5000;
+    if ((*spot)->combined && (*spot)->combined->count <= kMostRows) {
+      absl::StatusOr<std::vector<WatchedSlot>> rows = RowsWithKey(
+          process, provenance, *(*spot)->combined, key, {std::max(*moved, begin), until});
+      if (!rows.ok()) return rows.status();
+      places = *std::move(rows);
+    }
+    const bool has = std::any_of(places.begin(), places.end(), [&](const WatchedSlot& place) {
+      return place.word == (*spot)->slot && place.end == until;
+    });
+    if ((*spot)->slot != 0 && !has) {
+      places.push_back({(*spot)->slot, std::max(*moved, begin), until});
+    }
+    for (WatchedSlot& place : places) {
+      place.copied = old.value;
+      place.settled = settled;
+    }
+    if (!first_layout) {
+      absl::StatusOr<std::optional<Spot>> after = spot_at(*moved + 1);
+      if (!after.ok()) return after.status();
+      const Spot now = *after ? **after : Spot();
+      if (now.value != 0 && now.value != old.value) {
+        // Its first value was stored before the object was led to it.
+        absl::StatusOr<Time> stored = LastWrite(process, {now.slot}, *moved + 1);
+        if (!stored.ok()) return stored.status();
+        if (*stored > Time(0)) slots.push_back({now.slot, *stored - 1, *moved + 1});
+      } else if (old.value != 0 && now.value == 0 && places.empty()) {
+        // All at once, by clear().
+        WatchedSlot gone{now.layout.empty() ? (*spot)->layout.back() : (*spot)->layout.front(),
+                         *moved - 1, *moved + 1};
+        gone.gone = old.value;
+        slots.push_back(gone);
+      }
+    }
+    slots.insert(slots.end(), places.begin(), places.end());
+    if (first_layout || *moved <= ready || *moved >= until) break;
     until = *moved;
   }
   std::reverse(slots.begin(), slots.end());

@@ -9,8 +9,8 @@
 //     keys, which move when the dict grows;
 //   - an attribute is in the object's values, in its dict, or in a slot of its class.
 //
-// An entry that is deleted and comes back takes another word; it is followed where the dict was
-// resized in between, not otherwise.
+// An entry that is deleted and comes back takes another word; the rows that it was in are told from
+// the writes to their key words.
 
 #ifndef TTQ_QUERY_PYTHON_VARIABLES_H_
 #define TTQ_QUERY_PYTHON_VARIABLES_H_
@@ -35,6 +35,8 @@ struct WatchedSlot {
   // What a dict that was resized copies into it, until about `settled`: no change.
   uint64_t copied = 0;
   Time settled;
+  // The write to `word` does away with the item, which had this value, without writing to it.
+  uint64_t gone = 0;
 };
 
 // The slots of the local `name` of each activation of `codes` (sorted) that overlaps `span`.

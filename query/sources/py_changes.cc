@@ -128,6 +128,10 @@ class SlotChanges {
     if (access.previous.size() >= offset + 8) memcpy(&before, access.previous.data() + offset, 8);
     if (IsFill(before)) before = 0;
     if (IsFill(after)) after = 0;
+    if (slot.gone != 0) {
+      before = slot.gone;
+      after = 0;
+    }
     if (after == 0 && before == 0) return false;
     if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
     if (!want_values_ && after > 1) return FillPython(access, row);
