@@ -71,16 +71,25 @@ std::optional<CountChange> CountReader::Read(Access access) {
   return change;
 }
 
+std::string StateOf(const Epoch& epoch) {
+  return !epoch.death ? "alive" : epoch.replaced ? "replaced" : "freed";
+}
+
+absl::StatusOr<std::string> NativeFunction(const Context& context, Address pc, Time t) {
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
+  if (!symbols.ok()) return symbols.status();
+  const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(pc);
+  return place->frames.empty() ? place->function : place->frames.back().function;
+}
+
 bool IsCount(int64_t n) {
   constexpr int64_t kMost = int64_t{1} << 30;
   return n >= 0 && n < kMost;
 }
 
-absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& process,
-                                                                 Provenance* provenance,
-                                                                 uint64_t object, TimeSpan span,
-                                                                 ScanControl* control,
-                                                                 bool births_only) {
+absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(
+    const Process& process, Provenance* provenance, uint64_t object, TimeSpan span,
+    ScanControl* control, bool births_only, uint64_t most_changes) {
   const Time end = std::min(span.end, process.info().end);
   absl::StatusOr<PythonState*> state = provenance->StateAt(end);
   if (!state.ok()) return state.status();
@@ -89,7 +98,8 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
     return absl::NotFoundError(why.empty() ? "no module of this process is CPython" : why);
   }
   const Layout& layout = *(*state)->instances()[0]->runtime.layout;
-  std::unique_ptr<EpochScanner> scanner(new EpochScanner(provenance, object, span, layout));
+  std::unique_ptr<EpochScanner> scanner(
+      new EpochScanner(process, provenance, object, span, layout));
   AccessQuery query;
   const CountWord& word = scanner->word_;
   const uint64_t type = object + static_cast<uint64_t>(layout.object_type);
@@ -98,6 +108,7 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
   query.span = {Time(0), span.end};
   query.direction = Direction::kBackward;
   scanner->span_.end = end;
+  scanner->most_changes_ = most_changes;
   if (births_only) {
     absl::StatusOr<Time> until = scanner->EndOfBirth(process, end);
     if (!until.ok()) return until.status();
@@ -117,14 +128,53 @@ absl::StatusOr<std::unique_ptr<EpochScanner>> EpochScanner::Open(const Process& 
 
 namespace {
 
-// The type is stored at most so many instructions after the count.
-constexpr uint64_t kTypeAfter = 400;
+// The type is stored at most so many instructions before or after the count.
+constexpr uint64_t kTypeNear = 400;
+// Who counts reads the count at most so many instructions before writing it.
+constexpr uint64_t kReadBefore = 40;
+// A deallocator gives its reference back at most so many bytes of code from where it took it.
+constexpr uint64_t kSameFunction = 1024;
+// Of the changes after a mark.
+constexpr size_t kMostKept = 3;
 
 // Types whose free lists hand out objects without storing the type again.
-bool IsKept(const TypeInfo& type) {
-  static constexpr std::string_view kKept[] = {"tuple", "list",  "dict",    "float",
-                                               "slice", "frame", "Context", "int"};
-  return std::find(std::begin(kKept), std::end(kKept), type.name) != std::end(kKept);
+bool IsKept(const TypeInfo& type, int minor) {
+  static constexpr std::string_view kKept[] = {"tuple",
+                                               "list",
+                                               "dict",
+                                               "float",
+                                               "slice",
+                                               "frame",
+                                               "Context",
+                                               "_contextvars.Context",
+                                               "async_generator_asend",
+                                               "async_generator_wrapped_value"};
+  static constexpr std::string_view kFrom14[] = {"int",
+                                                 "list_iterator",
+                                                 "tuple_iterator",
+                                                 "range",
+                                                 "range_iterator",
+                                                 "method",
+                                                 "builtin_function_or_method",
+                                                 "builtin_method"};
+  const auto among = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), type.name) != std::end(names);
+  };
+  return among(kKept) || (minor >= 14 && among(kFrom14));
+}
+
+// What an immortal object's count holds.
+bool IsImmortal(int64_t n, int minor) {
+  return minor >= 12 && n >= int64_t{1} << 31 && n <= int64_t{UINT32_MAX};
+}
+
+uint64_t WordOf(const Access& access, uint64_t at) {
+  uint64_t word = 0;
+  const uint64_t skip = at - access.address.v;
+  if (access.address.v <= at && skip < access.value.size()) {
+    memcpy(&word, access.value.data() + skip, std::min<size_t>(8, access.value.size() - skip));
+  }
+  return word;
 }
 
 }  // namespace
@@ -136,8 +186,8 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
     for (const auto& instance : (*state)->instances()) {
       const TypeInfo* type = instance->objects.TypeOf(object_);
       const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
-      if (type && !IsKept(*type) && count && IsCount(count->count) && count->count > 0 &&
-          !count->immortal) {
+      if (type && !IsKept(*type, layout_.minor) && count && IsCount(count->count) &&
+          count->count > 0 && !count->immortal) {
         return true;
       }
     }
@@ -169,114 +219,309 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
   absl::StatusOr<std::optional<Access>> stored =
       last_write({Address(type_at), Address(type_at + 8)}, end);
   if (!stored.ok()) return stored.status();
-  return *stored ? (*stored)->time + kTypeAfter : kTimeMax;
+  return *stored ? (*stored)->time + kTypeNear : kTimeMax;
+}
+
+absl::StatusOr<const TypeInfo*> EpochScanner::TypeAt(Time t, ObjectReader** reader) {
+  absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
+  if (!state.ok()) return state.status();
+  for (const auto& instance : (*state)->instances()) {
+    const TypeInfo* type = instance->objects.TypeOf(object_);
+    if (!type) continue;
+    *reader = &instance->objects;
+    return type;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<bool> EpochScanner::HasRead(const CountChange& change, Time since) {
+  const Access& access = change.access;
+  if (access.actor != Actor::kInstruction) return false;  // the kernel counts nothing
+  const auto known = counts_at_.find(access.pc.v);
+  if (known != counts_at_.end()) return known->second;
+  AccessQuery query;
+  query.ranges = {word_.Of(object_)};
+  query.span = {std::max(since, Time(access.time.v - std::min(access.time.v, kReadBefore))),
+                access.time + 1};
+  query.reads = true;
+  query.writes = false;
+  query.thread = access.thread;
+  query.direction = Direction::kBackward;
+  query.want_values = false;
+  absl::StatusOr<std::optional<Access>> read = LastAccess(process_, std::move(query));
+  if (!read.ok()) return read.status();
+  counts_at_.emplace(access.pc.v, read->has_value());
+  return read->has_value();
+}
+
+absl::StatusOr<bool> EpochScanner::IsBirth(const Access* before, const CountChange* change) {
+  const CountChange& c = *candidate_;
+  const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
+  const auto stores_type = [&](const Access& a) {
+    return a.address.v <= type_at && type_at < a.address.v + a.size;
+  };
+  // Who counts has read the word since it was written last.
+  const Time written = change ? change->access.time + 1 : Time(0);
+  type_with_ = kTimeMax;
+  if (stores_type(c.access)) {
+    type_with_ = c.access.time;
+    return true;
+  }
+  Time since(0);  // when its type was stored, if before it
+  if (before && stores_type(*before) && before->thread == c.access.thread &&
+      before->time + kTypeNear >= c.access.time) {
+    // Where an object was copied as a whole, that was its birth; its count is set once more.
+    if (change && change->own_after == 1) return false;
+    type_with_ = since = before->time;
+  } else if (type_after_ != kTimeMax && type_after_ <= c.access.time + kTypeNear) {
+    type_with_ = type_after_;
+  }
+  if (type_with_ != kTimeMax) {
+    // A class can be changed, too, and a reference given back right then.
+    if (c.own_before != 2) return true;
+    absl::StatusOr<bool> counted = HasRead(c, std::max(since, written));
+    if (!counted.ok()) return counted.status();
+    return !*counted;
+  }
+  // Of a free list, or nothing at all. From 3.14 on its link is in the count itself: then it has
+  // been read, whoever it is.
+  const bool linked = layout_.minor >= 14 || layout_.free_threaded;
+  if (c.own_before != 0 && (!linked || IsCount(c.own_before))) return false;
+  if (!linked) {
+    absl::StatusOr<bool> counted = HasRead(c, written);
+    if (!counted.ok()) return counted.status();
+    if (*counted) return false;
+  }
+  ObjectReader* reader = nullptr;
+  absl::StatusOr<const TypeInfo*> type = TypeAt(c.access.time + 1, &reader);
+  if (!type.ok()) return type.status();
+  return *type != nullptr && IsKept(**type, layout_.minor);
+}
+
+absl::StatusOr<bool> EpochScanner::IsDeallocator(const CountChange& zero,
+                                                 const CountChange& change) {
+  const Access& access = change.access;
+  if (access.thread != zero.access.thread || access.actor != Actor::kInstruction) return false;
+  absl::StatusOr<const Symbolizer*> symbols = provenance_.context().SymbolsAt(access.time);
+  if (!symbols.ok()) return symbols.status();
+  const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(access.pc);
+  std::vector<std::string> functions = {place->function};
+  for (const auto& frame : place->frames) functions.push_back(frame.function);
+  bool named = false;
+  for (const std::string& function : functions) {
+    if (function.empty() || function.starts_with('?')) continue;
+    named = true;
+    if (function.find("CallFinalizerFromDealloc") != function.npos ||
+        function.find("dealloc") != function.npos || function.find("Dealloc") != function.npos ||
+        function.find("IOBase_finalize") != function.npos) {
+      return true;
+    }
+  }
+  if (named) return false;
+  // Without names: a deallocator is called by who gave back the last reference.
+  absl::StatusOr<Registers> then = process_.RegistersAt(zero.access.time, zero.access.thread);
+  absl::StatusOr<Registers> now = process_.RegistersAt(access.time, access.thread);
+  if (!then.ok() || !now.ok()) return false;
+  return now->gpr[kRsp] < then->gpr[kRsp];
+}
+
+// Whether a change of the count of an object that is dead is somebody's counting, and not what was
+// written there for another purpose. `written`: when the word was written before.
+absl::StatusOr<bool> EpochScanner::IsUse(const Epoch& epoch, const CountChange& change,
+                                         Time written) {
+  const int64_t delta = change.after - change.before;
+  const bool wrapped = change.before == 0 && change.after == int64_t{UINT32_MAX};
+  if (delta != 1 && delta != -1 && !wrapped) return false;
+  absl::StatusOr<bool> counted = HasRead(change, written + 1);
+  if (!counted.ok() || !*counted) return counted;
+  ObjectReader* reader = nullptr;
+  absl::StatusOr<const TypeInfo*> type = TypeAt(change.access.time, &reader);
+  if (!type.ok()) return type.status();
+  return *type != nullptr && (*type)->address == epoch.type;
+}
+
+absl::Status EpochScanner::FindDeath(Epoch* epoch) {
+  const CountChange* end = nullptr;  // the death
+  std::optional<CountChange> use;
+  for (size_t i = marks_.size(); i-- > 0;) {
+    const Mark& mark = marks_[i];
+    if (mark.change.after > 0) {
+      // The allocator's link, in what was moved.
+      const uint64_t link = WordOf(mark.change.access, object_ + word_.offset);
+      constexpr uint64_t kFreed = 0xdddddddddddddddd;
+      absl::StatusOr<PythonState*> state = provenance_.StateAt(mark.change.access.time);
+      if (!state.ok()) return state.status();
+      uint64_t there;
+      if (link != kFreed && (link % 8 != 0 || !(*state)->memory().Read(link, 8, &there))) continue;
+      end = &mark.change;
+      break;
+    }
+    if (end == nullptr) end = &mark.change;
+    const CountChange* next = mark.next.empty() ? nullptr : &mark.next[0];
+    if (next && next->before <= 0 && next->after == 1) {
+      absl::StatusOr<bool> deallocator = IsDeallocator(mark.change, *next);
+      if (!deallocator.ok()) return deallocator.status();
+      if (*deallocator) {
+        // It ends where the reference is given back, by the same function.
+        const CountChange* closing = i > 0 ? &marks_[i - 1].change : nullptr;
+        const uint64_t a = next->access.pc.v, b = closing ? closing->access.pc.v : 0;
+        const bool closed = closing && closing->access.thread == next->access.thread &&
+                            std::max(a, b) - std::min(a, b) < kSameFunction;
+        if (!closed) end = nullptr;  // brought back to life, or still at it
+        continue;
+      }
+    }
+    Time written = mark.change.access.time;
+    for (const CountChange& change : mark.next) {
+      absl::StatusOr<bool> is_use =
+          IsUse(*epoch, change, std::exchange(written, change.access.time));
+      if (!is_use.ok()) return is_use.status();
+      if (!*is_use) continue;
+      use = change;
+      break;
+    }
+    break;
+  }
+  if (end != nullptr) {
+    epoch->death = *end;
+    epoch->use_after = std::move(use);
+  } else if (successor_) {
+    epoch->death = successor_;
+    epoch->replaced = true;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> EpochScanner::Finish(Epoch* epoch) {
-  epoch->death = std::exchange(pending_death_, std::nullopt);
-  epoch->alive = epoch->death ? epoch->death->access.time : span_.end;
   epoch->type_name = std::string(1, '?');
-  // Something else may have been written over it since it was made.
-  epoch->whole = epoch->alive;
-  std::vector<Time> times = {epoch->alive};
+  const auto read = [&](Time t) -> absl::StatusOr<bool> {
+    ObjectReader* reader = nullptr;
+    absl::StatusOr<const TypeInfo*> type = TypeAt(t, &reader);
+    if (!type.ok()) return type.status();
+    if (*type == nullptr) return false;
+    epoch->whole = t;
+    epoch->type = (*type)->address;
+    epoch->type_name = reader->FullTypeName(**type);
+    return true;
+  };
   if (epoch->birth) {
-    times.push_back(std::min(epoch->alive, epoch->birth->access.time + kTypeAfter));
+    const Time born = epoch->birth->access.time;
+    absl::StatusOr<bool> is_object =
+        read((type_with_ == kTimeMax ? born : std::max(born, type_with_)) + 1);
+    if (!is_object.ok() || !*is_object) return is_object;
   }
-  for (const Time t : times) {
-    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
-    if (!state.ok()) return state.status();
-    for (const auto& instance : (*state)->instances()) {
-      const TypeInfo* type = instance->objects.TypeOf(object_);
-      if (!type) continue;
-      epoch->whole = t;
-      epoch->type = type->address;
-      epoch->type_name = instance->objects.FullTypeName(*type);
-      return IsKept(*type);
+  if (absl::Status s = FindDeath(epoch); !s.ok()) return s;
+  epoch->alive = epoch->death ? epoch->death->access.time : span_.end;
+  // As it was last, unless something else has been written over it since it was made.
+  const Time made = epoch->whole;
+  absl::StatusOr<bool> is_object = read(epoch->alive);
+  if (!is_object.ok()) return is_object.status();
+  if (!*is_object) {
+    epoch->whole = made;
+    if (epoch->birth) epoch->whole = std::min(epoch->alive, made + kTypeNear);
+    if (ObjectReader * reader; epoch->birth) {
+      absl::StatusOr<const TypeInfo*> type = TypeAt(epoch->whole, &reader);
+      if (!type.ok()) return type.status();
+      if (*type == nullptr) epoch->whole = made;
     }
   }
-  return false;
+  return epoch->type != 0;
+}
+
+void EpochScanner::Keep(const CountChange& change) {
+  const bool zero = change.before == 1 && change.after <= 0 && !change.deferred;
+  constexpr int64_t kNoCount = 1 << 20;
+  const bool moved = word_.shared_size == 0 && change.before == 1 && change.after > kNoCount &&
+                     !IsImmortal(change.after, layout_.minor);
+  if (zero || moved) marks_.push_back({change, met_});
+  met_.insert(met_.begin(), change);
+  if (met_.size() > kMostKept) met_.pop_back();
+}
+
+// One that was there before any write to it, in a file or a parent's memory, with this count.
+absl::StatusOr<std::optional<Epoch>> EpochScanner::Unborn(int64_t count) {
+  if (count <= 0 || (!IsCount(count) && !IsImmortal(count, layout_.minor))) {
+    return std::optional<Epoch>();
+  }
+  Epoch epoch;
+  absl::StatusOr<bool> is_object = Finish(&epoch);
+  if (!is_object.ok()) return is_object.status();
+  if (!*is_object) return std::optional<Epoch>();
+  return std::optional<Epoch>(std::move(epoch));
 }
 
 absl::StatusOr<std::optional<Epoch>> EpochScanner::Next() {
-  if (ended_) return std::optional<Epoch>();
   const uint64_t type_at = object_ + static_cast<uint64_t>(layout_.object_type);
-  Time last_type = kTimeMax;  // of the type store met last: the earliest so far
-  while (true) {
+  while (!ended_) {
     absl::StatusOr<std::optional<Access>> next = cursor_->Next();
     if (!next.ok()) return next.status();
+    const Access* access = next->has_value() ? &**next : nullptr;
+    const bool stores_type =
+        access && access->address.v <= type_at && type_at < access->address.v + access->size;
     std::optional<CountChange> change;
-    bool stores_type = false;
-    if (next->has_value()) {
-      const Access& access = **next;
-      stores_type = access.address.v <= type_at && type_at < access.address.v + access.size;
-      change = counts_->Read(std::move(**next));
+    if (access) change = counts_->Read(*access);
+    if (change && most_changes_-- == 0) {
+      return absl::ResourceExhaustedError("its count changed too often");
     }
+    ended_ = access == nullptr;
     // Decide on the candidate by what came before it.
+    std::optional<Epoch> found;
     if (candidate_) {
-      bool born = false, counted = false;  // counted: nothing but that since
-      if (!next->has_value() || stores_type) {
-        born = true;
-      } else if (last_type != kTimeMax && last_type < candidate_->access.time + kTypeAfter) {
-        born = true;
-      } else if (change) {
-        born = !IsCount(change->after) || change->after > 1;
-        counted = !born;
-      }
-      if (born || change || !next->has_value()) {
+      absl::StatusOr<bool> born = IsBirth(access, change ? &*change : nullptr);
+      if (!born.ok()) return born.status();
+      std::optional<CountChange> candidate = std::exchange(candidate_, std::nullopt);
+      if (*born) {
         Epoch epoch;
-        epoch.birth = std::exchange(candidate_, std::nullopt);
-        last_type = kTimeMax;
-        const std::optional<CountChange> death = pending_death_;
-        absl::StatusOr<bool> kept = Finish(&epoch);
-        if (!kept.ok()) return kept.status();
-        // Counted, it is a free list's, or a finaliser is at work. What never had a type is memory
-        // of an object that is gone, on which somebody counts on.
-        if (counted) born = *kept;
-        if (epoch.type == 0) born = false;
-        if (!born) pending_death_ = death;
-        if (born) {
-          any_ = false;
-          // What this access says of the epoch before.
-          if (change && change->after <= 0 && change->before == 1 && !change->deferred) {
-            pending_death_ = change;
-          }
-          ended_ = !next->has_value();
-          return std::optional<Epoch>(std::move(epoch));
+        epoch.birth = candidate;
+        absl::StatusOr<bool> is_object = Finish(&epoch);
+        if (!is_object.ok()) return is_object.status();
+        if (*is_object) {
+          found = std::move(epoch);
+          most_changes_ = UINT64_MAX;
+          marks_.clear();
+          met_.clear();
+          successor_ = candidate;
+          if (type_with_ < candidate->access.time) successor_->access.time = type_with_;
         }
       }
+      if (!found) Keep(*candidate);
     }
-    if (!next->has_value()) break;
-    if (!change) {
-      if (stores_type) last_type = next->value().time;
-      continue;
+    if (access && access->actor == Actor::kMap) {
+      // A file's contents, or none: what was there before had its end here.
+      if (!found && change) {
+        absl::StatusOr<std::optional<Epoch>> there = Unborn(change->after);
+        if (!there.ok()) return there.status();
+        found = *std::move(there);
+      }
+      marks_.clear();
+      met_.clear();
+      successor_ = change;
+      merged_ = false;
+      last_type_ = kTimeMax;
+    } else if (change) {
+      const bool merged = std::exchange(merged_, false);
+      const bool own = word_.shared_size == 0 || change->own_before != change->own_after;
+      if (change->merges) {
+        merged_ = true;
+      } else if (own && change->own_after == 1) {
+        candidate_ = change;
+        type_after_ = last_type_;
+      } else if (!merged) {
+        Keep(*change);
+      }
+      last_type_ = kTimeMax;
     }
-    if (stores_type) last_type = change->access.time;
-    any_ = true;
-    if (change->merges) {
-      merged_ = true;
-      continue;
-    }
-    const bool merged = std::exchange(merged_, false);
-    const bool own = word_.shared_size == 0 || change->own_before != change->own_after;
-    if (own && change->own_after == 1 && change->own_before != 2) {
-      candidate_ = std::move(change);
-      if (stores_type) last_type = candidate_->access.time;
-      continue;
-    }
-    // The first time that it reaches 0 is the one that counts.
-    if (change->before == 1 && change->after != 2 && !merged && !change->deferred &&
-        (change->after <= 0 || !IsCount(change->after))) {
-      pending_death_ = std::move(change);
-    }
-    last_type = kTimeMax;
+    if (stores_type) last_type_ = access->time;
+    if (change) earliest_ = std::move(change);
+    if (found) return found;
   }
-  ended_ = true;
-  if (!any_) return std::optional<Epoch>();
-  Epoch epoch;
-  if (absl::StatusOr<bool> s = Finish(&epoch); !s.ok()) return s.status();
-  // Before there was an object, its memory was something else's.
-  if (epoch.type == 0 && !epoch.death) return std::optional<Epoch>();
-  return std::optional<Epoch>(std::move(epoch));
+  if (std::exchange(done_, true)) return std::optional<Epoch>();
+  if (earliest_) return Unborn(earliest_->before);
+  ObjectReader* reader = nullptr;
+  absl::StatusOr<const TypeInfo*> type = TypeAt(span_.end, &reader);
+  if (!type.ok()) return type.status();
+  const std::optional<Refcount> there = *type ? reader->RefcountOf(object_) : std::nullopt;
+  return Unborn(there ? there->count : 0);
 }
 
 }  // namespace ttq::python

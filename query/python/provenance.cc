@@ -38,8 +38,8 @@ absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
         PythonState::At(&context_.recording(), &context_.process(), t);
     if (!state.ok()) return state.status();
     state_ = *std::move(state);
-  } else if (absl::Status s = state_->MoveTo(t); !s.ok()) {
-    return s;
+  } else if (state_->time() != t) {
+    if (absl::Status s = state_->MoveTo(t); !s.ok()) return s;
   }
   return state_.get();
 }

@@ -51,6 +51,7 @@ class Provenance {
   absl::StatusOr<Value> StackOf(ThreadNo thread, Time t);
 
   const Process& process() const { return context_.process(); }
+  const Context& context() const { return context_; }
 
   // Python at t. Moves the one state there is. Null when the process has no Python at all.
   absl::StatusOr<PythonState*> StateAt(Time t);

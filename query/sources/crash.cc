@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "fmt/format.h"
 #include "query/heap.h"
 #include "query/origin.h"
@@ -24,6 +25,7 @@ namespace ttq {
 namespace {
 
 constexpr uint32_t kOriginDepth = 12;
+constexpr uint32_t kHolderDepth = 8;
 constexpr uint32_t kTracedDepth = 60;  // before the hops are left out that tell nothing
 constexpr size_t kLastWrites = 4;
 constexpr size_t kMostThreads = 100;
@@ -162,8 +164,9 @@ class Investigation {
     return absl::OkStatus();
   }
 
-  // What it wrote to stderr shortly before.
+  // What it wrote to stderr shortly before, however small the pieces.
   absl::Status FindMessage() {
+    constexpr size_t kMostBytes = 1 << 16;
     EventQuery query;
     query.span = {r_.time.v < kMessageInstructions ? Time(0) : r_.time - kMessageInstructions,
                   r_.time + 1};
@@ -171,17 +174,30 @@ class Investigation {
     query.direction = Direction::kBackward;
     absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
     if (!cursor.ok()) return cursor.status();
-    for (int pieces = 0; pieces < 20 && r_.message.size() < kMessageBytes; ++pieces) {
+    std::vector<std::string> pieces;  // the last first
+    for (size_t bytes = 0; bytes < kMostBytes;) {
       absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
       if (!event.ok()) return event.status();
       if (!*event) break;
       if ((*event)->number != 2) continue;
-      r_.message.insert(0, (*event)->bytes);
+      bytes += (*event)->bytes.size();
+      pieces.push_back(std::move((*event)->bytes));
     }
-    if (r_.message.size() > kMessageBytes) {
-      r_.message = "…" + r_.message.substr(r_.message.size() - kMessageBytes);
+    std::reverse(pieces.begin(), pieces.end());
+    const std::string text = absl::StrJoin(pieces, "");
+    // What CPython says before it gives up; behind it come its stacks, which the answer has anyway.
+    static constexpr std::string_view kFatal = "Fatal Python error: ";
+    size_t begin = text.rfind(kFatal);
+    if (begin != text.npos && (begin == 0 || text[begin - 1] == '\n')) {
+      fatal_ = text.substr(begin, text.find('\n', begin) - begin);
+    } else {
+      begin = text.size() - std::min(text.size(), kMessageBytes);
     }
+    r_.message = text.substr(begin, kMessageBytes);
+    if (begin > 0 && fatal_.empty()) r_.message.insert(0, "…");
+    const bool cut = begin + kMessageBytes < text.size();
     while (!r_.message.empty() && r_.message.back() == '\n') r_.message.pop_back();
+    if (cut) r_.message += "…";
     return absl::OkStatus();
   }
 
@@ -286,6 +302,7 @@ class Investigation {
                    ? "the C library found a buffer overrun"
                : has("abort") ? "the program called abort"
                               : Sender();
+    if (!fatal_.empty()) r_.cause = fatal_;
     const bool in_free = has("free") || has("realloc") || has("operator delete");
     if (!in_free) return absl::OkStatus();
     absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);
@@ -522,6 +539,52 @@ class Investigation {
       }
       used = hop.time;
     }
+    return r_.word ? FindHolder() : absl::OkStatus();
+  }
+
+  // Where the pointer came from through which the word was read.
+  absl::Status FindHolder() {
+    const auto hop = std::find_if(r_.origin.begin(), r_.origin.end(),
+                                  [&](const Hop& h) { return h.address == r_.word; });
+    if (hop == r_.origin.end()) return absl::OkStatus();
+    // That hop wrote the word; the one before it, in this list, read it.
+    const Time read = hop == r_.origin.begin() ? r_.time : std::prev(hop)->time;
+    absl::StatusOr<std::optional<OriginTracer::Instruction>> found = tracer_.InstructionAt(read);
+    if (!found.ok()) return found.status();
+    if (!*found) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*found)->bytes.data()),
+                                           (*found)->bytes.size());
+    const std::optional<DecodedInstruction> decoded = Disassembler().Decode(bytes, (*found)->pc);
+    if (!decoded) return absl::OkStatus();
+    for (const Operand& operand : decoded->operands) {
+      if (operand.kind != Operand::Kind::kMemory ||
+          operand.base.file != RegisterName::File::kGeneral || operand.base.number == kRsp) {
+        continue;
+      }
+      absl::StatusOr<Registers> registers = process_.RegistersAt(read, r_.thread);
+      if (!registers.ok()) return registers.status();
+      reached_by_ = registers->gpr[operand.base.number];
+      ValuePlace place;
+      place.kind = ValuePlace::Kind::kGeneral;
+      place.number = operand.base.number;
+      place.thread = r_.thread;
+      place.before = read;
+      std::string note;
+      absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kHolderDepth, &note);
+      if (!hops.ok()) return hops.status();
+      Time used = read;
+      for (const Hop& h : *hops) {
+        if (h.address) {
+          absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *h.address, used, control_);
+          if (!kind.ok()) return kind.status();
+          if (kind->kind != "stack") {
+            holder_ = h.address;
+            break;
+          }
+        }
+        used = h.time;
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -573,6 +636,16 @@ class Investigation {
       suspects.push_back({r_.registers.gpr[number], false, interest, name.Text().substr(1)});
     };
     if (r_.base) add_register(*r_.base, Interest::kAny);
+    // Who lives, and holds the word, goes before who had its memory earlier.
+    if (r_.word && r_.word_memory.kind != "stack") {
+      const std::string how = fmt::format("the word at {:#x}", r_.word->v);
+      if (reached_by_ != 0) suspects.push_back({reached_by_, true, Interest::kLiving, how});
+      suspects.push_back({r_.word->v, true, Interest::kLiving, how});
+      if (holder_) suspects.push_back({holder_->v, true, Interest::kLiving, how});
+    }
+    if (r_.address && r_.memory.kind != "stack") {
+      suspects.push_back({r_.address->v, true, Interest::kLiving, "the address"});
+    }
     if (r_.word && r_.word_memory.kind != "stack") {
       suspects.push_back(
           {r_.word->v, true, Interest::kAny, fmt::format("the word at {:#x}", r_.word->v)});
@@ -598,7 +671,12 @@ class Investigation {
   OriginTracer tracer_;
   Report r_;
   std::vector<std::string> functions_;  // of the thread that crashed
-  uint64_t py_function_ = 0;            // the Python function it ran; 0: none, or not known
+  std::string fatal_;                   // "Fatal Python error: …", if it said so
+  // What the word was reached by, and where that came from: of a list, its items, and the word of
+  // the list that leads to them.
+  uint64_t reached_by_ = 0;
+  std::optional<Address> holder_;
+  uint64_t py_function_ = 0;  // the Python function it ran; 0: none, or not known
 };
 
 Row RowOf(const Context& context, Report r) {

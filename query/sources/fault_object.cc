@@ -80,12 +80,16 @@ class Search {
       // Up to 3.11 an int's sign is in its size.
       size += static_cast<uint64_t>(std::min(std::abs(items), kMostItems) * type.itemsize);
     }
-    return object - before <= address && address < object + size;
+    // Where its items begin is its own, even if it has none.
+    const uint64_t end = size + (type.itemsize > 0 ? 1 : 0);
+    return object - before <= address && address < object + end;
   }
 
   absl::StatusOr<Value> Try(uint64_t object, const Suspect& suspect) {
     const uint64_t address = suspect.address;
-    if (!tried_.insert(object).second) return Value();
+    const bool living = suspect.interest == Suspect::Interest::kLiving;
+    if (tried_.contains(object)) return Value();
+    if (!living) tried_.insert(object);
     absl::StatusOr<PythonState*> state = provenance_.StateAt(time_);
     if (!state.ok()) return state.status();
     if (*state == nullptr || (*state)->instances().empty()) return Value();
@@ -95,7 +99,12 @@ class Search {
     const std::optional<python::Refcount> refcount =
         type ? instance->objects.RefcountOf(object) : std::nullopt;
     bool alive = type && refcount && (refcount->immortal || refcount->count > 0);
-    if (alive && !Covers(*instance, *type, object, address)) return Value();
+    if (alive ? !Covers(*instance, *type, object, address) : living) return Value();
+    if (living && !instance->objects.MayBeObject(object)) return Value();
+    // What looks like one on a C stack is left over from a call, or a copy.
+    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, Address(object), time_, control_);
+    if (!kind.ok()) return kind.status();
+    if (kind->kind == "stack") return Value();
     Life life;
     life.whole = time_;
     if (alive && !refcount->immortal) life.count = refcount->count;
@@ -112,7 +121,9 @@ class Search {
     }
     // What was freed can look alive: nobody has used its memory, and somebody counts on.
     if (epoch.death) alive = false;
-    if (suspect.interest != Suspect::Interest::kAny && !epoch.death) return Value();
+    if (living ? !alive : suspect.interest != Suspect::Interest::kAny && !epoch.death) {
+      return Value();
+    }
     life.state = alive ? "alive" : "freed";
     if (!alive) {
       std::vector<Time> whole = {epoch.alive};
@@ -172,13 +183,6 @@ class Search {
     return block == nullptr || block->allocated <= t;
   }
 
-  absl::StatusOr<std::string> NativeAt(const Access& access) {
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(access.time);
-    if (!symbols.ok()) return symbols.status();
-    const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(access.pc);
-    return place->frames.empty() ? place->function : place->frames.back().function;
-  }
-
   absl::Status AddEvent(const std::string& what, const std::optional<python::CountChange>& change,
                         Object* object) {
     Value time, python, native;
@@ -189,7 +193,8 @@ class Search {
           provenance_.Of(access.thread, access.time);
       if (!place.ok()) return place.status();
       python = python::ValueOf(*place);
-      absl::StatusOr<std::string> function = NativeAt(access);
+      absl::StatusOr<std::string> function =
+          python::NativeFunction(context_, access.pc, access.time);
       if (!function.ok()) return function.status();
       native = OfText(*function);
     }

@@ -21,9 +21,9 @@ namespace ttq {
 struct Suspect {
   uint64_t address = 0;
   bool inside = false;  // it may lie within an object; else it is where an object would begin
-  // Which objects are of interest: any, one that was freed, or one that was freed and whose
-  // references somebody went on to count.
-  enum class Interest : uint8_t { kAny, kFreed, kCountedAfter } interest = Interest::kAny;
+  // Which objects are of interest: any, one that is alive, one that was freed, or one that was
+  // freed and whose references somebody went on to count.
+  enum class Interest : uint8_t { kAny, kLiving, kFreed, kCountedAfter } interest = Interest::kAny;
   std::string how;  // what it was to the crash: "rax", "the word that was read"
 };
 

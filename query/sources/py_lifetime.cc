@@ -284,6 +284,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Quer
       return true;
     }
     if (epoch.death->access.time < asked.span.begin) return false;
+    if (epoch.replaced) {
+      request.outcome->AddNote(fmt::format(
+          "the count of the {} at {:#x}{} never became 0: its memory was another's from "
+          "{} on, as of what realloc moved",
+          epoch.type_name, asked.address,
+          epoch.birth ? fmt::format(", made at {},", epoch.birth->access.time.v) : "",
+          epoch.death->access.time.v));
+      return true;
+    }
     absl::StatusOr<Row> row = RowOf(epochs, asked, epoch, *epoch.death, request.want_values);
     if (!row.ok()) return row.status();
     rows->push_back(*std::move(row));
@@ -306,13 +315,17 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
   Add(&plan, "created_time", Type::kTime);
   Add(&plan, "freed_time", Type::kTime);
   Add(&plan, "freed_by", Type::kObject);
-  plan.presentation.table_columns = {"type",   "repr",       "created_time",
-                                     "python", "freed_time", "freed_by"};
+  Add(&plan, "freed_in", Type::kString);
+  Add(&plan, "state", Type::kString);
+  Add(&plan, "used_after_free", Type::kTime);
+  plan.presentation.table_columns = {"type",     "repr",       "created_time",
+                                     "python",   "freed_time", "freed_by",
+                                     "freed_in", "state",      "used_after_free"};
   const auto make = [asked = *asked](Epochs& epochs, const SourceRequest& request, const Epoch& e,
                                      std::vector<Row>* rows) -> absl::StatusOr<bool> {
     if (e.death && e.death->access.time < asked.span.begin) return false;
-    Row row = {Null{}, Null{}, Null{}, Address(asked.address), e.type_name, Null{},
-               Null{}, Null{}, Null{}};
+    Row row = {Null{}, Null{}, Null{}, Address(asked.address), e.type_name, Null{}, Null{},
+               Null{}, Null{}, Null{}, python::StateOf(e),     Null{}};
     if (e.birth) {
       row[0] = e.birth->access.time;
       row[1] = OfThread(e.birth->access.thread);
@@ -326,10 +339,17 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
     }
     if (e.death) {
       row[7] = e.death->access.time;
+    }
+    if (e.death && !e.replaced) {
       auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
       if (!place.ok()) return place.status();
       row[8] = python::ValueOf(*place);
+      absl::StatusOr<std::string> function = python::NativeFunction(
+          epochs.provenance().context(), e.death->access.pc, e.death->access.time);
+      if (!function.ok()) return function.status();
+      row[9] = OfText(*function);
     }
+    if (e.use_after) row[11] = e.use_after->access.time;
     rows->push_back(std::move(row));
     return true;
   };
@@ -389,6 +409,8 @@ class CountSource : public Operator {
       absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
       if (!word.ok()) return word.status();
       if (epoch->birth) born_ = epoch->birth->access.time;
+      if (epoch->death) died_ = epoch->death->access.time;
+      if (epoch->use_after) used_ = epoch->use_after->access.time;
       const TimeSpan both = Intersect(*span, request_.span);
       auto cursor = python::CountsOf(context_.process(), asked_.address, *word, both,
                                      request_.direction, options_.control);
@@ -425,7 +447,8 @@ class CountSource : public Operator {
               Address(asked_.address),
               before && after ? Value(change->after - change->before) : Value(),
               before ? Value(change->before) : Value(),
-              after ? Value(change->after) : Value()};
+              after ? Value(change->after) : Value(),
+              EventOf(*change)};
       return true;
     }
   }
@@ -435,8 +458,19 @@ class CountSource : public Operator {
   const Asked asked_;
   const RunOptions options_;
   SourceRequest request_;
+  // What the change was to the object that the question is about.
+  Value EventOf(const CountChange& change) const {
+    const Time t = change.access.time;
+    if (t == born_) return "created";
+    if (t == died_) return "freed";
+    const int64_t delta = change.after - change.before;
+    const bool counts = delta == 1 || delta == -1 || change.after == int64_t{UINT32_MAX};
+    if (used_ && t >= *used_ && counts) return "used after free";
+    return Null{};
+  }
+
   std::optional<python::CountReader> counts_;
-  std::optional<Time> born_;
+  std::optional<Time> born_, died_, used_;
   std::unique_ptr<Cursor<Access>> cursor_;
 };
 
@@ -453,8 +487,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& 
   Add(&plan, "delta", Type::kInteger);
   Add(&plan, "before", Type::kInteger);
   Add(&plan, "after", Type::kInteger);
-  plan.presentation.table_columns = {"time",  "thread", "delta",   "before",
-                                     "after", "python", "function"};
+  Add(&plan, "event", Type::kString);
+  plan.presentation.table_columns = {"time",  "thread", "delta",  "before",
+                                     "after", "event",  "python", "function"};
   plan.reversible = true;
   plan.open = [&context, asked = *asked](const SourceRequest& request) {
     return absl::StatusOr<OperatorPtr>(std::make_unique<CountSource>(context, asked, request));

@@ -9,6 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "query/python/evaluate.h"
+#include "query/python/lifetime.h"
+#include "query/python/provenance.h"
 #include "query/python/source_text.h"
 #include "query/python/state.h"
 #include "query/sources/builder.h"
@@ -448,6 +450,61 @@ Value SuspendedValue(python::FrameReader& frames, uint64_t generator) {
   return Value(std::move(place));
 }
 
+// What became of the object at `address` by `t`: "alive", "freed", "replaced" by something else;
+// null where there never was one, or where that takes too long to find out.
+struct Fate {
+  Value state, freed_time, freed_by, freed_in;
+  std::string note;
+};
+absl::StatusOr<Fate> FateOf(const Context& context, uint64_t address, Time t, ScanControl* control,
+                            Outcome& outcome) {
+  // Of its count; what is counted more often is hardly ever freed.
+  constexpr uint64_t kMostChanges = 300'000;
+  Fate fate;
+  python::Provenance provenance(&context, control);
+  auto scanner = python::EpochScanner::Open(context.process(), &provenance, address, {Time(0), t},
+                                            control, /*births_only=*/false, kMostChanges);
+  if (absl::IsNotFound(scanner.status())) return fate;
+  if (!scanner.ok()) return scanner.status();
+  absl::StatusOr<std::optional<python::Epoch>> epoch = (*scanner)->Next();
+  if (absl::IsResourceExhausted(epoch.status())) {
+    outcome.MarkIncomplete(
+        "whether it was freed before was not found out, for its references were counted too often; "
+        "`lifetime of` finds out");
+    return fate;
+  }
+  if (absl::IsCancelled(epoch.status())) {
+    outcome.MarkInterrupted();
+    return fate;
+  }
+  if (!epoch.ok()) return epoch.status();
+  if (!*epoch) return fate;
+  fate.state = python::StateOf(**epoch);
+  if (!(*epoch)->death) return fate;
+  const Access& access = (*epoch)->death->access;
+  fate.freed_time = access.time;
+  if ((*epoch)->replaced) {
+    fate.note = fmt::format("the memory of the {} there was another's from {} on",
+                            (*epoch)->type_name, access.time.v);
+    return fate;
+  }
+  absl::StatusOr<std::optional<python::Place>> place = provenance.Of(access.thread, access.time);
+  if (!place.ok()) return place.status();
+  fate.freed_by = python::ValueOf(*place);
+  absl::StatusOr<std::string> function = python::NativeFunction(context, access.pc, access.time);
+  if (!function.ok()) return function.status();
+  fate.freed_in = OfText(*function);
+  fate.note = fmt::format("the {} there was freed at {}", (*epoch)->type_name, access.time.v);
+  if (*place)
+    fate.note += fmt::format(" by {} ({}:{})", (*place)->function, (*place)->file, (*place)->line);
+  if (!function->empty()) fate.note += " in " + *function;
+  if ((*epoch)->use_after) {
+    fate.note += fmt::format("; its references were counted after that, first at {}",
+                             (*epoch)->use_after->access.time.v);
+  }
+  return fate;
+}
+
 // Where an exception came from: its traceback's entries, the outermost first.
 Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
   constexpr size_t kMost = 1000;
@@ -487,7 +544,7 @@ Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
+                                const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask) {
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
@@ -504,12 +561,18 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   Add(&plan, "traceback", Type::kList);
   Add(&plan, "type_address", Type::kAddress);
   Add(&plan, "suspended_at", Type::kObject);
+  Add(&plan, "state", Type::kString);
+  Add(&plan, "freed_time", Type::kTime);
+  Add(&plan, "freed_by", Type::kObject);
+  Add(&plan, "freed_in", Type::kString);
   plan.presentation.layout = Presentation::Layout::kRecord;
   SetPython(
       &plan, context, *at, "a Python object",
-      [address = *address, wanted = source.object.type](PythonState& state, Outcome& outcome,
-                                                        std::vector<Row>* rows) {
+      [address = *address, wanted = source.object.type, &context, control = options.control](
+          PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
         std::string why;
+        absl::StatusOr<Fate> fate = FateOf(context, address, state.time(), control, outcome);
+        if (!fate.ok()) return fate.status();
         for (const auto& instance : state.instances()) {
           python::ObjectReader& objects = instance->objects;
           const python::TypeInfo* found = objects.TypeOf(address);
@@ -524,7 +587,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
                 fmt::format("the object at {:#x} is a {}, not a {}", address, name, *wanted));
           }
           const std::optional<python::Refcount> refcount = objects.RefcountOf(address);
-          if (refcount && refcount->count <= 0) {
+          if (!fate->note.empty()) {
+            outcome.AddNote(fate->note);
+          } else if (refcount && refcount->count <= 0) {
             outcome.AddNote("its reference count says that it is not alive");
           }
           Value traceback;
@@ -537,7 +602,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
           rows->push_back({state.time(), Address(address), name, objects.Repr(address, limits),
                            RefcountValue(refcount), int64_t{refcount && refcount->immortal},
                            AttributesValue(objects, address), std::move(traceback),
-                           Address(type.address), SuspendedValue(instance->frames, address)});
+                           Address(type.address), SuspendedValue(instance->frames, address),
+                           fate->state, fate->freed_time, fate->freed_by, fate->freed_in});
           return absl::OkStatus();
         }
         if (!state.instances().empty()) {
@@ -545,6 +611,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
             why = state.process().DescribeUnmapped(Address(address), state.time());
           }
           outcome.AddNote(fmt::format("no Python object at {:#x}: {}", address, why));
+          if (!fate->note.empty()) outcome.AddNote(fate->note);
         }
         return absl::OkStatus();
       });
