@@ -87,6 +87,7 @@ class ProcessEngine : public Engine {
 
   absl::StatusOr<std::unique_ptr<ResultStream>> Run(const ast::Query& query,
                                                     const RunOptions& options) const override {
+    if (absl::Status s = CheckRecorded(); !s.ok()) return s;
     absl::StatusOr<Plan> plan = MakePlan(query, context_, options, /*explain=*/false);
     if (!plan.ok()) return OrDamage(plan.status(), context_.recording());
     return std::make_unique<PlanStream>(*std::move(plan), context_.recording());
@@ -94,6 +95,7 @@ class ProcessEngine : public Engine {
 
   absl::StatusOr<std::string> Explain(const ast::Query& query,
                                       const RunOptions& options) const override {
+    if (absl::Status s = CheckRecorded(); !s.ok()) return s;
     absl::StatusOr<Plan> plan = MakePlan(query, context_, options, /*explain=*/true);
     if (!plan.ok()) return OrDamage(plan.status(), context_.recording());
     return absl::StrCat(absl::StrJoin(plan->steps, "\n"), "\n");
@@ -102,6 +104,15 @@ class ProcessEngine : public Engine {
   const Process& process() const override { return context_.process(); }
 
  private:
+  // Of a process that was cut off before its first block was stored nothing can be said: that there
+  // is no such function, say, would be wrong.
+  absl::Status CheckRecorded() const {
+    const ProcessInfo& info = context_.process().info();
+    if (info.complete || info.blocks != 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("nothing of process ", info.number.v,
+                                                      " was recorded: ", info.incomplete_reason));
+  }
+
   Context context_;
 };
 

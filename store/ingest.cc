@@ -123,8 +123,8 @@ std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
 struct ForkPoint {
   std::shared_ptr<const LiveImage> image;
   std::shared_ptr<const RecipeTable> recipes;
-  ProcessNo process;
   Time time;
+  uint32_t blocks;  // of the parent's, that of the fork included
 };
 
 }  // namespace
@@ -148,6 +148,7 @@ struct RecordingWriter::Impl {
   uint32_t next_process = 1;
   absl::Status error;
   absl::flat_hash_map<uint32_t, ProcessNo> process_of_pid;  // the newest
+  absl::flat_hash_map<std::string, ProcessNo> process_of_ring;
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
   absl::flat_hash_set<std::string> ended_rings;
@@ -212,12 +213,17 @@ struct RecordingWriter::Impl {
     return error;
   }
   std::string Reserve() const { return directory + "/reserve"; }
+  // It begins with what the recording says of itself: until the store is made nothing else does.
   absl::Status KeepReserve() const {
     int fd = open(Reserve().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return absl::ErrnoToStatus(errno, Reserve());
-    int error = posix_fallocate(fd, 0, kReserveBytes);
+    const std::string record = Record(false);
+    const ssize_t n = write(fd, record.data(), record.size());
+    int error = n == static_cast<ssize_t>(record.size()) ? posix_fallocate(fd, 0, kReserveBytes)
+                : n < 0                                  ? errno
+                                                         : ENOSPC;
     close(fd);
-    if (error == ENOSPC) return DiskFull(directory);
+    if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
     return absl::OkStatus();  // where it cannot be kept, it is not
   }
 
@@ -230,6 +236,9 @@ struct RecordingWriter::Impl {
   }
 
   absl::Status WriteRecord(bool finished) {
+    return database->Put(RecordingKey(), Record(finished));
+  }
+  std::string Record(bool finished) const {
     capnp::MallocMessageBuilder message;
     auto r = message.initRoot<schema::Recording>();
     r.setStoreVersion(kStoreVersion);
@@ -242,7 +251,7 @@ struct RecordingWriter::Impl {
     r.setRecorderVersion(kVersion);
     r.setStartWallNs(start_wall_ns);
     r.setFinished(finished);
-    return database->Put(RecordingKey(), BytesOf(message));
+    return BytesOf(message);
   }
 
   // A mapped file, stored on first sight. Null when it is not there any more as it was mapped.
@@ -358,17 +367,14 @@ void RecordingWriter::Impl::StoredFile::Read(uint64_t offset, size_t n, uint8_t*
 
 class ProcessIngest {
  public:
-  // `parent_known`: the ring it was forked from, if any, was started before this one.
+  // `parent`: which forked this one, or by exec became it; 0: none that is known.
   ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<Ring> ring, ProcessNo number,
-                ProcessNo exec_of, bool parent_known)
-      : recording_(recording),
-        ring_(std::move(ring)),
-        number_(number),
-        parent_known_(parent_known) {
+                ProcessNo parent)
+      : recording_(recording), ring_(std::move(ring)), number_(number) {
     info_.number = number;
     info_.pid = ring_->pid();
-    info_.parent = exec_of;
-    info_.by_exec = exec_of.v != 0;
+    info_.parent = parent;
+    info_.by_exec = parent.v != 0 && ring_->parent_ring().empty();
     info_.start_wall_ns = info_.end_wall_ns = ring_->start_wall_ns();
     std::vector<std::string> words = ring_->arguments();
     if (words.size() >= 2) {
@@ -376,7 +382,7 @@ class ProcessIngest {
       info_.working_directory = words[1];
       info_.arguments.assign(words.begin() + 2, words.end());
     }
-    stored_info_ = info_;
+    stored_.info = info_;
   }
 
   void Run() {
@@ -394,7 +400,10 @@ class ProcessIngest {
     if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
     (void)StoreGroup();
     (void)FinishStoring();
-    if (recording_.StorageHasFailed()) info_ = stored_info_;
+    if (recording_.StorageHasFailed()) {
+      info_ = stored_.info;
+      threads_ = stored_.threads;
+    }
     // Another process's trouble is this one's too: it went on unrecorded.
     if (absl::Status error = recording_.Error(); !error.ok()) {
       info_.complete = false;
@@ -514,7 +523,7 @@ class ProcessIngest {
       recipes_ = std::make_shared<RecipeTable>();
       return absl::OkStatus();
     }
-    if (!parent_known_) {  // to wait for it might be for ever
+    if (info_.parent.v == 0) {  // to wait for it might be for ever
       return absl::DataLossError("the process that forked this one was not recorded");
     }
     std::unique_lock lock(recording_.mutex);
@@ -529,9 +538,8 @@ class ProcessIngest {
     image_ = *it->second.image;
     NoteSharedMemory();
     recipes_ = std::make_shared<RecipeTable>(it->second.recipes);
-    info_.parent = it->second.process;
-    info_.by_exec = false;
     fork_time_ = it->second.time;
+    fork_blocks_ = it->second.blocks;
     recording_.forks.erase(it);
     return absl::OkStatus();
   }
@@ -855,7 +863,8 @@ class ProcessIngest {
           return absl::DataLossError("too many forks whose child never came");
         }
         recording_.forks[{ring_->name(), number}] = {std::make_shared<LiveImage>(image_.Fork()),
-                                                     recipes_, number_, now_};
+                                                     recipes_, now_,
+                                                     static_cast<uint32_t>(info_.blocks) + 1};
         recording_.fork_known.notify_all();
         break;
       }
@@ -1095,30 +1104,35 @@ class ProcessIngest {
   absl::Status StoreGroup() {
     if (absl::Status s = FinishStoring(); !s.ok()) return s;
     CompleteGroup();
-    storing_.info = info_;
+    storing_ = {info_, threads_};
     auto batch = std::make_shared<Database::Batch>(std::exchange(batch_, Database::Batch()));
-    storing_.stored =
-        InThreadIfPossible([this, batch = std::move(batch), record = ProcessRecord()] {
-          absl::Status s = recording_.database->Add(std::move(*batch));
-          if (s.ok()) s = recording_.database->Put(ProcessKey(number_), record);
-          if (!s.ok()) recording_.StorageFailed(s);
-          return s.ok();
-        });
+    being_stored_ = InThreadIfPossible([this, batch = std::move(batch)] {
+      absl::Status s = recording_.database->Add(std::move(*batch));
+      if (!s.ok()) recording_.StorageFailed(s);
+      return s.ok();
+    });
     return absl::OkStatus();
   }
 
   // Waits for the group that is being stored.
   absl::Status FinishStoring() {
-    if (storing_.stored.valid() && storing_.stored.get()) {
-      recording_.totals.instructions += storing_.info.end.v - stored_info_.end.v;
-      recording_.totals.writes += storing_.info.writes - stored_info_.writes;
-      stored_info_ = storing_.info;
+    if (being_stored_.valid() && being_stored_.get()) {
+      recording_.totals.instructions += storing_.info.end.v - stored_.info.end.v;
+      recording_.totals.writes += storing_.info.writes - stored_.info.writes;
+      stored_ = std::move(storing_);
     }
     return recording_.StorageHasFailed() ? recording_.Error() : absl::OkStatus();
   }
 
   absl::Status StoreProcess() {
-    absl::Status s = recording_.database->Put(ProcessKey(number_), ProcessRecord());
+    capnp::MallocMessageBuilder message;
+    auto p = message.initRoot<schema::Process>();
+    Describe(p);
+    p.setProgram(info_.program);
+    auto words = p.initArguments(static_cast<unsigned>(info_.arguments.size()));
+    for (unsigned i = 0; i < info_.arguments.size(); ++i) words.set(i, info_.arguments[i]);
+    p.setWorkingDirectory(info_.working_directory);
+    absl::Status s = recording_.database->Put(ProcessKey(number_), BytesOf(message));
     if (s.ok()) return s;
     recording_.StorageFailed(s);
     return recording_.Error();
@@ -1153,6 +1167,7 @@ class ProcessIngest {
       capnp::MallocMessageBuilder message;
       auto g = message.initRoot<schema::Group>();
       g.setFirstBlock(group_first_);
+      Describe(g.initProcess());
       auto list = g.initBlocks(static_cast<unsigned>(summaries_.size()));
       for (unsigned i = 0; i < summaries_.size(); ++i) {
         list[i].setEndTime(summaries_[i].end.v);
@@ -1190,18 +1205,14 @@ class ProcessIngest {
     }
   }
 
-  std::string ProcessRecord() {
-    capnp::MallocMessageBuilder message;
-    auto p = message.initRoot<schema::Process>();
+  // All but what never changes and may be long.
+  void Describe(schema::Process::Builder p) const {
     p.setNumber(info_.number.v);
     p.setParent(info_.parent.v);
     p.setByExec(info_.by_exec);
     p.setForkTime(fork_time_.v);
+    p.setForkBlocks(fork_blocks_);
     p.setPid(info_.pid);
-    p.setProgram(info_.program);
-    auto words = p.initArguments(static_cast<unsigned>(info_.arguments.size()));
-    for (unsigned i = 0; i < info_.arguments.size(); ++i) words.set(i, info_.arguments[i]);
-    p.setWorkingDirectory(info_.working_directory);
     p.setEnd(info_.end.v);
     p.setCrash(info_.crash ? static_cast<int64_t>(info_.crash->v) : -1);
     p.setFatalSignal(static_cast<uint32_t>(info_.fatal_signal));
@@ -1223,7 +1234,6 @@ class ProcessIngest {
       threads[i].setEnd(threads_[i].end.v);
       threads[i].setInstructions(threads_[i].instructions);
     }
-    return BytesOf(message);
   }
 
   // ---- Verification -----------------------------------------------------------------------------
@@ -1301,9 +1311,9 @@ class ProcessIngest {
   RecordingWriter::Impl& recording_;
   std::shared_ptr<Ring> ring_;
   ProcessNo number_;
-  bool parent_known_;
-  ProcessInfo info_, stored_info_;  // as of now, and as of the last group stored
+  ProcessInfo info_;
   Time fork_time_{0};
+  uint32_t fork_blocks_ = 0;
   bool closed_ = false;
   std::optional<Time> crash_;
   std::shared_ptr<RecipeTable> recipes_;
@@ -1330,10 +1340,12 @@ class ProcessIngest {
   uint32_t group_first_ = 0, groups_made_ = 0;
   // Of the spans that are not whole, which parts have content of a page.
   std::array<absl::flat_hash_map<uint64_t, uint32_t>, kSpanLevels> span_pages_;
-  struct {
-    ProcessInfo info;  // as of the end of the group
-    std::future<bool> stored;
-  } storing_;
+  struct AsOf {
+    ProcessInfo info;
+    std::vector<Thread> threads;
+  };
+  AsOf stored_, storing_;  // of the end of the last group stored, and of the one being stored
+  std::future<bool> being_stored_;
   std::chrono::steady_clock::time_point group_started_ = std::chrono::steady_clock::now();
 };
 
@@ -1378,28 +1390,28 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   Impl& impl = *impl_;
   std::lock_guard lock(impl.mutex);
   ProcessNo number(impl.next_process++);
-  ProcessNo exec_of;
-  if (ring->parent_ring().empty()) {
+  const std::string parent_ring = ring->parent_ring();
+  ProcessNo parent;
+  if (parent_ring.empty()) {
     auto it = impl.process_of_pid.find(ring->pid());
-    if (it != impl.process_of_pid.end()) exec_of = it->second;
+    if (it != impl.process_of_pid.end()) parent = it->second;
+  } else {
+    auto it = impl.process_of_ring.find(parent_ring);
+    if (it != impl.process_of_ring.end()) parent = it->second;
   }
   impl.process_of_pid[ring->pid()] = number;
-  const std::string parent = ring->parent_ring();
-  const bool parent_known = impl.ended_rings.contains(parent) ||
-                            std::any_of(impl.rings.begin(), impl.rings.end(),
-                                        [&](const auto& other) { return other->name() == parent; });
+  impl.process_of_ring[ring->name()] = number;
   impl.rings.push_back(ring);
   if (!impl.error.ok()) ring->Detach();
   ++impl.running;
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
-  absl::StatusOr<std::thread> thread =
-      StartThread([&impl, ring, number, exec_of, parent_known]() mutable {
-        ProcessIngest(impl, ring, number, exec_of, parent_known).Run();
-        std::lock_guard lock(impl.mutex);
-        // A ring is memory: a program may start thousands of others, one after the other.
-        impl.EndLocked(std::exchange(ring, nullptr));
-      });
+  absl::StatusOr<std::thread> thread = StartThread([&impl, ring, number, parent]() mutable {
+    ProcessIngest(impl, ring, number, parent).Run();
+    std::lock_guard lock(impl.mutex);
+    // A ring is memory: a program may start thousands of others, one after the other.
+    impl.EndLocked(std::exchange(ring, nullptr));
+  });
   if (thread.ok()) {
     impl.threads.push_back(*std::move(thread));
   } else {

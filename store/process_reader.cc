@@ -158,7 +158,7 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
     if (changes_) return changes_.get();
   }
   auto changes = std::make_shared<std::vector<MapChange>>();
-  if (parent_ != nullptr) {
+  if (parent_ != nullptr && !blocks_.empty()) {
     auto inherited = parent_->MapChanges();
     if (!inherited.ok()) return inherited.status();
     for (const MapChange& c : **inherited) {
@@ -172,7 +172,9 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
   auto it = database_.NewIterator(Family::kMap);
   std::string prefix = MapKey(info_.number, 0).substr(0, 4);
   uint64_t ordinal = 0;
-  for (it->Seek(prefix); it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
+  // Without a group there is no row that counts.
+  if (!blocks_.empty()) it->Seek(prefix);
+  for (; it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
     auto change = MapChange::Parse(it->value());
     if (!change.ok()) return change.status();
     if (it->key() != MapKey(info_.number, ordinal++)) {
@@ -1062,6 +1064,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Event>>> ProcessReader::Events(EventQuery 
                    [](const Event& a, const Event& b) { return a.time < b.time; });
   // Later rows are of a group that has no record.
   if (info_.end < kTimeMax) query.span.end = std::min(query.span.end, info_.end + 1);
+  if (blocks_.empty()) query.span.end = Time(0);
   return std::make_unique<EventCursor>(*this, std::move(query), std::move(derived));
 }
 

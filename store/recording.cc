@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -75,6 +76,38 @@ absl::Status CheckFiles(const std::string& directory, const std::string& store) 
   return absl::OkStatus();
 }
 
+constexpr char kCutOff[] = "the recorder was killed or failed; what it had not stored yet is lost";
+
+// What a recording says of itself that has no store yet, or one to which nothing was ever put;
+// nullopt: it is none, or has more.
+std::optional<RecordingInfo> BegunOnly(const std::string& directory, const std::string& store) {
+  std::error_code ec;
+  const fs::file_type type = fs::symlink_status(store, ec).type();
+  if (type == fs::file_type::directory) {
+    ec.clear();
+    for (auto it = fs::directory_iterator(store, ec); !ec && it != fs::directory_iterator();
+         it.increment(ec)) {
+      const fs::path name = it->path().filename();
+      if (name.extension() == ".sst") return std::nullopt;
+      if (name.extension() == ".log" && it->file_size(ec) != 0) return std::nullopt;
+    }
+    if (ec) return std::nullopt;
+  } else if (type != fs::file_type::not_found) {
+    return std::nullopt;
+  }
+  const std::string reserve = directory + "/reserve";
+  if (!fs::is_regular_file(fs::symlink_status(reserve, ec))) return std::nullopt;
+  constexpr size_t kMostBytes = 16 << 20;  // a command line has less
+  std::string record(std::min<size_t>(fs::file_size(reserve, ec), kMostBytes), '\0');
+  std::ifstream in(reserve, std::ios::binary);
+  if (ec || !in.read(record.data(), static_cast<std::streamsize>(record.size()))) {
+    return std::nullopt;
+  }
+  absl::StatusOr<RecordingInfo> info = ParseRecording(record);
+  if (!info.ok() || info->store_version != kStoreVersion) return std::nullopt;
+  return *std::move(info);
+}
+
 // The file itself, where it still is what was recorded: quicker than from the store. Null: it is
 // not.
 std::optional<FileImage> OpenIfUnchanged(const StoredFile& file, uint64_t id, FileAccess access) {
@@ -104,6 +137,45 @@ bool IsOfFault(int signal) {
   }
 }
 
+uint64_t BytesOnDisk(const std::string& directory) {
+  uint64_t bytes = 0;
+  std::error_code ec;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
+    if (entry.is_regular_file(ec)) bytes += entry.file_size(ec);
+  }
+  return bytes;
+}
+
+void SetPlace(const std::string& directory, RecordingInfo* info) {
+  info->path = directory;
+  info->name = fs::path(directory).filename();
+}
+
+// A recording that was only just begun.
+class EmptyRecording : public Recording {
+ public:
+  EmptyRecording(RecordingInfo info, bool being_written)
+      : info_(std::move(info)),
+        nothing_(absl::FailedPreconditionError(fmt::format(
+            "{}: nothing was recorded: {}", info_.path,
+            being_written ? ProcessReader::kBeingMade : "the recorder was killed as it began"))) {
+    info_.bytes_on_disk = BytesOnDisk(info_.path);
+  }
+  const RecordingInfo& info() const override { return info_; }
+  const std::vector<ProcessInfo>& processes() const override { return processes_; }
+  ProcessNo default_process() const override { return ProcessNo(0); }
+  absl::StatusOr<const Process*> Open(ProcessNo) const override { return nothing_; }
+  absl::StatusOr<FileImage> FileContents(uint64_t) const override { return nothing_; }
+  absl::Status Check(const std::function<void(const std::string&)>&, ScanControl*) const override {
+    return absl::OkStatus();
+  }
+
+ private:
+  RecordingInfo info_;
+  const absl::Status nothing_;
+  const std::vector<ProcessInfo> processes_;
+};
+
 class RecordingReader : public Recording {
  public:
   RecordingReader(std::unique_ptr<Database> database, FileAccess files)
@@ -127,8 +199,7 @@ class RecordingReader : public Recording {
                       info_.store_version > kStoreVersion ? "; use a newer ttq" : ""));
     }
     being_written_ = being_written;
-    info_.path = directory;
-    info_.name = fs::path(directory).filename();
+    SetPlace(directory, &info_);
     lost_seal_ = info_.finished && !sealed && info_.store_version >= kStoreVersion7;
     if (lost_seal_) info_.finished = false;
     auto it = database_->NewIterator(Family::kMeta);
@@ -139,17 +210,15 @@ class RecordingReader : public Recording {
       if (!process.ok()) return process.status();
       StoredProcess p = *std::move(process);
       if (!p.closed) {
+        if (absl::Status s = TakeLastGroup(&p); !s.ok()) return s;
         p.info.complete = false;
-        if (p.info.incomplete_reason.empty()) {
-          p.info.incomplete_reason = being_written ? ProcessReader::kBeingMade
-                                                   : "the recorder was killed or failed; what it "
-                                                     "had not stored yet is lost";
-        }
+        if (p.info.incomplete_reason.empty()) p.info.incomplete_reason = NotStored();
       }
       if (lost_seal_ && !being_written && p.info.complete) {
         p.info.complete = false;
         p.info.incomplete_reason = "its seal is missing: parts of the recording may be missing too";
       }
+      CutOffFromParent(&p);
       infos_.push_back(p.info);
       stored_.push_back(std::move(p));
     }
@@ -160,12 +229,7 @@ class RecordingReader : public Recording {
   bool lost_seal() const { return lost_seal_; }
 
   const RecordingInfo& info() const override {
-    std::call_once(sized_, [this] {
-      std::error_code ec;
-      for (const auto& entry : fs::recursive_directory_iterator(info_.path, ec)) {
-        if (entry.is_regular_file(ec)) info_.bytes_on_disk += entry.file_size(ec);
-      }
-    });
+    std::call_once(sized_, [this] { info_.bytes_on_disk = BytesOnDisk(info_.path); });
     return info_;
   }
   const std::vector<ProcessInfo>& processes() const override { return infos_; }
@@ -260,6 +324,58 @@ class RecordingReader : public Recording {
     if (!it->status().ok()) problem(std::string(it->status().message()));
   }
 
+  const char* NotStored() const { return being_written_ ? ProcessReader::kBeingMade : kCutOff; }
+
+  // Until a process is closed, its last group says how far it is.
+  absl::Status TakeLastGroup(StoredProcess* p) const {
+    const std::string last = GroupKey(p->info.number, ~uint32_t{0});
+    auto it = database_->NewIterator(Family::kMeta);
+    it->SeekForPrev(last);
+    if (!it->status().ok()) return it->status();
+    if (!it->Valid() || it->key().substr(0, last.size() - 4) != last.substr(0, last.size() - 4)) {
+      return absl::OkStatus();
+    }
+    absl::StatusOr<StoredGroup> group = ParseGroup(it->value());
+    if (!group.ok()) return group.status();
+    if (!group->process) return absl::OkStatus();
+    StoredProcess as_of = *std::move(group->process);
+    as_of.info.program = std::move(p->info.program);
+    as_of.info.arguments = std::move(p->info.arguments);
+    as_of.info.working_directory = std::move(p->info.working_directory);
+    *p = std::move(as_of);
+    return absl::OkStatus();
+  }
+
+  // A forked process goes on from its parent's memory and code. Each stores what it did when it has
+  // a group of it, so a parent that was cut off may be stored up to before the fork: what is there
+  // of the child then means nothing.
+  void CutOffFromParent(StoredProcess* p) const {
+    ProcessInfo& info = p->info;
+    if (info.parent.v == 0 || info.by_exec) return;
+    // Numbers grow from parent to child.
+    const auto parent = std::find_if(stored_.begin(), stored_.end(), [&](const StoredProcess& q) {
+      return q.info.number == info.parent;
+    });
+    if (parent != stored_.end() && !parent->cut_off &&
+        (p->fork_blocks != 0 ? parent->info.blocks >= p->fork_blocks
+                             : parent->info.end >= p->fork_time)) {
+      return;
+    }
+    p->cut_off = true;
+    p->threads.clear();
+    info.end = Time(0);
+    info.blocks = info.writes = info.reads = info.log_bytes = 0;
+    info.crash.reset();
+    info.fatal_signal = 0;
+    info.exit_status.reset();
+    info.complete = false;
+    info.incomplete_reason = fmt::format(
+        "process {}, which forked this one, is not stored up to there: {}", info.parent.v,
+        parent == stored_.end() || parent->info.incomplete_reason.empty()
+            ? NotStored()
+            : parent->info.incomplete_reason.c_str());
+  }
+
   absl::StatusOr<const ProcessReader*> OpenReader(ProcessNo number) const {
     {
       std::lock_guard lock(mutex_);
@@ -268,19 +384,26 @@ class RecordingReader : public Recording {
     }
     auto stored = std::find_if(stored_.begin(), stored_.end(),
                                [&](const StoredProcess& p) { return p.info.number == number; });
+    if (stored_.empty()) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: nothing was recorded: {}", info_.path, NotStored()));
+    }
     if (stored == stored_.end()) {
       return absl::NotFoundError(fmt::format("there is no process {} in this recording", number.v));
     }
     const ProcessReader* parent = nullptr;
     // Numbers grow from parent to child, so this ends.
-    if (!stored->info.by_exec && stored->info.parent.v != 0 && stored->info.parent < number) {
+    if (!stored->cut_off && !stored->info.by_exec && stored->info.parent.v != 0 &&
+        stored->info.parent < number) {
       auto opened = OpenReader(stored->info.parent);
       if (!opened.ok()) return opened.status();
       parent = *opened;
     }
     auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
                                                   stored->fork_time, parent);
-    if (absl::Status s = reader->Load(being_written_); !s.ok()) return s;
+    if (!stored->cut_off) {
+      if (absl::Status s = reader->Load(being_written_); !s.ok()) return s;
+    }
     std::lock_guard lock(mutex_);
     return open_.try_emplace(number, std::move(reader)).first->second.get();
   }
@@ -311,6 +434,10 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& di
   for (int attempt = 0;; ++attempt) {
     // Asked first: a recording that is finished meanwhile is still taken for one being made.
     const bool being_written = IsBeingWritten(store);
+    if (std::optional<RecordingInfo> info = BegunOnly(directory, store)) {
+      SetPlace(directory, &*info);
+      return std::make_unique<EmptyRecording>(*std::move(info), being_written);
+    }
     absl::Status s = CheckFiles(directory, store);
     // There is none before the recording is finished.
     const absl::Status seal = s.ok() ? CheckSeal(directory) : s;

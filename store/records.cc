@@ -70,6 +70,38 @@ std::string DetailOf(const Event& e, std::string_view text) {
   }
 }
 
+StoredProcess ProcessOf(schema::Process::Reader p) {
+  StoredProcess out;
+  ProcessInfo& i = out.info;
+  i.number = ProcessNo(p.getNumber());
+  i.parent = ProcessNo(p.getParent());
+  i.by_exec = p.getByExec();
+  i.pid = p.getPid();
+  i.program = p.getProgram().cStr();
+  for (auto a : p.getArguments()) i.arguments.emplace_back(a.cStr());
+  i.working_directory = p.getWorkingDirectory().cStr();
+  i.end = Time(p.getEnd());
+  if (p.getCrash() >= 0) i.crash = Time(static_cast<uint64_t>(p.getCrash()));
+  i.fatal_signal = static_cast<int>(p.getFatalSignal());
+  if (p.getExitStatus() >= 0) i.exit_status = p.getExitStatus();
+  i.start_wall_ns = p.getStartWallNs();
+  i.end_wall_ns = p.getEndWallNs();
+  i.blocks = p.getBlocks();
+  i.writes = p.getWrites();
+  i.reads = p.getReads();
+  i.log_bytes = p.getLogBytes();
+  i.complete = p.getComplete();
+  i.incomplete_reason = p.getIncompleteReason().cStr();
+  for (auto t : p.getThreads()) {
+    out.threads.push_back({ThreadNo(t.getNumber()), t.getOsTid(), Time(t.getStart()),
+                           Time(t.getEnd()), t.getInstructions()});
+  }
+  out.fork_time = Time(p.getForkTime());
+  out.fork_blocks = p.getForkBlocks();
+  out.closed = p.getClosed();
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<RecordingInfo> ParseRecording(std::string_view value) {
@@ -89,34 +121,8 @@ absl::StatusOr<RecordingInfo> ParseRecording(std::string_view value) {
 
 absl::StatusOr<StoredProcess> ParseProcess(std::string_view value) {
   StoredProcess out;
-  absl::Status s = ReadMessage<schema::Process>(value, "process", [&](auto p) {
-    ProcessInfo& i = out.info;
-    i.number = ProcessNo(p.getNumber());
-    i.parent = ProcessNo(p.getParent());
-    i.by_exec = p.getByExec();
-    i.pid = p.getPid();
-    i.program = p.getProgram().cStr();
-    for (auto a : p.getArguments()) i.arguments.emplace_back(a.cStr());
-    i.working_directory = p.getWorkingDirectory().cStr();
-    i.end = Time(p.getEnd());
-    if (p.getCrash() >= 0) i.crash = Time(static_cast<uint64_t>(p.getCrash()));
-    i.fatal_signal = static_cast<int>(p.getFatalSignal());
-    if (p.getExitStatus() >= 0) i.exit_status = p.getExitStatus();
-    i.start_wall_ns = p.getStartWallNs();
-    i.end_wall_ns = p.getEndWallNs();
-    i.blocks = p.getBlocks();
-    i.writes = p.getWrites();
-    i.reads = p.getReads();
-    i.log_bytes = p.getLogBytes();
-    i.complete = p.getComplete();
-    i.incomplete_reason = p.getIncompleteReason().cStr();
-    for (auto t : p.getThreads()) {
-      out.threads.push_back({ThreadNo(t.getNumber()), t.getOsTid(), Time(t.getStart()),
-                             Time(t.getEnd()), t.getInstructions()});
-    }
-    out.fork_time = Time(p.getForkTime());
-    out.closed = p.getClosed();
-  });
+  absl::Status s =
+      ReadMessage<schema::Process>(value, "process", [&](auto p) { out = ProcessOf(p); });
   if (!s.ok()) return s;
   return out;
 }
@@ -129,6 +135,7 @@ absl::StatusOr<StoredGroup> ParseGroup(std::string_view value) {
       out.blocks.push_back(
           {Time(b.getEndTime()), b.getWallStartNs(), b.getWallEndNs(), b.getFlags()});
     }
+    if (g.hasProcess()) out.process = ProcessOf(g.getProcess());
   });
   if (!s.ok()) return s;
   return out;

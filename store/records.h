@@ -8,6 +8,7 @@
 #define TTQ_STORE_RECORDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,9 @@ struct StoredProcess {
   ProcessInfo info;
   std::vector<Thread> threads;
   Time fork_time{0};
-  bool closed = false;  // nothing was to be added
+  uint32_t fork_blocks = 0;  // of the parent's, which it needs; 0: not a fork, or not known
+  bool closed = false;
+  bool cut_off = false;  // set by who reads it: its parent is not stored up to the fork
 };
 absl::StatusOr<StoredProcess> ParseProcess(std::string_view value);
 
@@ -42,6 +45,9 @@ struct StoredGroup {
   };
   uint32_t first_block = 0;
   std::vector<Block> blocks;
+  // The process as of their end, without its program, arguments and directory. Older recordings
+  // have none.
+  std::optional<StoredProcess> process;
 };
 absl::StatusOr<StoredGroup> ParseGroup(std::string_view value);
 

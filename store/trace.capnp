@@ -47,6 +47,9 @@ struct Process {
   incompleteReason @19 :Text;
   threads @20 :List(ThreadInfo);
   closed @21 :Bool;          # nothing will be added
+  # Of a forked process: how many of its parent's blocks it goes on from. Without them its own rows
+  # mean nothing, and do not count. 0: older recordings, which have forkTime alone.
+  forkBlocks @22 :UInt32;
 }
 
 # Blocks whose rows were stored together, atomically, this record with them: what no group record
@@ -54,6 +57,9 @@ struct Process {
 struct Group {
   firstBlock @0 :UInt32;
   blocks @1 :List(BlockSummary);
+  # The process as of the last of them, without its program, arguments and directory. Until it is
+  # closed, its own record is as of its start.
+  process @2 :Process;
   struct BlockSummary {
     endTime @0 :UInt64;      # the first time after it
     wallStartNs @1 :Int64;

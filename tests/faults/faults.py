@@ -80,6 +80,10 @@ class Ttq:
             return info, 0
         process = info["processes"][0]
         assert process["complete"] == complete and (process["note"] is None) == complete, process
+        if process["blocks"] == 0:
+            status, _, error = self.run("-t", directory, "events")
+            assert status == 3 and "nothing of process 1 was recorded" in error, (status, error)
+            return info, 0
         events = self.answer(directory, "events | count")
         assert events["complete"] == complete and (events["note"] is None) == complete, events
         if process["instructions"] < 300_000:  # the loop has hardly begun
@@ -111,6 +115,21 @@ def children():
     for path in glob.glob("/proc/self/task/*/children"):
         with open(path, encoding="ascii") as file:
             found.update(int(pid) for pid in file.read().split())
+    return found
+
+
+def children_of(pid):
+    """The processes that `pid` has started and that are still there."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="latin-1") as file:
+                if int(file.read().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry))
+        except OSError:
+            pass
     return found
 
 

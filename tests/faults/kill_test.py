@@ -21,28 +21,14 @@ MOMENTS = 17  # of each kind
 AT_ONCE = 4
 
 
-def child_of(pid):
-    """The program: the only child of `ttq record`; None when it has not been started yet."""
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", encoding="latin-1") as file:
-                if int(file.read().rpartition(")")[2].split()[1]) == pid:
-                    return int(entry)
-        except OSError:
-            pass
-    return None
-
-
 def one(ttq, counter, kind, number, delay):
     directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{kind}-{number}")
     record = ttq.start("record", "-o", directory, counter, stop)
     time.sleep(delay)
-    program = child_of(record.pid)
+    program = next(iter(faults.children_of(record.pid)), None)
     while program is None and os.path.exists(f"/proc/{record.pid}"):
         time.sleep(0.01)  # a slow machine
-        program = child_of(record.pid)
+        program = next(iter(faults.children_of(record.pid)), None)
     if kind == "program":
         os.kill(program, signal.SIGKILL)
         out, error = record.communicate(timeout=60)
@@ -52,7 +38,7 @@ def one(ttq, counter, kind, number, delay):
             return None
     elif kind == "recorder":
         os.kill(record.pid, signal.SIGKILL)
-        time.sleep(0.2)
+        record.wait(timeout=60)  # on a busy machine it takes its time to end
         with open(stop, "w", encoding="ascii"):
             pass
         # We are its parent now: see main.
