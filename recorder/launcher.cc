@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -28,6 +29,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <new>
 #include <set>
 #include <sstream>
 
@@ -67,6 +69,8 @@ class RingDirectory {
     close(fd_);
   }
   const std::string& path() const { return path_; }
+  // For the tool the recorder is gone from now on.
+  void Unlock() { flock(fd_, LOCK_UN); }
 
  private:
   RingDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -174,6 +178,26 @@ class SignalRules {
   std::map<int, struct sigaction> old_;
 };
 
+// While it lives we may open as many files as we are ever allowed: each process that is recorded
+// needs one.
+class DescriptorLimit {
+ public:
+  DescriptorLimit() {
+    if (getrlimit(RLIMIT_NOFILE, &old_) != 0) return;
+    const rlimit most = {old_.rlim_max, old_.rlim_max};
+    raised_ = setrlimit(RLIMIT_NOFILE, &most) == 0;
+  }
+  ~DescriptorLimit() { Restore(); }
+  // Also for the child, which is to inherit what we were given.
+  void Restore() const {
+    if (raised_) setrlimit(RLIMIT_NOFILE, &old_);
+  }
+
+ private:
+  rlimit old_;
+  bool raised_ = false;
+};
+
 // Whether a file is a program for another processor: of 32 bits, or not of x86. Scripts are not.
 bool IsForeign(const std::string& path) {
   char head[20];
@@ -252,8 +276,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
   return found_but;
 }
 
-absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
-                                    const std::function<void(std::shared_ptr<Ring>)>& on_ring,
+absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed) {
   if (access(kValgrind, X_OK) != 0) {
     return absl::FailedPreconditionError(
@@ -299,10 +322,12 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
   envp.push_back(nullptr);
 
   SignalRules rules;
+  DescriptorLimit descriptors;
   pid_t child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "fork");
   if (child == 0) {
     rules.RestoreInChild();
+    descriptors.Restore();
     execve(kValgrind, argv.data(), envp.data());
     _exit(126);
   }
@@ -312,21 +337,29 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
   LaunchResult result;
   std::map<uint32_t, std::weak_ptr<Ring>> by_pid;  // the newest of each
   std::set<std::string> seen;
+  std::vector<std::shared_ptr<Ring>> found;  // and not handed on yet
   bool exited = false;
-  auto take_rings = [&] {
+  auto take_rings = [&]() -> absl::Status {
     char events[16 << 10];
     while (read(notify, events, sizeof(events)) > 0) {
     }
-    std::error_code ignored;
-    std::vector<std::shared_ptr<Ring>> found;
-    for (const auto& entry : fs::directory_iterator(path, ignored)) {
-      std::string name = entry.path().filename();
-      if (name.rfind("r-", 0) != 0 || !seen.insert(name).second) continue;
-      auto ring = Ring::Open(entry.path());
-      if (!ring.ok()) continue;
-      unlink(entry.path().c_str());
+    absl::Status trouble;
+    std::error_code error;
+    for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator();
+         it.increment(error)) {
+      std::string name = it->path().filename();
+      if (name.rfind("r-", 0) != 0 || seen.contains(name)) continue;
+      auto ring = Ring::Open(it->path());
+      if (!ring.ok()) {
+        trouble = ring.status();
+        continue;
+      }
+      seen.insert(name);
+      unlink(it->path().c_str());
       found.push_back(std::move(*ring));
     }
+    if (error) trouble = absl::UnavailableError(fmt::format("{}: {}", path, error.message()));
+    if (!trouble.ok()) return trouble;  // the ring of one that is waiting may be another's parent
     // A child may have been forked and have exec'ed since we last looked.
     std::sort(found.begin(), found.end(),
               [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
@@ -336,6 +369,26 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
       slot = ring;
       on_ring(ring);
     }
+    found.clear();
+    return absl::OkStatus();
+  };
+  // Descriptors and memory may be there again when some process has ended: for how long to wait.
+  constexpr int kMostTries = 10;
+  int tries = 0;
+  bool gave_up = false;
+  auto look_for_rings = [&] {
+    absl::Status trouble;
+    try {
+      trouble = take_rings();
+    } catch (const std::bad_alloc&) {
+      trouble = absl::UnavailableError("out of memory");
+      tries = kMostTries;  // what was found is lost
+    }
+    tries = trouble.ok() ? 0 : tries + 1;
+    if (tries < kMostTries) return;
+    gave_up = true;
+    (*directory)->Unlock();
+    on_ring(trouble);
   };
   while (!all_consumed() || !exited) {
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
@@ -351,11 +404,15 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
         result.status = WEXITSTATUS(status);
       }
     }
-    take_rings();
+    if (!gave_up) look_for_rings();
+    if (tries > 0) usleep(50'000);
   }
   close(notify);
   if (child_fd >= 0) close(child_fd);
-  result.tool_log = ReadLogs(path);
+  try {
+    result.tool_log = ReadLogs(path);
+  } catch (const std::bad_alloc&) {  // the status is worth more
+  }
   return result;
 }
 

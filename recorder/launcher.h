@@ -33,6 +33,8 @@ struct LaunchResult {
   std::string tool_log;  // what Valgrind and the tool had to say
 };
 
+using OnRing = std::function<void(absl::StatusOr<std::shared_ptr<Ring>>)>;
+
 // Where the tool is: libexec/ttq beside this executable's bin directory, or in its build tree.
 // NotFound names the places looked at.
 absl::StatusOr<std::string> FindToolDirectory();
@@ -43,12 +45,12 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 
 // Runs the command to its end and until every process it started has ended. `on_ring` is called
 // on this thread for each new process (or exec) and must not block; the ring must be consumed, or
-// the program stands still. `all_consumed` is called ten times a second or more, and tells whether
-// every ring handed out has come to its end. Ctrl-C goes to the program, not to the caller.
+// the program stands still. An error says why a ring cannot be had, and is the last call: what is
+// not consumed goes on unrecorded. `all_consumed` is called ten times a second or more, and tells
+// whether every ring handed out has come to its end. Ctrl-C goes to the program, not to the caller.
 //
 // A recorder that is killed leaves a directory in /dev/shm; the next call takes it away.
-absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options,
-                                    const std::function<void(std::shared_ptr<Ring>)>& on_ring,
+absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed);
 
 }  // namespace ttq

@@ -19,6 +19,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -143,6 +144,55 @@ class CheckingFileSystem : public rocksdb::FileSystemWrapper {
   }
 };
 
+// A group whose entry in the MANIFEST could not be synced may be in it nevertheless, or not.
+// RocksDB then deletes the group's files: a reader would look for files that are gone. From the
+// first such failure on sorted files stay; those that no MANIFEST names do no harm.
+class KeepingFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  KeepingFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "KeepingFileSystem"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* debug) override {
+    rocksdb::IOStatus s = target()->NewWritableFile(path, options, file, debug);
+    if (s.ok() && path.find("/MANIFEST-") != path.npos) {
+      *file = std::make_unique<Manifest>(std::move(*file), &uncertain_);
+    }
+    return s;
+  }
+  rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    if (uncertain_ && path.ends_with(".sst") && path.find("/new-") == path.npos) {
+      return rocksdb::IOStatus::OK();
+    }
+    return target()->DeleteFile(path, options, debug);
+  }
+
+ private:
+  class Manifest : public rocksdb::FSWritableFileOwnerWrapper {
+   public:
+    Manifest(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::atomic<bool>* uncertain)
+        : FSWritableFileOwnerWrapper(std::move(file)), uncertain_(*uncertain) {}
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* debug) override {
+      return Noted(target()->Sync(options, debug));
+    }
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
+                            rocksdb::IODebugContext* debug) override {
+      return Noted(target()->Fsync(options, debug));
+    }
+
+   private:
+    rocksdb::IOStatus Noted(rocksdb::IOStatus s) {
+      if (!s.ok()) uncertain_ = true;
+      return s;
+    }
+    std::atomic<bool>& uncertain_;
+  };
+  std::atomic<bool> uncertain_{false};
+};
+
 rocksdb::Env* CheckingEnv() {
   static rocksdb::Env* const kEnv =
       rocksdb::NewCompositeEnv(std::make_shared<CheckingFileSystem>()).release();
@@ -199,6 +249,7 @@ struct Database::Impl {
   mutable absl::Status damage;
   mutable std::atomic<bool> damaged{false};
   std::shared_ptr<rocksdb::Cache> cache;
+  std::unique_ptr<rocksdb::Env> writing;  // null: of a reader
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::atomic<uint64_t> next_file{0};
@@ -245,8 +296,15 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& di
   Impl& impl = *out->impl_;
   impl.directory = directory;
   impl.cache = rocksdb::NewLRUCache(8 << 20);
-  if (mkdir(directory.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, directory);
+  if (mkdir(directory.c_str(), 0700) != 0) {
+    const int error = errno;
+    return StatusOf(error == ENOSPC || error == EDQUOT ? rocksdb::Status::NoSpace(strerror(error))
+                                                       : rocksdb::Status::IOError(strerror(error)),
+                    directory);
+  }
   rocksdb::DBOptions o = DatabaseOptions();
+  impl.writing = rocksdb::NewCompositeEnv(std::make_shared<KeepingFileSystem>());
+  o.env = impl.writing.get();
   o.create_if_missing = true;
   o.error_if_exists = true;
   rocksdb::DB* db = nullptr;
@@ -356,7 +414,12 @@ absl::Status Database::Flush() {
                   impl_->directory);
 }
 
-void Database::Recover() { (void)impl_->db->Resume(); }
+void Database::Recover() {
+  // An assertion of Resume, which Debian's build keeps, wants it so after a failed write to the
+  // MANIFEST; RocksDB itself sees to it after some of them only.
+  impl_->db->DisableFileDeletions().PermitUncheckedError();
+  impl_->db->Resume().PermitUncheckedError();
+}
 
 absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) const {
   std::string value;

@@ -22,7 +22,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "store/database.h"
 #include "store/digest.h"
@@ -112,6 +111,27 @@ absl::Status DiskFull(const std::string& directory) {
   return absl::ResourceExhaustedError("the disk is full: " + directory);
 }
 
+// Of an error that is a number. ResourceExhausted is a full disk alone: what becomes of the program
+// depends on it.
+absl::Status NumberedError(int error, const std::string& what, const std::string& directory) {
+  if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
+  if (error == EEXIST) return absl::ErrnoToStatus(error, what);
+  return absl::UnavailableError(fmt::format("{}: {}", what, strerror(error)));
+}
+
+// The status of `work`, also where it runs out of memory, or a library gives up by an exception:
+// the threads here are waited for, and have the program wait for them.
+template <class Work>
+absl::Status Guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
 // Out of the packed record, where they are not aligned.
 std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
   std::array<uint64_t, 6> out;
@@ -148,10 +168,13 @@ struct RecordingWriter::Impl {
   uint32_t next_process = 1;
   absl::Status error;
   absl::flat_hash_map<uint32_t, ProcessNo> process_of_pid;  // the newest
-  absl::flat_hash_map<std::string, ProcessNo> process_of_ring;
+  struct RingState {
+    ProcessNo process;
+    bool ended = false;
+  };
+  absl::flat_hash_map<std::string, RingState> ring_states;  // by name, of all there ever were
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
-  absl::flat_hash_set<std::string> ended_rings;
 
   // A mapped file that is in the store, which it is read from: the file itself may change, and all
   // the files of a program together may be large.
@@ -188,7 +211,7 @@ struct RecordingWriter::Impl {
   }
   // A ring has come to its end. REQUIRES: `mutex` is held.
   void EndLocked(const std::shared_ptr<Ring>& ring) {
-    ended_rings.insert(ring->name());
+    ring_states[ring->name()].ended = true;
     std::erase(rings, ring);
     fork_known.notify_all();
     --running;
@@ -197,10 +220,12 @@ struct RecordingWriter::Impl {
   // For what RocksDB or the disk says when something cannot be stored. From then on a group is not
   // stored either: it might need what is missing.
   void StorageFailed(const absl::Status& s) {
+    {
+      std::lock_guard lock(mutex);
+      if (storage_failed) return;
+      storage_failed = true;
+    }
     Fail(absl::IsResourceExhausted(s) ? DiskFull(directory) : s);
-    std::lock_guard lock(mutex);
-    if (storage_failed) return;
-    storage_failed = true;
     unlink(Reserve().c_str());
     database->Recover();
   }
@@ -216,7 +241,7 @@ struct RecordingWriter::Impl {
   // It begins with what the recording says of itself: until the store is made nothing else does.
   absl::Status KeepReserve() const {
     int fd = open(Reserve().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) return absl::ErrnoToStatus(errno, Reserve());
+    if (fd < 0) return NumberedError(errno, Reserve(), directory);
     const std::string record = Record(false);
     const ssize_t n = write(fd, record.data(), record.size());
     int error = n == static_cast<ssize_t>(record.size()) ? posix_fallocate(fd, 0, kReserveBytes)
@@ -386,9 +411,11 @@ class ProcessIngest {
   }
 
   void Run() {
-    // So that the process is known from the start, whatever happens.
-    absl::Status s = StoreProcess();
-    if (s.ok()) s = Ingest();
+    absl::Status s = Attempt([this] {
+      // So that the process is known from the start, whatever happens.
+      absl::Status stored = StoreProcess();
+      return stored.ok() ? Ingest() : stored;
+    });
     if (!s.ok()) {
       recording_.Fail(s);
       // Keep taking blocks, or the program would wait for ever.
@@ -398,9 +425,9 @@ class ProcessIngest {
                                        : "the process was killed; its last block is lost");
     }
     if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
-    (void)StoreGroup();
+    if (!broken_) (void)Attempt([this] { return StoreGroup(); });
     (void)FinishStoring();
-    if (recording_.StorageHasFailed()) {
+    if (recording_.StorageHasFailed() || broken_) {
       info_ = stored_.info;
       threads_ = stored_.threads;
     }
@@ -426,6 +453,19 @@ class ProcessIngest {
     std::future<absl::StatusOr<BlockDigest>> digest;
   };
 
+  // As Guarded. An exception may leave what is to be stored next in part: nothing more is stored.
+  template <class Work>
+  absl::Status Attempt(const Work& work) {
+    bool returned = false;
+    absl::Status s = Guarded([&] {
+      absl::Status result = work();
+      returned = true;
+      return result;
+    });
+    broken_ = broken_ || !returned;
+    return s;
+  }
+
   absl::Status Ingest() {
     if (absl::Status s = Inherit(); !s.ok()) return s;
     std::deque<Pending> pending;
@@ -435,36 +475,35 @@ class ProcessIngest {
     std::mutex mutex;
     std::condition_variable changed;
     absl::Status take_error;
-    absl::StatusOr<std::thread> taker = StartThread([&] {
+    const auto take_blocks = [&]() -> absl::Status {
       for (;;) {
         const TtqBlock* block = ring_->Next();
-        absl::Status s;
+        if (block == nullptr) return ring_->status();
         BlockView view;
-        std::future<absl::StatusOr<BlockDigest>> digest;
-        if (block != nullptr) {
-          s = ring_->Take(block, &view);
-          if (s.ok()) s = AddRecipes(view.recipes);
-          if (s.ok()) {
-            digest = recording_.workers->Submit([this, log = view.log] {
-              return DigestBlock(*recipes_, log, &recording_.scratches,
-                                 ring_->verify() ? Packing::kCompare : Packing::kPack);
-            });
-          }
-        } else {
-          s = ring_->status();
-        }
+        if (absl::Status s = ring_->Take(block, &view); !s.ok()) return s;
+        if (absl::Status s = AddRecipes(view.recipes); !s.ok()) return s;
         std::unique_lock lock(mutex);
-        if (block == nullptr || !s.ok()) {
-          take_error = s;
-          more = false;
-          changed.notify_all();
-          return;
+        pending.push_back({view, {}});
+        try {
+          pending.back().digest = recording_.workers->Submit([this, log = view.log] {
+            return DigestBlock(*recipes_, log, &recording_.scratches,
+                               ring_->verify() ? Packing::kCompare : Packing::kPack);
+          });
+        } catch (...) {
+          pending.pop_back();
+          throw;
         }
-        pending.push_back({view, std::move(digest)});
         changed.notify_all();
         changed.wait(lock, [&] { return pending.size() < limit || !more; });
-        if (!more) return;
+        if (!more) return absl::OkStatus();
       }
+    };
+    absl::StatusOr<std::thread> taker = StartThread([&] {
+      absl::Status s = Guarded(take_blocks);
+      std::lock_guard lock(mutex);
+      take_error = std::move(s);
+      more = false;
+      changed.notify_all();
     });
     if (!taker.ok()) return taker.status();
     absl::Status result;
@@ -477,7 +516,7 @@ class ProcessIngest {
         if (summaries_.empty()) changed.wait(lock, some);
         if (!changed.wait_until(lock, group_started_ + GroupAge(), some)) {
           lock.unlock();
-          if (result = StoreGroup(); result.ok()) continue;
+          if (result = Attempt([this] { return StoreGroup(); }); result.ok()) continue;
           lock.lock();
           more = false;
           changed.notify_all();
@@ -486,17 +525,13 @@ class ProcessIngest {
         if (pending.empty()) break;
         next = &pending.front();
       }
-      absl::StatusOr<BlockDigest> digest = next->digest.get();
       const TtqBlock& block = next->block.head;
-      if (!digest.ok()) {
-        result = digest.status();
-      } else {
-        result = Commit(block, std::move(*digest));
-      }
-      if (ring_->verify()) {
-        if (result.ok() && block.ends_between_superblocks) result = Verify();
-        ring_->Verified(block.number);
-      }
+      result = Attempt([&] {
+        absl::StatusOr<BlockDigest> digest = next->digest.get();
+        absl::Status s = digest.ok() ? Commit(block, std::move(*digest)) : digest.status();
+        return s.ok() && ring_->verify() && block.ends_between_superblocks ? Verify() : s;
+      });
+      if (ring_->verify()) ring_->Verified(block.number);
       ring_->Release();
       std::unique_lock lock(mutex);
       pending.pop_front();
@@ -510,7 +545,7 @@ class ProcessIngest {
     taker->join();
     // Digests still under way use blocks of the ring.
     for (Pending& p : pending) {
-      p.digest.wait();
+      if (p.digest.valid()) p.digest.wait();
       ring_->Release();
     }
     return result.ok() ? take_error : result;
@@ -529,7 +564,7 @@ class ProcessIngest {
     std::unique_lock lock(recording_.mutex);
     auto key = std::make_pair(parent, ring_->fork_number());
     recording_.fork_known.wait(lock, [&] {
-      return recording_.forks.contains(key) || recording_.ended_rings.contains(parent);
+      return recording_.forks.contains(key) || recording_.ring_states[parent].ended;
     });
     auto it = recording_.forks.find(key);
     if (it == recording_.forks.end()) {
@@ -1107,7 +1142,7 @@ class ProcessIngest {
     storing_ = {info_, threads_};
     auto batch = std::make_shared<Database::Batch>(std::exchange(batch_, Database::Batch()));
     being_stored_ = InThreadIfPossible([this, batch = std::move(batch)] {
-      absl::Status s = recording_.database->Add(std::move(*batch));
+      absl::Status s = Guarded([&] { return recording_.database->Add(std::move(*batch)); });
       if (!s.ok()) recording_.StorageFailed(s);
       return s.ok();
     });
@@ -1315,6 +1350,7 @@ class ProcessIngest {
   Time fork_time_{0};
   uint32_t fork_blocks_ = 0;
   bool closed_ = false;
+  bool broken_ = false;  // an exception left what is to be stored next in part
   std::optional<Time> crash_;
   std::shared_ptr<RecipeTable> recipes_;
   LiveImage image_;
@@ -1360,7 +1396,7 @@ RecordingWriter::~RecordingWriter() {
 absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
     const std::string& directory, const std::vector<std::string>& command) {
   if (mkdir(directory.c_str(), 0700) != 0) {
-    return absl::ErrnoToStatus(errno, "cannot make " + directory);
+    return NumberedError(errno, "cannot make " + directory, directory);
   }
   std::unique_ptr<RecordingWriter> out(new RecordingWriter);
   Impl& impl = *out->impl_;
@@ -1369,21 +1405,21 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+  absl::Status s = WithinMemory([&]() -> absl::Status {
+    if (absl::Status opened = impl.Open(); !opened.ok()) {
+      return absl::IsResourceExhausted(opened) ? DiskFull(directory) : opened;
+    }
+    impl.workers = std::make_unique<WorkerPool>(std::max<size_t>(2, UsefulThreads()));
+    return impl.workers->status();
+  });
+  if (s.ok()) return out;
+  out.reset();
   std::error_code ignored;
-  absl::Status s = impl.Open();
-  if (!s.ok()) {
-    out.reset();
-    std::filesystem::remove_all(directory, ignored);
-    return absl::IsResourceExhausted(s) ? DiskFull(directory) : s;
-  }
-  impl.workers = std::make_unique<WorkerPool>(std::max<size_t>(2, UsefulThreads()));
-  s = impl.workers->status();
-  if (!s.ok()) {
-    out.reset();
-    std::filesystem::remove_all(directory, ignored);
-    return s;
-  }
-  return out;
+  std::filesystem::remove_all(directory, ignored);
+  // That may have needed what was just not to be had.
+  unlink((directory + "/reserve").c_str());
+  rmdir(directory.c_str());
+  return s;
 }
 
 void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
@@ -1396,28 +1432,39 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
     auto it = impl.process_of_pid.find(ring->pid());
     if (it != impl.process_of_pid.end()) parent = it->second;
   } else {
-    auto it = impl.process_of_ring.find(parent_ring);
-    if (it != impl.process_of_ring.end()) parent = it->second;
+    auto it = impl.ring_states.find(parent_ring);
+    if (it != impl.ring_states.end()) parent = it->second.process;
   }
   impl.process_of_pid[ring->pid()] = number;
-  impl.process_of_ring[ring->name()] = number;
+  impl.ring_states[ring->name()].process = number;
   impl.rings.push_back(ring);
+  impl.threads.emplace_back();
   if (!impl.error.ok()) ring->Detach();
   ++impl.running;
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
-  absl::StatusOr<std::thread> thread = StartThread([&impl, ring, number, parent]() mutable {
-    ProcessIngest(impl, ring, number, parent).Run();
-    std::lock_guard lock(impl.mutex);
-    // A ring is memory: a program may start thousands of others, one after the other.
-    impl.EndLocked(std::exchange(ring, nullptr));
+  const absl::Status started = Guarded([&]() -> absl::Status {
+    absl::StatusOr<std::thread> thread = StartThread([&impl, ring, number, parent]() mutable {
+      absl::Status s = Guarded([&]() -> absl::Status {
+        ProcessIngest(impl, ring, number, parent).Run();
+        return absl::OkStatus();
+      });
+      std::lock_guard lock(impl.mutex);
+      if (!s.ok()) impl.FailLocked(s);
+      // A ring is memory: a program may start thousands of others, one after the other.
+      impl.EndLocked(std::exchange(ring, nullptr));
+    });
+    if (thread.ok()) impl.threads.back() = *std::move(thread);
+    return thread.status();
   });
-  if (thread.ok()) {
-    impl.threads.push_back(*std::move(thread));
-  } else {
-    impl.FailLocked(thread.status());
+  if (!started.ok()) {
+    impl.FailLocked(started);
     impl.EndLocked(ring);
   }
+}
+
+void RecordingWriter::Fail(const absl::Status& why) {
+  impl_->Fail(absl::IsResourceExhausted(why) ? absl::UnavailableError(why.message()) : why);
 }
 
 bool RecordingWriter::Idle() const {

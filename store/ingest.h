@@ -58,6 +58,8 @@ class RecordingWriter {
   // error of any process is returned; what was stored before it stays.
   absl::Status Finish();
 
+  // From outside: no more processes can be had. All go on unrecorded.
+  void Fail(const absl::Status& why);
   // The first error so far, Ok while there is none; ResourceExhausted when the disk is full. After
   // an error the programs run on unrecorded.
   absl::Status error() const;

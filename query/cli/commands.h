@@ -10,6 +10,8 @@
 
 namespace ttq {
 
+// Of `ttq record`, beside the program's own; as env(1) and nohup(1) give them.
+enum RecordStatus { kOwnFailure = 125, kCannotRun = 126, kNotFound = 127 };
 enum ExitStatus { kAnswered = 0, kNoRows = 1, kUsage = 2, kUnreadable = 3, kInterrupted = 130 };
 
 // Gives the recorded program's status.

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string_view>
@@ -43,6 +45,26 @@ bool IsCrash(int argc, char** argv) {
     }
   }
   return true;
+}
+
+int failure_status = ttq::kUnreadable;
+
+// Where there is nobody to catch what was thrown: in a thread of a library, or while something else
+// is thrown, for want of memory.
+[[noreturn]] void OnTerminate() {
+  static std::atomic_flag told = ATOMIC_FLAG_INIT;
+  while (told.test_and_set()) pause();
+  const char* what = "ttq: internal error\n";
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      what = "ttq: out of memory\n";
+    } catch (...) {
+    }
+  }
+  if (write(STDERR_FILENO, what, strlen(what)) < 0) _exit(failure_status);
+  _exit(failure_status);
 }
 
 int Run(int argc, char** argv) {
@@ -85,9 +107,12 @@ void KeepStandardDescriptors() {
 
 int main(int argc, char** argv) {
   KeepStandardDescriptors();
+  const bool records = argc > 1 && std::string_view(argv[1]) == "record";
   // A closed pipe ends us quietly, whatever our parent ignores. A program that is recorded is to
   // have it from our parent.
-  if (argc < 2 || std::string_view(argv[1]) != "record") signal(SIGPIPE, SIG_DFL);
+  if (!records) signal(SIGPIPE, SIG_DFL);
+  std::set_terminate(OnTerminate);
+  if (records) failure_status = ttq::kOwnFailure;
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
@@ -95,5 +120,5 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     fprintf(stderr, "ttq: internal error: %s\n", e.what());
   }
-  return ttq::kUnreadable;
+  return failure_status;
 }

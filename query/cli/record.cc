@@ -35,9 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Exit statuses as env(1) and nohup(1) give them.
-enum { kOwnFailure = 125, kCannotRun = 126, kNotFound = 127 };
-
 int Fail(int status, std::string_view message) {
   fmt::print(stderr, "ttq: {}\n", Printable(message));
   return status;
@@ -177,10 +174,11 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
   std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
   auto result = Launch(
       options.launch,
-      [&](std::shared_ptr<Ring> ring) {
+      [&](absl::StatusOr<std::shared_ptr<Ring>> ring) {
+        if (!ring.ok()) return (*writer)->Fail(ring.status());
         if (rings.empty()) PointLatestAt(run.directory);
-        rings.push_back(ring);
-        (*writer)->Start(std::move(ring));
+        rings.push_back(*ring);
+        (*writer)->Start(*std::move(ring));
       },
       [&] {
         // More than once: a process may just be starting another.
@@ -198,6 +196,10 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
     std::error_code ec;
     fs::remove_all(run.directory, ec);
     if (!result.ok()) return fail(kOwnFailure, std::string(result.status().message()));
+    if (!finished.ok()) {
+      return fail(kOwnFailure, fmt::format("{}; the program went on unrecorded",
+                                           std::string(finished.message())));
+    }
     if (result->signal != 0) {
       return fail(result->status,
                   fmt::format("{}: killed by {} before anything was recorded",

@@ -60,9 +60,13 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   auto result = ttq::Launch(
       options,
-      [&](std::shared_ptr<ttq::Ring> ring) {
+      [&](absl::StatusOr<std::shared_ptr<ttq::Ring>> had) {
+        if (!had.ok()) {
+          ++failed;
+          return;
+        }
         ++running;
-        threads.emplace_back([&, ring] {
+        threads.emplace_back([&, ring = *std::move(had)] {
           if (!ttq::Print(*ring)) ++failed;
           --running;
         });

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""fail_nth_test.py TTQ FAIL_NTH FAMILY [SEED [POINTS]]: makes the N-th write, open, mmap, allocation, sync,
+thread or the like of ttq fail, of a short recording and of questions; once, or from then on.
+
+ttq ends by itself and soon, with 0 or with a status and one line that say that it failed; what was recorded
+opens and checks, and is called complete only if nothing failed; an answer is the right one, or incomplete.
+
+Calls that are made from the same places are of one sort. POINTS sorts of each kind are tried, chosen by chance;
+0: all of them. Questions are asked where POINTS is given."""
+
+import json
+import os
+import random
+import shutil
+import sys
+
+import faults
+
+POINTS = 2
+# What each kind of call may fail with; 0: half of it is written.
+ERRORS = {"write": (28, 0, 5), "open": (24, 13), "mmap": (12,), "malloc": (12,), "sync": (5,), "thread": (11,),
+          "file": (28, 5), "system": (24,)}
+QUESTIONS = ("last write to counter", "backtrace at end", "memory counter len 64 at end", "calls to step | count")
+
+
+class Failing:
+    def __init__(self, ttq, library, points):
+        self.ttq, self.library, self.points = ttq, os.path.abspath(library), points
+
+    def run(self, kind, at, error, on, *arguments, log=None):
+        environment = dict(self.ttq.environment, LD_PRELOAD=self.library, FAIL_KIND=kind, FAIL_AT=str(at),
+                           FAIL_ERROR=str(error), FAIL_ON=str(int(on)),
+                           XDG_CACHE_HOME=self.ttq.place("cache"))
+        if log:
+            environment["FAIL_LOG"] = log
+        shutil.rmtree(self.ttq.place("cache"), ignore_errors=True)
+        return self.ttq.run(*arguments, env=environment, timeout=60)
+
+    def calls(self, kind, *arguments):
+        """The numbers of the calls that are to fail."""
+        log = self.ttq.place("log")
+        self.run(kind, 0, 0, False, *arguments, log=log)
+        first = {}
+        with open(log, encoding="ascii") as file:
+            for line in file:
+                number, place = line.split()
+                first.setdefault(place, int(number))
+        numbers = sorted(first.values())
+        return random.sample(numbers, min(self.points, len(numbers))) if self.points else numbers
+
+    def each(self, *arguments, but=()):
+        """Runs the command with each failure; gives what failed, and what came of it."""
+        for kind, errors in ERRORS.items():
+            if kind in but:
+                continue
+            for at in self.calls(kind, *arguments):
+                if "-o" in arguments:
+                    shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
+                for error in errors if not self.points else [random.choice(errors)]:
+                    on = random.random() < 0.5
+                    yield (kind, at, error, on), self.run(kind, at, error, on, *arguments)
+
+
+def main():
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
+    points = int(sys.argv[5]) if len(sys.argv) > 5 else POINTS
+    print("seed", seed)
+    random.seed(seed)
+    with faults.Ttq(sys.argv[1]) as ttq:
+        failing = Failing(ttq, sys.argv[2], points)
+        directory, runs, failed = ttq.place("recording"), 0, 0
+        # RocksDB keeps its locks when it runs out of memory as it writes: see docs/limits.md.
+        for what, (status, out, error) in failing.each("record", "-q", "-o", directory, "/bin/echo", "hello",
+                                                       but=("malloc",)):
+            where = (what, status, out, error)
+            lines = error.splitlines()
+            assert status in (0, 125, 126), where
+            assert all(line.startswith("ttq: ") for line in lines), where
+            assert len(lines) == 1 or status == 0, where
+            assert status != 0 or out == "hello\n", where
+            runs, failed = runs + 1, failed + (status != 0)
+            if not os.path.exists(directory):
+                assert status != 0, where
+                continue
+            opened, info, error = ttq.run("info", "-f", "json", directory)
+            assert opened == 0, (where, error)
+            checked, _, error = ttq.run("check", directory)
+            assert checked == 0, (where, error)
+            info = json.loads(info)
+            whole = info["finished"] and info["processes"] and all(p["complete"] for p in info["processes"])
+            assert status != 0 or whole or lines, (where, info)  # a disk that is full at the very end
+            shutil.rmtree(directory)
+        print(f"{runs} recordings, of which {failed} failed")
+        assert 0 < failed < runs
+        if len(sys.argv) <= 5:
+            return
+
+        # Names that cannot be read for want of a mapping are left out, and the answer is called complete.
+        status, _, error = ttq.run("record", "-q", "-o", directory, sys.argv[3], ttq.place("none"), "1")
+        assert status == 7, error
+        runs = failed = 0
+        for question in QUESTIONS:
+            asked = ("-t", directory, "-f", "json", question)
+            status, right, error = ttq.run(*asked)
+            assert status == 0, error
+            rows = json.loads(right)["rows"]
+            for what, (status, out, error) in failing.each(*asked):
+                where = (question, what, status, out, error)
+                lines = [line for line in error.splitlines() if not line.startswith("ttq: note: ")]
+                if status == 0:
+                    answer = json.loads(out)
+                    assert answer["rows"] == rows or not answer["complete"], where
+                else:
+                    assert status == 3 and len(lines) == 1, where
+                assert all(line.startswith("ttq: ") for line in lines), where
+                runs, failed = runs + 1, failed + (status != 0)
+        print(f"{runs} questions, of which {failed} failed")
+        assert 0 < failed < runs
+
+
+if __name__ == "__main__":
+    main()
