@@ -176,10 +176,13 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
   if (!blocks_.empty()) it->Seek(prefix);
   for (; it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
     auto change = MapChange::Parse(it->value());
-    if (!change.ok()) return change.status();
-    if (it->key() != MapKey(info_.number, ordinal++)) {
-      return absl::DataLossError(fmt::format("process {}: the record of its mapping {} is missing",
-                                             info_.number.v, ordinal - 1));
+    if (change.ok() && it->key() != MapKey(info_.number, ordinal++)) {
+      change = absl::DataLossError(fmt::format(
+          "process {}: the record of its mapping {} is missing", info_.number.v, ordinal - 1));
+    }
+    if (!change.ok()) {
+      database_.NoteDamage(change.status());
+      return change.status();
     }
     if (change->time > info_.end) break;  // of a group that has no record
     changes->push_back(*std::move(change));

@@ -32,7 +32,11 @@ Value ValueOf(const Stack& stack, SourceText& source) {
 }
 
 absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
-  if (!context_.HasPython()) return nullptr;
+  if (!context_.HasPython()) {
+    // It may only look so; whoever knows of frames from their file counts on there being a state.
+    if (absl::Status damage = context_.recording().Damage(); !damage.ok()) return damage;
+    return nullptr;
+  }
   if (!state_) {
     absl::StatusOr<std::unique_ptr<PythonState>> state =
         PythonState::At(&context_.recording(), &context_.process(), t);
