@@ -958,7 +958,8 @@ struct ObjectReader::Printer {
     if (kind.Is(kExceptionSubclass)) return PrintException(object, type);
     if (kind.Is(kTypeSubclass)) return PrintType(object);
     if (name == "float") {
-      const auto value = reader.Float(object);
+      // Of a subclass, too.
+      const auto value = memory().Get<double>(object + layout().float_value);
       if (!value) return Unreadable(object, type), true;
       return Add(RealText(*value)), true;
     }

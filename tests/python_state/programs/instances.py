@@ -38,6 +38,10 @@ class MyInt(int):
     pass
 
 
+class MyFloat(float):
+    pass
+
+
 class Shown:
     def __init__(self):
         self.x = 1
@@ -82,7 +86,7 @@ def main():
     large = many(**{"a%d" % i: i for i in range(40)})
     slots, both = Slots(), SlotsAndDict()
     both.extra = 3
-    my_list, my_tuple, my_int = MyList([1, 2]), MyTuple((1, 2)), MyInt(5)
+    my_list, my_tuple, my_int, my_float = MyList([1, 2]), MyTuple((1, 2)), MyInt(5), MyFloat(1.5)
     my_list.foo = 1
     shown, shown_list = Shown(), ShownList([1])
     point, data, colour = Point(1, 2), Data("n", [1]), Colour.RED
@@ -100,7 +104,7 @@ def main():
     generator = (i for i in [1])
     function, method, code = main, foo.__init__, main.__code__
     module, builtin_module = collections, sys
-    names = ("my_list", "my_tuple", "my_int", "point", "data", "colour", "error", "itself", "queue",
+    names = ("my_list", "my_tuple", "my_int", "my_float", "point", "data", "colour", "error", "itself", "queue",
              "counts", "ordered", "space", "weak", "generator", "function", "code", "module",
              "builtin_module")
     here = locals()
