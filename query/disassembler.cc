@@ -183,6 +183,7 @@ enum class Shape : uint8_t {
   kInsertLane,   // vinserti128
   kExtractLane,  // vextracti128
   kClear,        // zero when both operands are the same
+  kMask,         // with ones in the lowest bytes: those are kept, the others zero
 };
 struct ShapeOf {
   Shape shape = Shape::kNone;
@@ -225,7 +226,12 @@ ShapeOf ShapeOfInstruction(unsigned id) {
       return {Shape::kZeroExtend};
     case X86_INS_MOVSX:
     case X86_INS_MOVSXD:
+    case X86_INS_CBW:
+    case X86_INS_CWDE:
+    case X86_INS_CDQE:
       return {Shape::kSignExtend};
+    case X86_INS_AND:
+      return {Shape::kMask};
     case X86_INS_MOVSS:
     case X86_INS_VMOVSS:
       return {Shape::kScalar, 4};
@@ -402,9 +408,39 @@ Operation OperationOf(const cs_insn& insn, const std::vector<Operand>& operands)
       return Operation::kConditionalMove;
     default: {
       const Shape shape = ShapeOfInstruction(insn.id).shape;
-      return shape == Shape::kNone || shape == Shape::kClear ? Operation::kCompute
-                                                             : Operation::kMove;
+      return shape == Shape::kNone || shape == Shape::kClear || shape == Shape::kMask
+                 ? Operation::kCompute
+                 : Operation::kMove;
     }
+  }
+}
+
+// The operands of an instruction that extends a part of %rax, which its name implies.
+std::vector<Operand> ImpliedOperands(unsigned id) {
+  const auto make = [](x86_reg to, x86_reg from) {
+    Operand a, b;
+    a.reg = NameOfRegister(to);
+    b.reg = NameOfRegister(from);
+    a.size = a.reg.size;
+    b.size = b.reg.size;
+    a.written = b.read = true;
+    return std::vector<Operand>{a, b};
+  };
+  switch (id) {
+    case X86_INS_CBW:
+      return make(X86_REG_AX, X86_REG_AL);
+    case X86_INS_CWDE:
+      return make(X86_REG_EAX, X86_REG_AX);
+    case X86_INS_CDQE:
+      return make(X86_REG_RAX, X86_REG_EAX);
+    case X86_INS_CWD:
+      return make(X86_REG_DX, X86_REG_AX);
+    case X86_INS_CDQ:
+      return make(X86_REG_EDX, X86_REG_EAX);
+    case X86_INS_CQO:
+      return make(X86_REG_RDX, X86_REG_RAX);
+    default:
+      return {};
   }
 }
 
@@ -479,6 +515,17 @@ std::optional<DecodedInstruction> Disassembler::Decode(absl::Span<const uint8_t>
   out.size = static_cast<uint8_t>(insn->size);
   const cs_x86& x86 = insn->detail->x86;
   for (int i = 0; i < x86.op_count; ++i) out.operands.push_back(OperandOf(x86.operands[i]));
+  if (out.operands.empty()) out.operands = ImpliedOperands(insn->id);
+  for (int i = 0; i < insn->detail->regs_read_count; ++i) {
+    const RegisterName name = NameOfRegister(static_cast<x86_reg>(insn->detail->regs_read[i]));
+    const auto same = [&](const Operand& operand) {
+      return operand.reg.file == File::kGeneral && operand.reg.number == name.number;
+    };
+    if (name.file == File::kGeneral &&
+        std::none_of(out.operands.begin(), out.operands.end(), same)) {
+      out.implied.push_back(name);
+    }
+  }
   out.operation = OperationOf(*insn, out.operands);
   out.id = static_cast<uint16_t>(insn->id);
   out.is_vex = insn->mnemonic[0] == 'v';
@@ -594,6 +641,18 @@ ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
       const bool same = a.kind == Operand::Kind::kRegister && b.kind == Operand::Kind::kRegister &&
                         a.reg == b.reg;
       return same ? ByteAt{ByteAt::kZero} : ByteAt{};
+    }
+    case Shape::kMask: {
+      const Operand& mask = operands[1];
+      if (mask.kind != Operand::Kind::kImmediate || to.size == 0 || to.size > 8) return {};
+      const uint64_t bits =
+          static_cast<uint64_t>(mask.immediate) << (64 - 8 * to.size) >> (64 - 8 * to.size);
+      for (uint32_t kept = 1; kept <= to.size; ++kept) {
+        if (bits == ~uint64_t{0} >> (64 - 8 * kept)) {
+          return {o < kept ? ByteAt::kKept : ByteAt::kZero};
+        }
+      }
+      return {};
     }
   }
   return {};

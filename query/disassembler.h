@@ -87,7 +87,9 @@ struct DecodedInstruction {
   Address address;
   uint8_t size = 0;
   Operation operation = Operation::kCompute;
-  std::vector<Operand> operands;  // the destination first
+  std::vector<Operand> operands;  // the destination first; of cltq and its like those it implies
+  // General registers that it reads and that are no operands: %rax of mul.
+  std::vector<RegisterName> implied;
   // Vector registers that it writes at least in part, a bit each.
   uint32_t vectors_written = 0;
   uint16_t id = 0;         // for SourceOf

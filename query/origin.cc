@@ -511,28 +511,36 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
     // It may have left these bytes alone: the rest of the register, or a move whose condition did
     // not hold.
     bool kept = false;
-    if (decoded->operation == Operation::kMove || decoded->operation == Operation::kCompute) {
-      const bool is_first = !decoded->operands.empty() &&
-                            decoded->operands[0].kind == Operand::Kind::kRegister &&
-                            decoded->operands[0].reg.number == place.number;
-      kept = is_first && Disassembler::SourceOf(*decoded, place.offset, place.size).kind ==
-                             ByteSource::Kind::kKept;
+    const bool is_first = !decoded->operands.empty() &&
+                          decoded->operands[0].kind == Operand::Kind::kRegister &&
+                          decoded->operands[0].reg.number == place.number;
+    if (is_first &&
+        (decoded->operation == Operation::kMove || decoded->operation == Operation::kCompute)) {
+      const ByteSource source = Disassembler::SourceOf(*decoded, place.offset, place.size);
+      kept = source.kind == ByteSource::Kind::kKept;
+      // The rest it has made.
+      if (kept) place.size = source.size;
     }
     if (decoded->operation == Operation::kConditionalMove && decoded->operands.size() == 2 &&
         place.kind == ValuePlace::Kind::kGeneral) {
       const Operand& source = decoded->operands[1];
+      absl::StatusOr<std::optional<uint64_t>> n =
+          ValueOf(source, *decoded, *registers, instruction.time);
+      if (!n.ok()) return n.status();
       std::string taken;
-      if (source.kind == Operand::Kind::kRegister) {
-        const uint64_t n = RegisterValue(source.reg, *registers).value_or(0);
-        taken.assign(reinterpret_cast<const char*>(&n), 8);
-      } else if (const auto at = EffectiveAddress(source, *decoded, *registers)) {
-        absl::StatusOr<MemoryImage> image = process_.Memory(*at, source.size, instruction.time);
-        if (!image.ok()) return image.status();
-        taken = image->bytes;
-        taken.resize(8);
-      }
+      if (*n) taken.assign(reinterpret_cast<const char*>(&**n), 8);
       kept = place.offset + place.size <= 8 && taken.size() == 8 &&
              taken.substr(place.offset, place.size) != hop->value;
+    }
+    if (decoded->operation == Operation::kCompareExchange && decoded->operands.size() == 2 &&
+        place.kind == ValuePlace::Kind::kGeneral && place.number == kRax) {
+      // It sets %rax only where it finds another value than that.
+      const Operand& found = decoded->operands[0];
+      absl::StatusOr<std::optional<uint64_t>> value =
+          ValueOf(found, *decoded, *registers, instruction.time);
+      if (!value.ok()) return value.status();
+      const uint64_t unused = 64 - 8 * std::clamp<uint64_t>(found.size, 1, 8);
+      kept = *value && (**value ^ registers->gpr[kRax]) << unused == 0;
     }
     if (kept) {
       place.before = instruction.time;
@@ -550,6 +558,18 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
   }
   Ends(hop, "unknown", "not found within 1000 instructions that keep it");
   return std::optional<ValuePlace>();
+}
+
+absl::StatusOr<std::optional<uint64_t>> OriginTracer::ValueOf(const Operand& operand,
+                                                              const DecodedInstruction& decoded,
+                                                              const Registers& registers, Time t) {
+  if (operand.kind == Operand::Kind::kRegister) return RegisterValue(operand.reg, registers);
+  const std::optional<Address> at = EffectiveAddress(operand, decoded, registers);
+  if (!at) return std::nullopt;
+  absl::StatusOr<MemoryImage> image = process_.Memory(*at, std::min<uint32_t>(operand.size, 8), t);
+  if (!image.ok()) return image.status();
+  if (!image->all_present()) return std::nullopt;
+  return NumberOf(image->bytes);
 }
 
 absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromMemory(const ValuePlace& place,
@@ -615,6 +635,11 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
       if (!inputs.empty()) inputs += ", ";
       inputs += OperandText(operand, decoded, registers);
     }
+    for (const RegisterName& name : decoded.implied) {
+      if (!inputs.empty()) inputs += ", ";
+      inputs += fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers));
+    }
+    if (inputs.empty()) inputs = "nothing but the instruction itself";
     Ends(hop, "computation", inputs);
   };
   // Which operand the place is.
@@ -669,7 +694,17 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
         Ends(hop, "constant", text);
         return end;
       }
-      if (one && m.base.size == 8 && place.size == 8) {
+      const uint32_t copied = std::min(m.base.size, operands.front().size);
+      if (one && m.displacement == 0 && own == 0 && place.offset < copied) {
+        Operand base;
+        base.reg = m.base;
+        ValuePlace part = place;
+        part.size = std::min(place.size, copied - place.offset);
+        DecodedInstruction move = decoded;
+        move.operands = {operands.front(), base};
+        return FromOperand(part, move, 1, place.offset, registers, hop);
+      }
+      if (one && copied == 8 && place.size == 8) {
         // An address some bytes away from another: that one's origin is what is wanted.
         ValuePlace next = place;
         next.kind = ValuePlace::Kind::kGeneral;

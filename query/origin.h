@@ -93,6 +93,10 @@ class OriginTracer {
                                                         const DecodedInstruction& decoded,
                                                         size_t operand, uint32_t offset,
                                                         const Registers& registers, Hop* hop);
+  // What the operand held before the instruction, in its low bytes; nullopt: not known.
+  absl::StatusOr<std::optional<uint64_t>> ValueOf(const Operand& operand,
+                                                  const DecodedInstruction& decoded,
+                                                  const Registers& registers, Time t);
   absl::StatusOr<std::optional<ValuePlace>> FromMemory(const ValuePlace& place, Address address,
                                                        Hop* hop);
   void Ends(Hop* hop, std::string kind, std::string from);

@@ -436,12 +436,23 @@ class Investigation {
     return absl::OkStatus();
   }
 
+  static std::string SmallNumber(uint64_t pointer) {
+    return fmt::format("a small number, {}, where a pointer should be", pointer);
+  }
+
   std::string CauseOfAccess() const {
     const std::string& kind = r_.memory.kind;
     if (r_.word_memory.kind == "freed heap") {
       return "use after free: the address was read from a freed block";
     }
-    if (kind == "null") return "a null pointer";
+    if (kind == "null") {
+      // What was added to a null pointer before this instruction is a member's offset.
+      const uint64_t pointer = r_.base ? r_.registers.gpr[*r_.base] : 0;
+      const bool is_offset = std::any_of(r_.origin.begin(), r_.origin.end(), [](const Hop& hop) {
+        return !hop.value.empty() && hop.value.find_first_not_of('\0') == std::string::npos;
+      });
+      return pointer == 0 || is_offset ? "a null pointer" : SmallNumber(pointer);
+    }
     if (kind == "freed heap") return "use after free";
     if (kind == "guard page") {
       return r_.memory.text.find("overflow") != std::string::npos ? "stack overflow"
@@ -466,7 +477,9 @@ class Investigation {
     absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
     if (!kind.ok()) return kind.status();
     r_.memory = *kind;
-    r_.cause = kind->kind == "null" ? "a jump to a null pointer" : "a jump to where no code is";
+    r_.cause = kind->kind != "null"     ? "a jump to where no code is"
+               : r_.registers.pc.v == 0 ? "a jump to a null pointer"
+                                        : "a jump to " + SmallNumber(r_.registers.pc.v);
     absl::StatusOr<std::optional<OriginTracer::Instruction>> before =
         tracer_.InstructionBefore(r_.thread, r_.time);
     if (!before.ok()) return before.status();

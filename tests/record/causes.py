@@ -173,6 +173,25 @@ def origins(scratch):
     check(wrong.returncode == 2, wrong.stderr)
 
 
+def extensions(scratch):
+    """A number that every instruction on its way leaves as it is has one origin; one that an
+    instruction makes of it ends there, and the answer says from what."""
+    r = Recording(scratch, "extensions")
+    check(r.status == 0, r.status)
+    count = 29
+    values = [row["value"] for row in r.rows("writes to passed")]
+    check(values == ["0x4d"] * count, values)
+    for i in range(count):
+        hops = r.rows(f"origin of passed[{i}] depth 40")
+        check(hops[-1]["kind"] == "constant" and hops[-1]["function"] == "set_source", i, hops)
+        check(all(int(hop["value"], 16) == 77 for hop in hops), i, hops)
+    for i, inputs in enumerate(("%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d",
+                                "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d")):
+        hops = r.rows(f"origin of made[{i}]")
+        check(hops[-1]["kind"] == "computation" and hops[-1]["function"] == "make", i, hops)
+        check(inputs in hops[-1]["origin"], i, hops)
+
+
 # ---- Crashes -------------------------------------------------------------------------------------
 
 # name: signal, cause, other columns that must match
@@ -190,6 +209,10 @@ CRASHES = {
     "overflow": ("SIGSEGV", "stack overflow", {"function": "deep"}),
     "corrupted-pointer": ("SIGSEGV", "a jump to where no code is",
                           {"address": "0x123456789a", "access": "execute"}),
+    "null-member": ("SIGSEGV", "a null pointer", {"address": "0x8", "access": "read"}),
+    "small": ("SIGSEGV", "a small number, 8, where a pointer should be",
+              {"address": "0x8", "access": "read", "function": "weigh_first"}),
+    "jump-8": ("SIGSEGV", "a jump to a small number, 8", {"address": "0x8", "access": "execute"}),
     "jump-0": ("SIGSEGV", "a jump to a null pointer", {"word_memory": "new_item"}),
     "return": ("SIGSEGV", "return address on the stack was overwritten",
                {"last_writes": "smash"}),
@@ -258,7 +281,7 @@ def disassembly(scratch):
 
 
 def main():
-    tests = {f.__name__: f for f in (heap, mistakes, origins, crashes, threads, disassembly)}
+    tests = {f.__name__: f for f in (heap, mistakes, origins, extensions, crashes, threads, disassembly)}
     failed = 0
     for name in sys.argv[3:] or list(tests):
         with tempfile.TemporaryDirectory(prefix="ttq-causes-") as scratch:

@@ -108,6 +108,27 @@ TEST(SourceOf, GeneralRegisters) {
   EXPECT_EQ(Source({0x48, 0x01, 0xd8}, 0, 8), "computed");  // add rax, rbx
 }
 
+TEST(SourceOf, ExtensionsAndCuts) {
+  EXPECT_EQ(Source({0x48, 0x98}, 0, 8), "1+0 of 4");        // cdqe
+  EXPECT_EQ(Source({0x48, 0x98}, 4, 4), "computed");        // its sign
+  EXPECT_EQ(Source({0x98}, 0, 8), "1+0 of 2");              // cwde
+  EXPECT_EQ(Source({0x66, 0x98}, 0, 8), "1+0 of 1");        // cbw
+  EXPECT_EQ(Source({0x48, 0x99}, 0, 8), "computed");        // cqo: rdx is the sign
+  EXPECT_EQ(Source({0x0f, 0xb6, 0xc4}, 0, 8), "1+0 of 1");  // movzx eax, ah
+  EXPECT_EQ(Source({0x83, 0xe0, 0xff}, 0, 4), "kept");      // and eax, -1
+  EXPECT_EQ(Source({0x25, 0xff, 0, 0, 0}, 0, 1), "kept");   // and eax, 255
+  EXPECT_EQ(Source({0x25, 0xff, 0, 0, 0}, 1, 7), "zero");
+  EXPECT_EQ(Source({0x25, 0, 0xff, 0, 0}, 0, 4), "computed");     // and eax, 0xff00
+  EXPECT_EQ(Source({0x48, 0x83, 0xe0, 0xf8}, 0, 8), "computed");  // and rax, -8
+}
+
+TEST(Decode, TellsWhatAnInstructionReadsWithoutNamingIt) {
+  const DecodedInstruction multiply = Decode({0x48, 0xf7, 0xe1});  // mul rcx
+  ASSERT_EQ(multiply.implied.size(), 1u);
+  EXPECT_EQ(multiply.implied[0].Text(), "%rax");
+  EXPECT_EQ(Decode({0x48, 0x99}).operands[1].reg.Text(), "%rax");  // cqo
+}
+
 TEST(SourceOf, VectorRegisters) {
   EXPECT_EQ(Source({0x0f, 0x10, 0x03}, 8, 8), "1+8 of 8");              // movups xmm0, [rbx]
   EXPECT_EQ(Source({0x66, 0x48, 0x0f, 0x6e, 0xc3}, 0, 8), "1+0 of 8");  // movq xmm0, rbx

@@ -52,6 +52,8 @@ NOINLINE void smash(long* words, int n) {
   for (int i = 0; i < n; ++i) words[i] = 0x4141414141;
 }
 
+NOINLINE long weigh_first(struct item** items) { return weigh(*items); }
+
 NOINLINE void return_to_nowhere(int n) {
   long words[2];
   smash(words, n);
@@ -118,6 +120,18 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "overflow")) printf("%ld\n", deep(0));
   if (!strcmp(how, "corrupted-pointer")) {
     list->weigh = (long (*)(struct item*))0x123456789a;
+    printf("%ld\n", weigh(list));
+  }
+  if (!strcmp(how, "small")) printf("%ld\n", weigh_first((struct item**)8));
+  if (!strcmp(how, "null-member")) {  // the address is computed before it is used
+    struct item** first = NULL;
+    __asm__ volatile("" : "+r"(first));
+    struct item** second;
+    __asm__ volatile("leaq 8(%1), %0" : "=r"(second) : "r"(first));
+    printf("%ld\n", weigh_first(second));
+  }
+  if (!strcmp(how, "jump-8")) {
+    list->weigh = (long (*)(struct item*))8;
     printf("%ld\n", weigh(list));
   }
   if (!strcmp(how, "jump-0")) printf("%ld\n", weigh(list));
