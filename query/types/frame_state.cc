@@ -517,6 +517,12 @@ absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType
                                                const Registers& registers) {
   if (passed_.empty()) {
     parameters_ = ParametersOf(function_);
+    // A constructor or destructor of a class with virtual bases declares what only some of its
+    // copies take: such a copy has it as its own.
+    std::erase_if(parameters_, [&](const Die& die) {
+      return function_.Has(DW_AT_abstract_origin) && DebugFile::NameOf(die) != "this" &&
+             die.Flag(DW_AT_artificial);
+    });
     std::vector<const CType*> parameter_types;
     for (const Die& die : parameters_) {
       parameter_types.push_back(placed_->file->TypeAt(DebugFile::TypeOf(die)));
@@ -526,8 +532,13 @@ absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType
   }
   const auto same = [&](const Die& die) { return die.ref() == parameter.ref(); };
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
-  const auto index = found == parameters_.end() ? 0 : found - parameters_.begin();
-  const AbiPlace& place = passed_[static_cast<size_t>(index)];
+  if (found == parameters_.end()) {
+    CValue value;
+    value.type = type;
+    value.missing = "it is not passed to this copy of the function";
+    return value;
+  }
+  const AbiPlace& place = passed_[static_cast<size_t>(found - parameters_.begin())];
   const uint64_t stack = registers.gpr[kRsp] + 8;
   if (!place.by_reference || !place.pieces.empty()) {
     return ValueAtPlace(types_, place, type, registers, stack, /*result=*/false);

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fmt/format.h"
 #include "query/context.h"
+#include "query/names.h"
 #include "query/text.h"
 #include "query/types/characters.h"
 #include "query/types/floating_point.h"
@@ -101,7 +103,9 @@ std::string EnumText(const CType& type, uint64_t number) {
 std::string CodeName(const Symbolizer& symbols, Address address) {
   const std::shared_ptr<const CodeLocation> location = symbols.Symbolize(address);
   if (location->frames.empty()) return symbols.NameOf(address);
-  const std::string& name = location->frames.back().function;
+  // With its parameters, by which C++ tells functions of one name apart.
+  const InlineFrame& frame = location->frames.back();
+  const std::string name = IsMangled(frame.symbol) ? Demangle(frame.symbol).full : frame.function;
   return location->offset_in_function == 0 ? name : Cat(name, "+", location->offset_in_function);
 }
 
@@ -420,6 +424,77 @@ absl::StatusOr<std::string> Renderer::Inner(const CValue& value, bool top, int d
   return text;
 }
 
+// While one object is shown.
+class Renderer::Bases {
+ public:
+  explicit Bases(Renderer* renderer) : renderer_(*renderer) {
+    if (!std::exchange(renderer_.in_base_, false)) {
+      saved_ = std::exchange(renderer_.virtual_bases_, {});
+    }
+  }
+  ~Bases() {
+    if (saved_) renderer_.virtual_bases_ = *std::move(saved_);
+  }
+  // Says false to a virtual base that has been shown. The record shown next is that base.
+  bool Begin(const CMember& base, const CType* type) {
+    if (!base.is_base) return true;
+    if (!base.virtual_offset.empty()) {
+      std::vector<const CType*>& shown = renderer_.virtual_bases_;
+      if (std::find(shown.begin(), shown.end(), type) != shown.end()) return false;
+      shown.push_back(type);
+    }
+    renderer_.in_base_ = true;
+    return true;
+  }
+  void End() { renderer_.in_base_ = false; }
+
+ private:
+  Renderer& renderer_;
+  std::optional<std::vector<const CType*>> saved_;  // unless this is a base itself
+};
+
+std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
+                                                   const CType* type) const {
+  uint64_t n = 0;
+  std::memcpy(&n, bytes.data(), std::min<size_t>(bytes.size(), 8));
+  const Die die = type->file ? type->file->data().At(type->die) : Die();
+  const Die record = die ? die.Follow(DW_AT_containing_type) : Die();
+  if (bytes.size() <= 8) {
+    if (n == ~uint64_t{0}) return std::nullopt;
+    const CType* owner = record ? reader_.types().Complete(type->file->TypeAt(record.ref())) : type;
+    for (const CMember& member : owner->members) {
+      if (!member.is_static && !member.is_base && member.bit_size == 0 && member.offset == n &&
+          !member.name.empty() && !member.is_artificial) {
+        return Cat("&", owner->name, "::", member.name);
+      }
+    }
+    return Cat(n);
+  }
+  // The Itanium C++ ABI, 2.3: the function, or 1 more than its offset in the virtual table; then
+  // what is added to `this`.
+  if (n == 0) return std::nullopt;
+  int64_t adjustment = 0;
+  std::memcpy(&adjustment, bytes.data() + 8, std::min<size_t>(bytes.size() - 8, 8));
+  std::string text;
+  if (n & 1) {
+    text = Cat("&virtual table offset ", n - 1);
+    for (Die method = record ? record.Child() : Die(); method; method = method.Sibling()) {
+      const auto at = method.Find(DW_AT_vtable_elem_location);
+      if (!at || at->block.size() < 2 || at->block[0] != DW_OP_constu) continue;
+      ByteCursor number(at->block, 1);
+      if (number.Uleb() != (n - 1) / 8) continue;
+      const std::string symbol(method.Text(DW_AT_linkage_name));
+      const DemangledName name = Demangle(symbol);
+      text = Cat("&virtual ", name.full.empty() ? symbol : name.full);
+    }
+  } else {
+    text = Cat("(", ToText(type), ") ", Hex(n), " <",
+               CodeName(reader_.types().symbols(), Address(n)), ">");
+  }
+  if (adjustment != 0) Append(&text, ", this adjustment ", adjustment);
+  return text;
+}
+
 absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* type, bool top) {
   absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
   if (!loaded.ok()) return loaded.status();
@@ -431,6 +506,9 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   }
   if (type->kind == Kind::kFloat) return FloatText(*type, loaded->bytes);
   if (type->kind == Kind::kComplex) return ComplexText(*type, loaded->bytes);
+  if (type->kind == Kind::kMemberPointer) {
+    return MemberPointer(loaded->bytes, type).value_or("NULL");
+  }
   if (loaded->bytes.size() > 8) return WideText(loaded->bytes, type->is_signed);
   if (loaded->bytes.empty()) return std::string("<incomplete type>");
   uint64_t n = 0;
@@ -446,8 +524,6 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
       return n == 0 ? "false" : n == 1 ? "true" : Cat(n);
     case Kind::kEnum:
       return EnumText(*type, n);
-    case Kind::kMemberPointer:
-      return Hex(n);
     default:
       return type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
   }
@@ -545,6 +621,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
   }
   std::string text = "{";
   bool first = true;
+  Bases bases(this);
   for (const CMember& member : type->members) {
     const CType* member_type = type->At(member.type);
     if (member.is_static) {
@@ -580,10 +657,12 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
       Append(&text, "static ", member.name, " = ", shown);
       continue;
     }
+    const CType* complete = reader_.types().Complete(member_type);
+    if (!bases.Begin(member, complete)) continue;
     absl::StatusOr<CValue> part = reader_.MemberOf(value, member);
     if (!part.ok()) return part.status();
-    const CType* complete = reader_.types().Complete(member_type);
     if (member.is_base && complete->members.empty()) {
+      bases.End();
       if (type->name.starts_with("std::")) continue;
       if (!first) Append(&text, ", ");
       first = false;
@@ -591,6 +670,7 @@ absl::StatusOr<std::string> Renderer::Record(const CValue& value, const CType* t
       continue;
     }
     absl::StatusOr<std::string> inner = Inner(*part, false, depth + 1);
+    bases.End();
     if (!inner.ok()) return inner;
     if (!first) Append(&text, ", ");
     first = false;
@@ -735,11 +815,14 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
         return Value(std::move(list));
       }
       Object object;
+      Bases bases(this);
       for (const CMember& member : type->members) {
         if (member.is_static) continue;
+        if (!bases.Begin(member, reader_.types().Complete(type->At(member.type)))) continue;
         absl::StatusOr<CValue> part = reader_.MemberOf(value, member);
         if (!part.ok()) return part.status();
         absl::StatusOr<Value> inner = Structure(*part, depth + 1);
+        bases.End();
         if (!inner.ok()) return inner;
         if (member.is_base || member.name.empty()) {
           // Found by their own names, as in the language.
@@ -773,6 +856,13 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
     }
     case Kind::kFunction:
       return Value(Address(value.address));
+    case Kind::kMemberPointer: {
+      absl::StatusOr<LoadedValue> loaded = reader_.Load(value);
+      if (!loaded.ok()) return loaded.status();
+      if (!loaded->complete()) return Value(Null{});
+      std::optional<std::string> text = MemberPointer(loaded->bytes, type);
+      return text ? Value(*std::move(text)) : Value(Null{});
+    }
     case Kind::kVoid:
     case Kind::kUnknown:
       return Value(Null{});

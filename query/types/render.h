@@ -77,12 +77,19 @@ class Renderer {
   absl::StatusOr<std::string> Inner(const CValue& value, bool top, int depth);
   absl::StatusOr<std::string> Scalar(const CValue& value, const CType* type, bool top);
   absl::StatusOr<std::string> Pointer(const CValue& value, const CType* type, bool top);
+  // What a pointer to a member holds; nullopt: null.
+  std::optional<std::string> MemberPointer(std::string_view bytes, const CType* type) const;
   absl::StatusOr<std::string> Record(const CValue& value, const CType* type, int depth);
   absl::StatusOr<std::string> Array(const CValue& value, const CType* type, int depth);
   absl::StatusOr<Value> Structure(const CValue& value, int depth);
 
+  // The bases of an object that are shown: virtual ones once, however many of its bases have them.
+  class Bases;
+
   ValueReader reader_;
-  size_t written_ = 0;  // characters, over all
+  size_t written_ = 0;                       // characters, over all
+  std::vector<const CType*> virtual_bases_;  // of the object that is being shown
+  bool in_base_ = false;                     // the next record is a base of it
 };
 
 // A standard container, taken apart.

@@ -2,6 +2,8 @@
 
 #include "query/types/type.h"
 
+#include <libdwarf/dwarf.h>
+
 #include "query/text.h"
 #include "query/types/debug_file.h"
 
@@ -14,6 +16,7 @@ constexpr int kMaxSteps = 64;
 // The part of a declaration before and after the declarator.
 struct Declaration {
   std::string before, after;
+  bool is_method = false;  // what is declared next is a member function
 };
 
 bool NeedsParentheses(const CType* target) {
@@ -78,8 +81,12 @@ void Declare(const CType* type, Declaration* out, int depth) {
     case Kind::kMemberPointer: {
       const CType* target = type->target();
       const bool function = target->kind == Kind::kFunction;
-      out->before = Cat(function ? "(" : " ", "::*", out->before);
+      const Die die = type->file ? type->file->data().At(type->die) : Die();
+      const DieRef record = die ? die.Ref(DW_AT_containing_type) : DieRef();
+      out->before = Cat(function ? "(" : " ",
+                        record.valid() ? type->file->TypeAt(record)->name : "", "::*", out->before);
       if (function) Append(&out->after, ")");
+      out->is_method = function;
       Declare(target, out, depth + 1);
       return;
     }
@@ -102,7 +109,9 @@ void Declare(const CType* type, Declaration* out, int depth) {
         if (i > 0) Append(&out->after, ", ");
         Declaration parameter;
         Declare(type->At(type->parameters[i]), &parameter, depth + 8);
-        Append(&out->after, parameter.before, parameter.after);
+        // `this` cannot be changed.
+        Append(&out->after, parameter.before, parameter.after,
+               i == 0 && out->is_method ? " const" : "");
       }
       if (type->is_variadic) {
         Append(&out->after, type->parameters.empty() ? "..." : ", ...");
@@ -110,6 +119,7 @@ void Declare(const CType* type, Declaration* out, int depth) {
         Append(&out->after, "void");
       }
       Append(&out->after, ")");
+      out->is_method = false;
       Declare(type->target(), out, depth + 1);
       return;
     }

@@ -40,6 +40,8 @@ wave; ripple; choice; other_choice; triple; flag_bits; no_bits; trio; trio._M_el
 view; wide; sixteen; thirty_two; atomic; atomic_flag; atomic_real; atomic_pointer; any_number
 any_text; any_nothing; forward; no_forward; pile; line; best; initial; span; fixed_span; released
 *released
+diamond; diamonds; chosen; chosen.facet; chosen.no_facet; chosen.work; chosen.no_work
+chosen.virtual_work; diamond.shared; *(West*)&diamond
 Verb::kRun; sizeof(Both); sizeof(Left); sizeof(Made); made; stack.items[1]; &alias
 sizeof(circle); (shapes::Stack<int>*)&stack; *(shapes::Circle*)shape
 shape->id_; both.left; &circle; &name; *(Spot*)&spot; *(library::Spot*)&far_spot"""
@@ -164,6 +166,9 @@ def check_forms(ttq, traces):
     check(ttq, c, "first write to limit after (calls to sum_to)", "sum_to at values_c.c")
     check(ttq, c, "origin of total at (executions of stop_here | first 2 | last 1) in frame 1",
           "sum_to")
+    # What only some copies of a constructor take is not passed to the others.
+    check(ttq, traces["values_cc_O0"], "calls to Diamond::Diamond | first 1 | select args",
+          '"low":4,"high":9')
     # gdb calls a function for these, or takes the enumerator first.
     cc = traces["values_cc_O0"]
     check(ttq, cc, "print trio[2]", "9")

@@ -81,6 +81,31 @@ struct Both : Left, Right {
   int both = 3;
 };
 
+// A base that two bases share, and pointers to members.
+struct Shared {
+  virtual ~Shared() {}
+  int shared = 5;
+};
+struct West : virtual Shared {
+  int west = 6;
+};
+struct East : virtual Shared {
+  int east = 7;
+};
+struct Diamond : West, East {
+  __attribute__((noinline)) Diamond(int low, int high) : facets(low + high) {}
+  int facets;
+  int Cut(int n) { return n + facets; }
+  virtual int Polish(int n) { return n; }
+};
+struct Chosen {
+  int Diamond::*facet = &Diamond::facets;
+  int Diamond::*no_facet = nullptr;
+  int (Diamond::*work)(int) = &Diamond::Cut;
+  int (Diamond::*virtual_work)(int) = &Diamond::Polish;
+  int (Diamond::*no_work)(int) = nullptr;
+};
+
 __attribute__((noinline)) void stop_here() { __asm__ volatile("" ::: "memory"); }
 
 double shapes::Circle::Area() const {
@@ -97,6 +122,9 @@ struct Made {
 };
 Made made(3);
 Both both;
+Diamond diamond(4, 9);
+Diamond diamonds[] = {{1, 2}, {3, 4}};
+Chosen chosen;
 library::Spot far_spot;
 Spot spot;
 int Left::*member_pointer = &Left::left;
