@@ -271,14 +271,14 @@ absl::StatusOr<Time> Context::ResolveTime(const ast::Time& time, const TimeOfQue
       t = *info.crash;
       break;
     case ast::Time::Kind::kQuery: {
-      absl::StatusOr<Time> found = ask(*time.query);
+      absl::StatusOr<QueryTime> found = ask(*time.query);
       if (!found.ok()) {
         if (absl::IsNotFound(found.status())) {
           return ErrorAt(time.range, std::string(found.status().message()));
         }
         return found.status();
       }
-      t = *found;
+      t = found->time;
       break;
     }
   }
@@ -300,6 +300,14 @@ absl::StatusOr<Time> Context::ResolveAt(const std::optional<ast::Time>& at,
     return ErrorAt(at->range, fmt::format("time {} is past the end, {}", t->v, end.v));
   }
   return t;
+}
+
+absl::StatusOr<std::optional<uint32_t>> Context::InlinedAt(const std::optional<ast::Time>& at,
+                                                           const TimeOfQuery& ask) {
+  if (!at || at->kind != ast::Time::Kind::kQuery || at->offset != 0) return std::nullopt;
+  absl::StatusOr<QueryTime> found = ask(*at->query);
+  if (!found.ok()) return found.status();
+  return found->inlined;
 }
 
 absl::StatusOr<TimeSpan> Context::ResolveSpan(const std::optional<ast::Span>& span,
@@ -477,7 +485,7 @@ absl::StatusOr<Context::Place> Context::EvaluatePlace(const ast::Expr& expr,
   absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(t);
   if (!moment.ok()) return moment.status();
   absl::StatusOr<EvaluatedValue> result = EvaluateExpression(
-      *this, expr, moment->get(), where.time.has_value(), where.thread, where.frame);
+      *this, expr, moment->get(), where.time.has_value(), where.thread, where.frame, where.inlined);
   if (!result.ok()) return result.status();
   const CValue& value = result->value;
   const TypeSpace& types = *result->types;

@@ -68,6 +68,7 @@ struct EvaluateAt {
   std::optional<Time> time;  // absent: no time was named; globals as they are at the end
   std::optional<ThreadNo> thread;
   uint64_t frame = 0;
+  std::optional<uint32_t> inlined;  // as in StackOptions
 };
 
 class DebugFiles;
@@ -100,12 +101,20 @@ class Context {
   // Whether PythonFrames has them, or can read them.
   bool HasPythonFrames() const;
 
-  // Gives the time of the first row of a query, for `(QUERY)` as a time.
-  using TimeOfQuery = std::function<absl::StatusOr<Time>(const ast::Query&)>;
+  // The time of the first row of a query, for `(QUERY)` as a time. A row of `calls to` also says
+  // which of the functions inlined there it is of, as StackOptions::inlined does.
+  struct QueryTime {
+    Time time;
+    std::optional<uint32_t> inlined;
+  };
+  using TimeOfQuery = std::function<absl::StatusOr<QueryTime>(const ast::Query&)>;
 
   absl::StatusOr<Time> ResolveTime(const ast::Time& time, const TimeOfQuery& ask) const;
   // The time of an `at` clause (the end without one): OutOfRange becomes an error at its place.
   absl::StatusOr<Time> ResolveAt(const std::optional<ast::Time>& at, const TimeOfQuery& ask) const;
+  // Of the first row of `at (QUERY)`: QueryTime::inlined.
+  static absl::StatusOr<std::optional<uint32_t>> InlinedAt(const std::optional<ast::Time>& at,
+                                                           const TimeOfQuery& ask);
   absl::StatusOr<TimeSpan> ResolveSpan(const std::optional<ast::Span>& span,
                                        const TimeOfQuery& ask) const;
   // `default_length`: of an address given without a length.

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <compare>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,8 @@
 #include "query/stack.h"
 #include "query/types/evaluator.h"
 #include "query/types/expression_at.h"
+#include "query/types/frame_state.h"
+#include "query/types/name_scope.h"
 #include "query/types/render.h"
 #include "re2/re2.h"
 
@@ -203,9 +206,47 @@ ast::ExprPtr Clone(const ast::Expr& expr) {
   return copy;
 }
 
+struct OperandWalk {
+  const std::function<void(const ast::Expr&)>& use;
+
+  void Into(const ast::ExprPtr& e) const {
+    if (e) use(*e);
+  }
+  void operator()(const ast::Unary& n) const { Into(n.operand); }
+  void operator()(const ast::Binary& n) const { Into(n.left), Into(n.right); }
+  void operator()(const ast::Ternary& n) const {
+    Into(n.condition), Into(n.then), Into(n.otherwise);
+  }
+  void operator()(const ast::Cast& n) const { Into(n.operand); }
+  void operator()(const ast::SizeofExpr& n) const { Into(n.operand); }
+  void operator()(const ast::Member& n) const { Into(n.object); }
+  void operator()(const ast::Index& n) const { Into(n.object), Into(n.index); }
+  void operator()(const ast::Call& n) const {
+    for (const auto& a : n.arguments) Into(a);
+  }
+  void operator()(const ast::InList& n) const {
+    Into(n.operand);
+    for (const auto& v : n.values) Into(v);
+  }
+  void operator()(const ast::Between& n) const { Into(n.operand), Into(n.low), Into(n.high); }
+  void operator()(const ast::Matches& n) const { Into(n.operand); }
+  void operator()(const ast::IsNull& n) const { Into(n.operand); }
+  template <class Leaf>
+  void operator()(const Leaf&) const {}
+};
+
+// Calls `use` with each operand of the expression's outermost operator.
+void ForEachOperand(const ast::Expr& expr, const std::function<void(const ast::Expr&)>& use) {
+  std::visit(OperandWalk{use}, expr.node);
+}
+
 class Binder {
  public:
-  Binder(Columns& columns, const Context* context) : columns_(columns), context_(context) {}
+  // `condition`: an argument's name means the argument, whatever column has it.
+  Binder(Columns& columns, const Context* context, bool condition)
+      : columns_(columns), context_(context), condition_(condition), unknown_matters_(condition) {
+    if (context != nullptr) names_.emplace(*context, columns.scope());
+  }
 
   absl::StatusOr<Bound> Bind(const ast::Expr& expr) {
     if (++depth_ > 500) return ErrorAt(expr.range, "this expression is nested too deeply");
@@ -247,47 +288,134 @@ class Binder {
     return Constant(f.value, Type::kReal, Kind::kNumber);
   }
 
+  // In this place the name means an argument of the function that a row's call is of.
+  bool MeansArgument(const std::string& name) const {
+    if (!condition_) return false;
+    const std::vector<std::string>& arguments = columns_.scope().arguments;
+    return std::find(arguments.begin(), arguments.end(), name) != arguments.end();
+  }
+
+  // Says so where it could have been meant otherwise.
+  void NoteArgument(const std::string& name) {
+    const std::vector<std::string> columns = columns_.Names();
+    const std::shared_ptr<RowMoment> moment = columns_.moment();
+    if (!moment || std::find(columns.begin(), columns.end(), name) == columns.end()) return;
+    moment->AddNote(absl::StrCat(name, " is taken as the argument, args.", name,
+                                 "; the column is meant after `select ", name, "`"));
+  }
+
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Name& name) {
+    if (MeansArgument(name.name)) {
+      return OfProgram(e, /*as_text=*/false);
+    }
     if (const auto found = columns_.Find(name.name)) {
       const size_t slot = found->slot;
       return Bound{[slot](const Row& row) { return row[slot]; }, found->column.type,
                    found->column.any ? Kind::kAny : KindOf(found->column.type)};
     }
-    if (name.name == "args" || (name.name.size() == 4 && name.name.starts_with("arg") &&
-                                name.name[3] >= '0' && name.name[3] <= '9')) {
-      return ErrorAt(e.range, "only the rows of `calls to` have " + name.name,
+    if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
+    absl::StatusOr<bool> known = IsOfProgram(name.name, /*alone=*/depth_ == 1);
+    if (!known.ok()) return known.status();
+    if (*known) return OfProgram(e, /*as_text=*/false);
+    return Unknown(e.range, name.name);
+  }
+
+  // What only calls have; without them not even a variable of that name is meant.
+  static bool IsOfCalls(std::string_view name) {
+    return name == "args" ||
+           (name.size() == 4 && name.starts_with("arg") && name[3] >= '0' && name[3] <= '9');
+  }
+
+  // The error that a name is neither a column nor the program's.
+  absl::Status Unknown(ast::Range range, const std::string& name) {
+    if (IsOfCalls(name)) {
+      return ErrorAt(range, "only the rows of `calls to` have " + name,
                      "use registers at the time of the row instead ($rdi is the first argument)");
     }
-    if (MayBeOfProgram(name.name)) return OfProgram(e, /*as_text=*/false);
-    const std::vector<std::string> names = columns_.Names();
-    const std::vector<std::string> near = Nearest(name.name, names);
-    std::string message = "there is no column " + name.name;
-    if (!near.empty()) return UnknownAt(e.range, std::move(message), near);
-    return ErrorAt(e.range, message + " here; there are " + absl::StrJoin(names, ", "),
+    const std::vector<std::string> columns = columns_.Names();
+    std::vector<std::string> near = Nearest(name, columns);
+    if (near.empty() && names_) {
+      absl::StatusOr<std::vector<std::string>> variables = names_->Near(name);
+      if (!variables.ok()) return variables.status();
+      near = *std::move(variables);
+    }
+    std::string message = absl::StrCat("there is no column ", name);
+    if (!near.empty()) return UnknownAt(range, std::move(message), near);
+    return ErrorAt(range, message + " here; there are " + absl::StrJoin(columns, ", "),
                    "text is written in quotes");
   }
 
-  // Some module says that something of this name exists: a variable, if not always in scope.
-  bool MayBeOfProgram(const std::string& name) {
-    if (!context_) return false;
-    const std::string_view whole = name;
-    const size_t scope = whole.rfind("::");
-    const std::string_view last = scope == std::string_view::npos ? whole : whole.substr(scope + 2);
-    absl::StatusOr<const TypeSpace*> types = context_->TypesAt(context_->process().info().end);
-    if (!types.ok()) return false;
-    for (const Module* module : (*types)->Modules(nullptr)) {
-      const auto placed = (*types)->FileOf(*module);
-      if (placed && placed->file->MayName(last)) return true;
+  // A name of the program that can mean something at the rows. `alone`: it is all that is asked
+  // for, and so must be a variable.
+  absl::StatusOr<bool> IsOfProgram(const std::string& name, bool alone) {
+    if (!names_) return false;
+    return alone ? names_->IsVariable(name) : names_->HasValue(name);
+  }
+
+  // `args.NAME` must be an argument of some function, where it is known which they have.
+  absl::Status CheckArgument(const ast::Member& member) {
+    const auto* whole = std::get_if<ast::Name>(&member.object->node);
+    const auto args = whole && whole->name == "args" ? columns_.Find("args") : std::nullopt;
+    if (!args || args->column.fields.empty()) return absl::OkStatus();
+    std::vector<std::string> names;
+    for (const Column& field : args->column.fields) names.push_back(field.name);
+    if (std::find(names.begin(), names.end(), member.member) != names.end()) {
+      return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<VariableInfo>> global = context_->FindGlobal({}, name);
-    return global.ok() && global->has_value();
+    return UnknownAt(member.member_range, absl::StrCat("there is no argument ", member.member),
+                     Nearest(member.member, names));
+  }
+
+  // Every name in an expression of C's must be a column or the program's.
+  absl::Status CheckNames(const ast::Expr& expr, int depth = 0) {
+    if (depth > 100) return absl::OkStatus();
+    if (const auto* member = std::get_if<ast::Member>(&expr.node)) {
+      const auto* whole = std::get_if<ast::Name>(&member->object->node);
+      if (whole && whole->name == "args") {
+        const auto args = columns_.Find("args");
+        if (!args) {  // then it may be a variable, with members
+          absl::StatusOr<bool> known = IsOfProgram("args", /*alone=*/false);
+          if (!known.ok()) return known.status();
+          return *known ? absl::OkStatus() : Unknown(member->object->range, "args");
+        }
+        return CheckArgument(*member);
+      }
+      return CheckNames(*member->object, depth + 1);
+    }
+    if (const auto* size = std::get_if<ast::SizeofExpr>(&expr.node)) {
+      if (const auto* name = std::get_if<ast::Name>(&size->operand->node); name && names_) {
+        absl::StatusOr<bool> type = names_->IsType(name->name);
+        if (!type.ok() || *type) return type.status();
+      }
+    }
+    if (const auto* name = std::get_if<ast::Name>(&expr.node)) {
+      if (MeansArgument(name->name)) return absl::OkStatus();
+      if (const auto column = columns_.Find(name->name)) {
+        const bool is_value = column->column.any || KindOf(column->column.type) != Kind::kOther;
+        if (is_value) return absl::OkStatus();
+        return ErrorAt(expr.range, absl::StrCat("this must be a number or text, and ", name->name,
+                                                " is neither"));
+      }
+      if (IsOfCalls(name->name)) return Unknown(expr.range, name->name);
+      absl::StatusOr<bool> known = IsOfProgram(name->name, /*alone=*/false);
+      if (!known.ok()) return known.status();
+      return *known ? absl::OkStatus() : Unknown(expr.range, name->name);
+    }
+    absl::Status status;
+    ForEachOperand(expr, [&](const ast::Expr& operand) {
+      if (status.ok()) status = CheckNames(operand, depth + 1);
+    });
+    return status;
   }
 
   // Only C's rules give the expression a meaning: it has types, memory or the program's names.
   bool NeedsProgram(const ast::Expr& expr, int depth = 0) {
     if (depth > 100) return false;
     if (const auto* name = std::get_if<ast::Name>(&expr.node)) {
-      return !columns_.Find(name->name) && MayBeOfProgram(name->name);
+      if (MeansArgument(name->name)) return true;
+      if (columns_.Find(name->name)) return false;
+      const absl::StatusOr<bool> known = IsOfProgram(name->name, /*alone=*/false);
+      return known.ok() && *known;
     }
     if (std::get_if<ast::Cast>(&expr.node) || std::get_if<ast::SizeofType>(&expr.node) ||
         std::get_if<ast::SizeofExpr>(&expr.node) || std::get_if<ast::Index>(&expr.node)) {
@@ -304,15 +432,17 @@ class Binder {
     return false;
   }
 
-  // A C expression, evaluated in the frame that the row's thread is in at the row's time; null
-  // where a name is not in scope there or memory is not mapped. `as_text`: a char * is what it
-  // points to.
+  // A C expression, evaluated in the frame that the row is of, else that its thread is in at the
+  // row's time; null where a name is not in scope there or memory is not mapped. A row at which the
+  // value of something in scope is not known makes the answer of a condition incomplete. `as_text`:
+  // a char * is what it points to.
   absl::StatusOr<Bound> OfProgram(const ast::Expr& e, bool as_text) {
     const auto time = columns_.Find("time");
     const auto thread = columns_.Find("thread");
     if (!time || !context_) {
       return ErrorAt(e.range, "this is evaluated at the time of a row, and these rows have none");
     }
+    if (absl::Status s = CheckNames(e); !s.ok()) return s;
     struct Column {
       std::string name;
       size_t slot;
@@ -321,23 +451,45 @@ class Binder {
       ast::ExprPtr expr;
       const Context* context;
       size_t time;
-      std::optional<size_t> thread;
+      std::optional<size_t> thread, inlined, args;
       std::vector<Column> columns;
-      bool as_text;
-      std::unique_ptr<Moment> moment;
+      std::vector<std::string> arguments;  // names that mean one
+      bool as_text, condition;
+      std::shared_ptr<RowMoment> moment;
     };
     auto state = std::make_shared<State>();
     state->expr = Clone(e);
     state->context = context_;
     state->time = time->slot;
     if (thread) state->thread = thread->slot;
+    state->inlined = columns_.inlined_slot();
     state->as_text = as_text;
+    state->condition = unknown_matters_;
     ForEachName(e, [&](const std::string& name) {
-      if (const auto found = columns_.Find(name)) state->columns.push_back({name, found->slot});
+      if (MeansArgument(name)) {
+        state->arguments.push_back(name);
+        NoteArgument(name);
+        return;
+      }
+      const auto found = columns_.Find(name);
+      if (!found) return;
+      if (name == "args") {
+        state->args = found->slot;
+      } else {
+        state->columns.push_back({name, found->slot});
+      }
     });
+    state->moment = columns_.moment();
+    if (!state->moment) state->moment = std::make_shared<RowMoment>(*context_);
     return Bound{
         [state](const Row& row) -> absl::StatusOr<Value> { return EvaluateRow(*state, row); },
         Type::kValue, Kind::kNull};
+  }
+
+  static std::string UnknownText(const std::string& expression) {
+    return absl::StrCat("what ", expression,
+                        " is at some rows is not known, since a variable in it ",
+                        "has no place there; they are left out");
   }
 
   template <class State>
@@ -345,13 +497,9 @@ class Binder {
     const Time* at = row[state.time].template get<Time>();
     if (!at) return Null{};
     const Context& context = *state.context;
-    if (!state.moment) {
-      absl::StatusOr<std::unique_ptr<Moment>> moment = context.process().At(*at);
-      if (!moment.ok()) return moment.status();
-      state.moment = *std::move(moment);
-    } else if (absl::Status s = state.moment->MoveTo(*at); !s.ok()) {
-      return s;
-    }
+    absl::StatusOr<Moment*> moment = state.moment->At(*at);
+    if (absl::IsOutOfRange(moment.status())) return Null{};
+    if (!moment.ok()) return moment.status();
     std::optional<ThreadNo> thread;
     if (state.thread) {
       if (const int64_t* n = row[*state.thread].template get<int64_t>()) {
@@ -361,30 +509,68 @@ class Binder {
     absl::StatusOr<const TypeSpace*> types = context.TypesAt(*at);
     if (!types.ok()) return types.status();
     std::optional<FrameState> frame;
-    absl::StatusOr<FrameView> view = FrameAt(context, state.moment.get(), thread, 0);
+    std::optional<uint32_t> inlined;
+    if (state.inlined) {
+      if (const int64_t* n = row[*state.inlined].template get<int64_t>()) {
+        inlined = static_cast<uint32_t>(*n);
+      }
+    }
+    absl::StatusOr<FrameView> view = FrameAt(context, *moment, thread, 0, inlined);
     if (view.ok()) {
-      frame.emplace(context, **types, state.moment.get(), *std::move(view));
+      frame.emplace(context, **types, *moment, *std::move(view));
     } else if (!absl::IsNotFound(view.status())) {
       return view.status();
     }
-    Evaluator evaluator(context, **types, state.moment.get(), frame ? &*frame : nullptr);
-    evaluator.set_names([&](std::string_view name) -> std::optional<CValue> {
-      for (const auto& column : state.columns) {
-        if (column.name == name) return OfColumn(**types, row[column.slot]);
+    Evaluator evaluator(context, **types, *moment, frame ? &*frame : nullptr);
+    // What a variable was before is not what it is at the row.
+    evaluator.set_look_back(false);
+    const auto argument = [&](std::string_view name) -> absl::StatusOr<std::optional<CValue>> {
+      for (const Die& parameter : frame ? frame->Parameters() : std::vector<Die>()) {
+        if (DebugFile::NameOf(parameter) != name) continue;
+        absl::StatusOr<CValue> value = frame->ValueOf(parameter, /*look_back=*/false);
+        if (!value.ok()) return value.status();
+        return std::optional<CValue>(*std::move(value));
       }
-      return std::nullopt;
+      const Object* object = state.args ? row[*state.args].object() : nullptr;
+      if (object == nullptr) return std::optional<CValue>();
+      for (const auto& [field, value] : object->fields) {
+        if (field == name) return std::optional<CValue>(OfColumn(**types, value));
+      }
+      return std::optional<CValue>();
+    };
+    if (state.args) evaluator.set_arguments(argument);
+    evaluator.set_names([&](std::string_view name) -> absl::StatusOr<std::optional<CValue>> {
+      for (const std::string& known : state.arguments) {
+        if (known == name) return argument(name);
+      }
+      for (const auto& column : state.columns) {
+        if (column.name == name) return std::optional<CValue>(OfColumn(**types, row[column.slot]));
+      }
+      return std::optional<CValue>();
     });
+    const auto unknown = [&] {
+      const std::string text = ast::ToString(*state.expr);
+      if (state.condition) {
+        state.moment->MarkIncomplete(UnknownText(text));
+      } else {
+        state.moment->AddNote(
+            absl::StrCat("where ", text, " is null a variable in it may have no place"));
+      }
+      return Value(Null{});
+    };
     absl::StatusOr<CValue> value = evaluator.Evaluate(*state.expr);
     if (!value.ok()) {
+      if (evaluator.unknown()) return unknown();
       if (evaluator.failed_here()) return Null{};
       return value.status();
     }
-    // What a variable was before is not what it is at the row.
-    if (!value->missing.empty() || value->past) return Null{};
-    absl::StatusOr<Value> result = Renderer(**types, state.moment.get()).Structured(*value);
+    if (!value->missing.empty()) {
+      return value->missing.starts_with("Cannot access memory") ? Value(Null{}) : unknown();
+    }
+    absl::StatusOr<Value> result = Renderer(**types, *moment).Structured(*value);
     if (!result.ok() || !state.as_text) return result;
     if (const Address* address = result->template get<Address>()) {
-      return ReadString(*state.moment, *address);
+      return ReadString(**moment, *address);
     }
     return result;
   }
@@ -422,23 +608,30 @@ class Binder {
     Kind kind = Kind::kNull;  // of any
   };
   std::optional<Field> FieldOf(const ast::Member& member) {
+    // Only a pointer of the program's has `->`.
+    if (member.arrow) return std::nullopt;
     std::vector<std::string> path = {member.member};
     const ast::Expr* at = member.object.get();
     for (int i = 0; i < 100; ++i) {
       if (const auto* outer = std::get_if<ast::Member>(&at->node)) {
+        if (outer->arrow) return std::nullopt;
         path.insert(path.begin(), outer->member);
         at = outer->object.get();
         continue;
       }
       const auto* name = std::get_if<ast::Name>(&at->node);
-      if (!name) return std::nullopt;
+      if (!name || MeansArgument(name->name)) return std::nullopt;
       const auto found = columns_.Find(name->name);
       if (!found || found->column.type != Type::kObject) return std::nullopt;
       Field field = {found->slot, std::move(path), {"", Type::kObject, /*any=*/true, {}}};
       const Column* column = &found->column;
       for (const std::string& step : field.path) {
+        // A `.` through a pointer is as good, to the program.
+        if (column->type != Type::kObject && !column->any) return std::nullopt;
         const auto known = std::find_if(column->fields.begin(), column->fields.end(),
                                         [&](const Column& c) { return c.name == step; });
+        // A base's member, or none: the program's types tell.
+        if (known == column->fields.end() && !column->fields.empty()) return std::nullopt;
         if (known == column->fields.end()) return field;
         column = &*known;
       }
@@ -660,7 +853,13 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Member& member) {
     // A field of an object column.
     if (const auto field = FieldOf(member)) {
-      return Bound{[slot = field->slot, path = field->path](const Row& row) -> Value {
+      if (absl::Status s = CheckArgument(member); !s.ok()) return s;
+      // A null pointer is not null: what is, is not known.
+      const bool is_argument = columns_.scope().code == NameScope::Code::kEntries;
+      const std::shared_ptr<RowMoment> moment =
+          unknown_matters_ && is_argument ? columns_.moment() : nullptr;
+      return Bound{[slot = field->slot, path = field->path, moment,
+                    text = ast::ToString(e)](const Row& row) -> Value {
                      Value at = row[slot];
                      for (const std::string& name : path) {
                        const Object* object = at.object();
@@ -671,6 +870,7 @@ class Binder {
                        }
                        at = std::move(next);
                      }
+                     if (moment && at.is_null()) moment->MarkIncomplete(UnknownText(text));
                      return at;
                    },
                    field->column.type, field->kind};
@@ -813,7 +1013,9 @@ class Binder {
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::IsNull& test) {
+    const bool matters = std::exchange(unknown_matters_, false);  // it is what is asked
     absl::StatusOr<Bound> operand = Bind(*test.operand);
+    unknown_matters_ = matters;
     if (!operand.ok()) return operand;
     return Bound{[negated = test.negated, or_zero = test.or_zero,
                   f = std::move(operand->value)](const Row& row) -> absl::StatusOr<Value> {
@@ -867,10 +1069,18 @@ class Binder {
 
   Columns& columns_;
   const Context* context_;
+  const bool condition_;
+  bool unknown_matters_;               // a value that is not known makes the answer incomplete
+  std::optional<NamesInScope> names_;  // none without a context
   int depth_ = 0;
 };
 
 }  // namespace
+
+const NameScope& Columns::scope() const {
+  static const NameScope* const any = new NameScope;
+  return *any;
+}
 
 bool IsTrue(const Value& value) {
   if (const std::optional<double> real = value.AsReal()) return *real != 0;
@@ -880,7 +1090,7 @@ bool IsTrue(const Value& value) {
 
 absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
                                      const Context* context) {
-  absl::StatusOr<Bound> bound = Binder(columns, context).Bind(expr);
+  absl::StatusOr<Bound> bound = Binder(columns, context, /*condition=*/false).Bind(expr);
   if (!bound.ok()) return bound.status();
   const auto* name = std::get_if<ast::Name>(&expr.node);
   // What is computed from what is not known is not known.
@@ -891,47 +1101,14 @@ absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
 
 absl::StatusOr<BoundExpression> BindCondition(const ast::Expr& expr, Columns& columns,
                                               const Context* context) {
-  absl::StatusOr<Bound> bound = Binder(columns, context).Condition(expr);
+  absl::StatusOr<Bound> bound = Binder(columns, context, /*condition=*/true).Condition(expr);
   if (!bound.ok()) return bound.status();
   return BoundExpression{std::move(bound->value), {ast::ToString(expr), bound->type, false, {}}};
 }
 
-namespace {
-
-struct NameWalk {
-  const std::function<void(const std::string&)>& use;
-
-  void Into(const ast::ExprPtr& e) const {
-    if (e) ForEachName(*e, use);
-  }
-  void operator()(const ast::Name& n) const { use(n.name); }
-  void operator()(const ast::Unary& n) const { Into(n.operand); }
-  void operator()(const ast::Binary& n) const { Into(n.left), Into(n.right); }
-  void operator()(const ast::Ternary& n) const {
-    Into(n.condition), Into(n.then), Into(n.otherwise);
-  }
-  void operator()(const ast::Cast& n) const { Into(n.operand); }
-  void operator()(const ast::SizeofExpr& n) const { Into(n.operand); }
-  void operator()(const ast::Member& n) const { Into(n.object); }
-  void operator()(const ast::Index& n) const { Into(n.object), Into(n.index); }
-  void operator()(const ast::Call& n) const {
-    for (const auto& a : n.arguments) Into(a);
-  }
-  void operator()(const ast::InList& n) const {
-    Into(n.operand);
-    for (const auto& v : n.values) Into(v);
-  }
-  void operator()(const ast::Between& n) const { Into(n.operand), Into(n.low), Into(n.high); }
-  void operator()(const ast::Matches& n) const { Into(n.operand); }
-  void operator()(const ast::IsNull& n) const { Into(n.operand); }
-  template <class Leaf>
-  void operator()(const Leaf&) const {}
-};
-
-}  // namespace
-
 void ForEachName(const ast::Expr& expr, const std::function<void(const std::string&)>& use) {
-  std::visit(NameWalk{use}, expr.node);
+  if (const auto* name = std::get_if<ast::Name>(&expr.node)) use(name->name);
+  ForEachOperand(expr, [&](const ast::Expr& operand) { ForEachName(operand, use); });
 }
 
 }  // namespace ttq

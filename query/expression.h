@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "query/ast.h"
 #include "query/context.h"
+#include "query/types/name_scope.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -39,6 +40,11 @@ class Columns {
   virtual std::optional<Found> Find(std::string_view name) = 0;
   // Columns that can be found, for error texts.
   virtual std::vector<std::string> Names() const = 0;
+  // The code that the rows are in, for names that are no columns. Must outlive what is bound.
+  virtual const NameScope& scope() const;
+  // Where a row says which of the functions inlined at its pc it is of, as StackOptions::inlined
+  // does; nullopt: the innermost.
+  virtual std::optional<size_t> inlined_slot() const { return std::nullopt; }
 };
 
 struct BoundExpression {

@@ -80,11 +80,12 @@ Extend MakeDisassemble(const Context* context, size_t time_slot, size_t pc_slot)
 
 // Appends the stack of a row's thread at its time: a list of frames.
 Extend MakeBacktrace(const Context& context, std::shared_ptr<RowMoment> moment, size_t time_slot,
-                     std::optional<size_t> thread_slot, std::shared_ptr<Outcome> outcome) {
-  return [&context, moment = std::move(moment), time_slot, thread_slot,
+                     std::optional<size_t> thread_slot, std::optional<size_t> inlined_slot,
+                     std::shared_ptr<Outcome> outcome) {
+  return [&context, moment = std::move(moment), time_slot, thread_slot, inlined_slot,
           outcome = std::move(outcome)](Row* row) -> absl::Status {
     absl::StatusOr<std::optional<Stack>> stack =
-        StackOfRow(*moment, *row, time_slot, thread_slot, outcome.get());
+        StackOfRow(*moment, *row, time_slot, thread_slot, outcome.get(), inlined_slot);
     if (!stack.ok()) return stack.status();
     Value frames;
     if (*stack) {
@@ -131,6 +132,8 @@ class Pipeline : public Columns {
         time_slot_(source.time_slot),
         pc_slot_(source.pc_slot),
         thread_slot_(source.thread_slot),
+        inlined_slot_(source.inlined_slot),
+        scope_(source.scope),
         arguments_(source.fields_of_args),
         moment_(std::make_shared<RowMoment>(*context, std::move(outcome))) {
     for (const SourceColumn& column : source.columns) {
@@ -140,6 +143,8 @@ class Pipeline : public Columns {
   }
 
   std::shared_ptr<RowMoment> moment() override { return moment_; }
+  const NameScope& scope() const override { return scope_; }
+  std::optional<size_t> inlined_slot() const override { return inlined_slot_; }
 
   std::optional<Found> Find(std::string_view name) override {
     for (Visible& column : visible_) {
@@ -190,8 +195,22 @@ class Pipeline : public Columns {
   void Replace(const std::vector<Column>& columns) {
     visible_.clear();
     arguments_.clear();
+    inlined_slot_.reset();
+    scope_.arguments.clear();
     width_ = 0;
     for (const Column& column : columns) Append(column);
+  }
+
+  // Like Replace, for rows that still are of the moments they were of: `bound` computes them.
+  void Project(std::vector<BoundExpression> bound, const std::vector<Column>& columns) {
+    const std::optional<size_t> inlined = inlined_slot_;
+    if (inlined) {
+      bound.push_back(
+          {[slot = *inlined](const Row& row) { return row[slot]; }, {"", Type::kInteger}});
+    }
+    Push([&](OperatorPtr in) { return MakeProject(std::move(in), std::move(bound)); });
+    Replace(columns);
+    if (inlined) inlined_slot_ = width_++;
   }
 
   // A column that the operator just pushed appends to each row.
@@ -318,6 +337,8 @@ class Pipeline : public Columns {
   std::vector<Visible> visible_;
   size_t width_;
   size_t time_slot_, pc_slot_, thread_slot_;
+  std::optional<size_t> inlined_slot_;
+  NameScope scope_;
   std::vector<std::string> arguments_;  // names of fields of `args`
   absl::flat_hash_map<std::string, size_t> argument_slots_;
   std::shared_ptr<RowMoment> moment_;
@@ -440,11 +461,12 @@ class Planner {
     }
     Plan plan;
     plan.outcome = std::make_shared<Outcome>();
-    absl::flat_hash_map<const ast::Query*, Time> answers;  // what is asked twice is looked up once
-    const auto ask = [&](const ast::Query& nested) -> absl::StatusOr<Time> {
+    // What is asked twice is looked up once.
+    absl::flat_hash_map<const ast::Query*, Context::QueryTime> answers;
+    const auto ask = [&](const ast::Query& nested) -> absl::StatusOr<Context::QueryTime> {
       const auto known = answers.find(&nested);
       if (known != answers.end()) return known->second;
-      absl::StatusOr<Time> time = FirstTime(nested, nesting + 1, plan.outcome.get());
+      absl::StatusOr<Context::QueryTime> time = FirstTime(nested, nesting + 1, plan.outcome.get());
       if (time.ok()) answers.emplace(&nested, *time);
       return time;
     };
@@ -524,12 +546,16 @@ class Planner {
     if (time_only) {
       const auto time = pipeline.FindTime();
       if (!time) return ErrorAt(query.range, "the rows of this query have no time");
+      // Another time of a row is not the one that it is of.
+      const auto inlined = time->column.name == "time" ? pipeline.inlined_slot() : std::nullopt;
       pipeline.Push([&](OperatorPtr in) {
         return MakeProject(
             std::move(in),
-            {{[slot = time->slot](const Row& row) { return row[slot]; }, time->column}});
+            {{[slot = time->slot](const Row& row) { return row[slot]; }, time->column},
+             {[inlined](const Row& row) { return inlined ? row[*inlined] : Value(); },
+              {"inlined", Type::kInteger}}});
       });
-      pipeline.Replace({{"time", Type::kTime}});
+      pipeline.Replace({{"time", Type::kTime}, {"inlined", Type::kInteger}});
     }
     pipeline.Finish();
     plan.columns = pipeline.columns();
@@ -538,7 +564,8 @@ class Planner {
   }
 
  private:
-  absl::StatusOr<Time> FirstTime(const ast::Query& query, int nesting, Outcome* outer) {
+  absl::StatusOr<Context::QueryTime> FirstTime(const ast::Query& query, int nesting,
+                                               Outcome* outer) {
     absl::StatusOr<Plan> plan = Make(query, /*time_only=*/true, /*explain=*/false, nesting);
     if (!plan.ok()) return plan.status();
     Row row;
@@ -558,7 +585,9 @@ class Planner {
     }
     const Time* time = row[0].get<Time>();
     if (!time) return absl::NotFoundError("the first row of this query has no time");
-    return *time;
+    Context::QueryTime first = {*time, std::nullopt};
+    if (const int64_t* n = row[1].get<int64_t>()) first.inlined = static_cast<uint32_t>(*n);
+    return first;
   }
 
   absl::Status AddStage(const ast::Stage& stage, const ast::Stage* next, Pipeline* pipeline,
@@ -580,7 +609,9 @@ class Planner {
       plan->presentation.layout = plan->presentation.layout == Presentation::Layout::kRecord
                                       ? Presentation::Layout::kRecord
                                       : Presentation::Layout::kRows;
-      return Project(*std::move(bound), pipeline);
+      const std::vector<Column> columns = ColumnsOf(*bound);
+      pipeline->Project(*std::move(bound), columns);
+      return absl::OkStatus();
     }
     if (const auto* sort = std::get_if<ast::Sort>(&stage.what)) {
       std::vector<BoundSortKey> keys;
@@ -634,7 +665,10 @@ class Planner {
         if (!bound.ok()) return bound.status();
         plan->presentation.table_columns.clear();
         plan->presentation.layout = Presentation::Layout::kRows;
-        if (absl::Status s = Project(*std::move(bound), pipeline); !s.ok()) return s;
+        const std::vector<Column> columns = ColumnsOf(*bound);
+        pipeline->Push(
+            [&](OperatorPtr in) { return MakeProject(std::move(in), *std::move(bound)); });
+        pipeline->Replace(columns);
       }
       pipeline->Push([](OperatorPtr in) { return MakeDistinct(std::move(in)); });
       return absl::OkStatus();
@@ -685,18 +719,11 @@ class Planner {
     const auto make = mixed ? MakeMixedBacktrace : MakeBacktrace;
     pipeline->Push([&](OperatorPtr in) {
       return MakeExtend(std::move(in), make(context_, pipeline->moment(), when->time, when->thread,
-                                            plan->outcome));
+                                            pipeline->inlined_slot(), plan->outcome));
     });
     Append({"backtrace", Type::kList}, pipeline, plan);
     plan->steps.push_back(mixed ? "the native and Python stack of each row's thread at its time"
                                 : "the stack of each row's thread at its time");
-    return absl::OkStatus();
-  }
-
-  absl::Status Project(std::vector<BoundExpression> bound, Pipeline* pipeline) {
-    const std::vector<Column> columns = ColumnsOf(bound);
-    pipeline->Push([&](OperatorPtr in) { return MakeProject(std::move(in), std::move(bound)); });
-    pipeline->Replace(columns);
     return absl::OkStatus();
   }
 

@@ -18,6 +18,7 @@
 #include "query/engine.h"
 #include "query/operators.h"
 #include "query/stack.h"
+#include "query/types/name_scope.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -74,6 +75,10 @@ struct SourcePlan {
   std::optional<Direction> take_one;
   Presentation presentation;
   std::vector<std::string> notes;
+  // Where the rows are, for names that are no columns; and, of rows in functions inlined into one
+  // another, the slot that says which a row is of, as StackOptions::inlined does.
+  NameScope scope;
+  std::optional<size_t> inlined_slot;
   // Names that stand for fields of the column `args` where no column has them.
   std::vector<std::string> fields_of_args;
 

@@ -381,11 +381,18 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
   }
   absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(stack.time);
   if (!symbols.ok()) return symbols.status();
-  const bool crashed = moment.process().info().crash == stack.time;
   const auto use = [&](Frame& frame, const CodeLocation& location) {
     if (stack.frames.size() >= options.max_frames) {
       stack.truncated = true;
       stack.note = fmt::format("only the innermost {} frames are given", stack.frames.size());
+uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
+                     Address pc, std::optional<uint32_t> asked) {
+  const auto count = static_cast<uint32_t>(location.frames.size());
+  if (asked && *asked < count) return *asked;
+  const bool crashed = moment.process().info().crash == moment.time();
+  return count > 1 && !crashed && IsEntry(symbols, location, pc) ? count - 1 : 0;
+}
+
       return false;
     }
     frame.module = location.module;
@@ -404,8 +411,9 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
       return true;
     }
     const Frame::Kind kind = frame.kind;
-    // What a crash at the first instruction belongs to is of interest all the same.
-    const size_t innermost = frame.at_entry && !crashed ? location.frames.size() - 1 : 0;
+    const size_t innermost =
+        stack.frames.empty() ? InnermostAt(**symbols, location, moment, frame.pc, options.inlined)
+                             : 0;
     for (size_t i = innermost; i < location.frames.size(); ++i) {
       const InlineFrame& inlined = location.frames[i];
       frame.number = static_cast<uint32_t>(stack.frames.size());
@@ -494,17 +502,14 @@ Value ArgumentsByAbi(const uint64_t* gpr) {
 Value ArgumentsObject(const std::vector<Argument>& arguments) {
   Object object;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& name = arguments[i].name;
-    object.fields.emplace_back(name.empty() ? absl::StrCat("arg", i) : name, arguments[i].value);
+    object.fields.emplace_back(ArgumentName(arguments[i].name, i), arguments[i].value);
   }
   return Value(std::move(object));
 }
 
 absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
                                      const Frame& frame) {
-  if (frame.kind != Frame::Kind::kNormal && frame.kind != Frame::Kind::kInlined) {
-    return Value(Null{});
-  }
+  if (frame.kind == Frame::Kind::kSignal || frame.kind == Frame::Kind::kJit) return Value(Null{});
   FrameView view;
   view.thread = thread;
   view.pc = frame.lookup_pc;
@@ -517,6 +522,10 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   const bool at_entry = frame.at_entry && frame.kind == Frame::Kind::kNormal;
   if (at_entry) {
     absl::StatusOr<Registers> whole = moment.RegistersOf(thread);  // vector registers too
+void RowMoment::MarkIncomplete(std::string_view reason) {
+  if (outcome_) outcome_->MarkIncomplete(reason);
+}
+
     if (!whole.ok()) return whole.status();
     view.registers = *whole;
   }
@@ -524,6 +533,10 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   if (!arguments.ok()) return arguments.status();
   if (!arguments->empty()) return ArgumentsObject(*arguments);
   return at_entry ? ArgumentsByAbi(frame.registers.gpr.data()) : Value(Null{});
+std::string ArgumentName(const std::string& name, size_t i) {
+  return name.empty() ? absl::StrCat("arg", i) : name;
+}
+
 }
 
 absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
@@ -554,8 +567,8 @@ absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const St
 }
 
 absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& row, size_t time_slot,
-                                                std::optional<size_t> thread_slot,
-                                                Outcome* outcome) {
+                                                std::optional<size_t> thread_slot, Outcome* outcome,
+                                                std::optional<size_t> inlined_slot) {
   const Time* time = row[time_slot].get<Time>();
   if (!time) return std::nullopt;
   std::optional<ThreadNo> thread;
@@ -567,7 +580,13 @@ absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& ro
   absl::StatusOr<Moment*> then = moment.At(*time);
   if (absl::IsOutOfRange(then.status())) return std::nullopt;
   if (!then.ok()) return then.status();
-  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread);
+  StackOptions options;
+  if (inlined_slot) {
+    if (const int64_t* n = row[*inlined_slot].get<int64_t>()) {
+      options.inlined = static_cast<uint32_t>(*n);
+    }
+  }
+  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread, options);
   if (absl::IsNotFound(stack.status())) return std::nullopt;
   if (!stack.ok()) return stack.status();
   Describe(*stack, outcome);

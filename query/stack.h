@@ -119,6 +119,9 @@ class Unwinder {
   explicit Unwinder(const Context& context);
   ~Unwinder();
 
+  // Which of the functions inlined into one another where the thread is the stack begins with: 0 is
+  // the innermost. Several begin at one instruction, and a call of one of them is meant.
+  std::optional<uint32_t> inlined;
   // The stack of `thread` (default: the running one) at the moment's time. NotFound when the thread
   // does not live then.
   absl::StatusOr<Stack> StackOf(Moment& moment, std::optional<ThreadNo> thread,
@@ -176,6 +179,7 @@ Value ArgumentsObject(const std::vector<Argument>& arguments);
 // The arguments of a frame's function: an object, name → value, by DWARF; without it arg0…arg5 by
 // the ABI in the innermost frame at its function's first instruction, else null.
 absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
+  void MarkIncomplete(std::string_view reason);
                                      const Frame& frame);
 
 // arg0…arg5 as the ABI passes integers and pointers.
@@ -186,14 +190,16 @@ Gpr ArgumentRegister(int i);
 // A frame as an object with the columns of `backtrace`.
 absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
                                    const Frame& frame);
+// What argument `i` is called in `args`: by its own name, if its declaration gives one.
+std::string ArgumentName(const std::string& name, size_t i);
 // What `| backtrace` gives: a list of these.
 absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack);
 
 // The stack of a row's thread (without a slot or a thread there: of the running one) at its time,
-// to which the moment moves. nullopt when there is none.
+// to which the moment moves. nullopt when there is none. `inlined_slot`: of StackOptions::inlined.
 absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& row, size_t time_slot,
-                                                std::optional<size_t> thread_slot,
-                                                Outcome* outcome);
+                                                std::optional<size_t> thread_slot, Outcome* outcome,
+                                                std::optional<size_t> inlined_slot = std::nullopt);
 
 }  // namespace ttq
 

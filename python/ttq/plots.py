@@ -144,7 +144,7 @@ def _tree(rows: list[Any], end: int) -> dict[tuple[str, ...], int]:
     spent: dict[tuple[str, ...], int] = {}
     open_calls: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
     for row in sorted(rows, key=lambda r: r.time):
-        if row["kind"] == "inlined":
+        if "kind" in row.keys() and row["kind"] == "inlined":
             continue  # it has no end of its own
         start = int(row.time)
         stop = int(row.return_time) if row.return_time is not None else end
@@ -169,7 +169,9 @@ def flame(trace: "Trace", calls: str = 'calls to "*"', limit: int = 200_000, ax:
     """A flame graph: who called whom (upwards), and how many instructions were spent below (width). Of the
     functions that the query names; calls between them that it does not name are left out."""
     # Arguments and depths are not needed, and cost more than all else.
-    answer = trace.query(calls + "\n| select time, thread, pc, function, return_time, kind", limit=limit)
+    asked = ["time", "thread", "pc", "function", "return_time", "kind"]
+    has = [column.name for column in trace.query(calls + "\n| first 0").columns]
+    answer = trace.query(calls + "\n| select " + ", ".join(c for c in asked if c in has), limit=limit)
     rows = answer.rows()
     spent = _tree(rows, int(trace.end))
     depth = max((len(path) for path in spent), default=1)

@@ -50,6 +50,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
     if (!at.ok()) return at.status();
     where.time = *at;
+    absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+    if (!inlined.ok()) return inlined.status();
+    where.inlined = *inlined;
     if (!query.clauses.span && source.mode == Mode::kLast) span->end = *at;
   } else if (query.clauses.span) {
     const bool after = query.clauses.span->kind == ast::Span::Kind::kAfter;

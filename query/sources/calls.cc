@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,8 @@
 #include "query/sources/plans.h"
 #include "query/stack.h"
 #include "query/types/frame.h"
+#include "query/types/frame_state.h"
+#include "query/types/name_scope.h"
 #include "query/types/render.h"
 
 namespace ttq {
@@ -39,6 +42,7 @@ enum Slot : size_t {
   kCaller,
   kKind,
   kReturnAddress,
+  kInlined,    // which of the functions inlined there
   kArguments,  // six of them
   kWidth = kArguments + 6,
 };
@@ -126,7 +130,7 @@ class CallSource : public Operator {
   }
 
   struct Place {
-    Value function, module, file, line, caller;
+    Value function, module, file, line, caller, inlined;
   };
 
   // Of one of the location's frames.
@@ -134,6 +138,7 @@ class CallSource : public Operator {
     Place place;
     place.module = OfText(location.module);
     if (n >= location.frames.size()) return place;
+    place.inlined = static_cast<int64_t>(n);
     const InlineFrame& frame = location.frames[n];
     place.function = OfText(frame.function);
     place.file = OfText(frame.file);
@@ -191,6 +196,7 @@ class CallSource : public Operator {
     (*row)[kModule] = place.module;
     (*row)[kFile] = place.file;
     (*row)[kLine] = place.line;
+    (*row)[kInlined] = place.inlined;
   }
 
   absl::Status Fill(const Call& call, Row* row) {
@@ -281,11 +287,13 @@ Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int
   return column;
 }
 
-// The fields of the column `args`: of what type each is in all the functions that have it.
-absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context,
-                                                      const std::vector<Address>& entries) {
+// The fields of the column `args`: of what type each is in all the functions that have it. Also
+// fills in which arguments all of the scope's functions have. No fields: they are too many.
+absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context, NameScope* scope) {
   std::vector<Column> fields;
-  if (entries.size() > kMostTyped) return fields;
+  if (scope->entries.size() + scope->inlined.size() > kMostTyped) return fields;
+  std::map<std::string, size_t> functions_with;
+  size_t functions = 0;
   const auto add = [&fields](Column column) {
     const auto same = std::find_if(fields.begin(), fields.end(),
                                    [&](const Column& c) { return c.name == column.name; });
@@ -295,17 +303,25 @@ absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context,
       *same = {column.name, Type::kObject, /*any=*/true, {}};
     }
   };
-  for (const Address entry : entries) {
-    absl::StatusOr<std::optional<ParameterTypes>> found =
-        ParameterTypesOf(context, context.process().info().end, entry);
-    if (!found.ok()) return found.status();
-    if (!*found || (*found)->parameters.empty()) {
+  absl::StatusOr<const TypeSpace*> types = context.TypesAt(context.process().info().end);
+  if (!types.ok()) return types.status();
+  absl::Status s = NamesInScope(context, *scope).ForEachEntry([&](FrameState& frame) {
+    const std::vector<Die> parameters = frame.Parameters();
+    ++functions;
+    if (parameters.empty()) {
       for (const char* const name : kArgumentNames) add({name, Type::kValue});
-      continue;
     }
-    for (const auto& [name, type] : (*found)->parameters) {
-      add(ColumnOf(name, *(*found)->types, type));
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const std::string name(DebugFile::NameOf(parameters[i]));
+      if (!name.empty()) ++functions_with[name];
+      const CType* type = frame.placed()->file->TypeAt(DebugFile::TypeOf(parameters[i]));
+      add(ColumnOf(ArgumentName(name, i), **types, type));
     }
+    return false;
+  });
+  if (!s.ok()) return s;
+  for (const auto& [name, count] : functions_with) {
+    if (count == functions) scope->arguments.push_back(name);
   }
   return fields;
 }
@@ -431,26 +447,19 @@ absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
 
 // Of an inlined copy, where its debug information has them.
 absl::StatusOr<Value> ArgumentsOfCopy(const Context& context, RowMoment& moment, const Row& row) {
-  const std::string* function = row[kFunction].get<std::string>();
-  if (!function) return Value(Null{});
+  const int64_t* inlined = row[kInlined].get<int64_t>();
+  if (!inlined) return Value(Null{});
   absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
   if (!then.ok()) return then.status();
   const ThreadNo thread(static_cast<uint32_t>(*row[kThread].get<int64_t>()));
-  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread, {.max_frames = 1});
+  StackOptions options;
+  options.max_frames = 1;
+  options.inlined = static_cast<uint32_t>(*inlined);
+  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread, options);
   if (absl::IsNotFound(stack.status())) return Value(Null{});
   if (!stack.ok()) return stack.status();
-  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*row[kTime].get<Time>());
-  if (!symbols.ok()) return symbols.status();
-  const auto location = (*symbols)->Symbolize(*row[kPc].get<Address>());
-  for (size_t n = location->frames.size(); n-- > 0 && !stack->frames.empty();) {
-    if (location->frames[n].function != *function) continue;
-    // At a function's first instruction the stack does not show what is inlined there.
-    Frame copy = stack->frames.front();
-    copy.kind = Frame::Kind::kInlined;
-    copy.inlined = static_cast<uint32_t>(n);
-    return FrameArguments(context, **then, thread, copy);
-  }
-  return Value(Null{});
+  if (stack->frames.empty()) return Value(Null{});
+  return FrameArguments(context, **then, thread, stack->frames.front());
 }
 
 absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment, const Row& row) {
@@ -466,11 +475,9 @@ absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment,
   view.cfa = Address(registers->gpr[kRsp] + 8);
   view.entered = *row[kTime].get<Time>();
   view.present_only = true;
-  // Of what is inlined at a function's first instruction, the function itself is the outermost.
-  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*view.entered);
-  if (!symbols.ok()) return symbols.status();
-  const size_t depth = (*symbols)->Symbolize(view.pc)->frames.size();
-  view.inlined = depth == 0 ? 0 : depth - 1;
+  if (const int64_t* inlined = row[kInlined].get<int64_t>()) {
+    view.inlined = static_cast<size_t>(*inlined);
+  }
   absl::StatusOr<std::vector<Argument>> arguments = ArgumentsOf(context, view, *then);
   if (!arguments.ok()) return arguments.status();
   if (!arguments->empty()) return ArgumentsObject(*arguments);
@@ -534,7 +541,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   add("line", Type::kInteger, kLine);
   plan.columns.push_back({{"python", Type::kObject}, 0, Derived::kPython});
   add("address", Type::kAddress, kAddress);
-  absl::StatusOr<std::vector<Column>> fields = FieldsOfArguments(context, base.calls.entries);
+  plan.scope.code = NameScope::Code::kEntries;
+  plan.scope.entries = base.calls.entries;
+  plan.scope.inlined = base.inlined;
+  plan.inlined_slot = kInlined;
+  absl::StatusOr<std::vector<Column>> fields = FieldsOfArguments(context, &plan.scope);
   if (!fields.ok()) return fields.status();
   plan.columns.push_back({{"args", Type::kObject, /*any=*/false, *std::move(fields)},
                           0,

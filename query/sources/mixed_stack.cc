@@ -116,7 +116,7 @@ Value ArgumentsNow(python::PythonState::Instance& instance, const python::Frame&
 
 Extend MakeMixedBacktrace(const Context& context, std::shared_ptr<RowMoment> moment,
                           size_t time_slot, std::optional<size_t> thread_slot,
-                          std::shared_ptr<Outcome> outcome) {
+                          std::optional<size_t> inlined_slot, std::shared_ptr<Outcome> outcome) {
   struct Kept {
     explicit Kept(const Context& context)
         : provenance(&context, nullptr), source(&context.process()) {}
@@ -125,10 +125,10 @@ Extend MakeMixedBacktrace(const Context& context, std::shared_ptr<RowMoment> mom
     size_t remarks = 0;
   };
   auto kept = std::make_shared<Kept>(context);
-  return [&context, moment = std::move(moment), time_slot, thread_slot,
+  return [&context, moment = std::move(moment), time_slot, thread_slot, inlined_slot,
           outcome = std::move(outcome), kept](Row* row) -> absl::Status {
     absl::StatusOr<std::optional<Stack>> native =
-        StackOfRow(*moment, *row, time_slot, thread_slot, outcome.get());
+        StackOfRow(*moment, *row, time_slot, thread_slot, outcome.get(), inlined_slot);
     if (!native.ok()) return native.status();
     if (!*native) {
       row->push_back(Null{});

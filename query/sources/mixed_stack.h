@@ -47,7 +47,7 @@ Value ArgumentsNow(python::PythonState::Instance& instance, const python::Frame&
 // `backtrace mixed`.
 Extend MakeMixedBacktrace(const Context& context, std::shared_ptr<RowMoment> moment,
                           size_t time_slot, std::optional<size_t> thread_slot,
-                          std::shared_ptr<Outcome> outcome);
+                          std::optional<size_t> inlined_slot, std::shared_ptr<Outcome> outcome);
 
 }  // namespace ttq
 

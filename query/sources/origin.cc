@@ -83,6 +83,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
     EvaluateAt where;
     if (query.clauses.at || query.clauses.frame || query.clauses.thread) where.time = *at;
     where.thread = *thread;
+    absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+    if (!inlined.ok()) return inlined.status();
+    where.inlined = *inlined;
     if (query.clauses.frame) where.frame = query.clauses.frame->value;
     absl::StatusOr<ResolvedLocation> location =
         context.ResolveLocation(source.location, kDefaultBytes, where);

@@ -35,6 +35,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
   const Process& process = context.process();
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
+  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+  if (!inlined.ok()) return inlined.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
   if (!thread.ok()) return thread.status();
   const uint64_t number = query.clauses.frame ? query.clauses.frame->value : 0;
@@ -43,7 +45,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
   if (!moment.ok()) return moment.status();
   if (query.clauses.frame || query.clauses.thread) {
     // Their own mistakes are shown at their own places.
-    absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number);
+    absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number, *inlined);
     if (absl::IsOutOfRange(view.status()) && query.clauses.frame) {
       return ErrorAt(query.clauses.frame->range, std::string(view.status().message()));
     }
@@ -53,7 +55,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     if (!view.ok()) return view.status();
   }
   absl::StatusOr<EvaluatedValue> result =
-      EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number);
+      EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number, *inlined);
   if (!result.ok()) {
     const auto* name = std::get_if<ast::Name>(&source.expr->node);
     if (name && !query.clauses.frame) {

@@ -228,6 +228,7 @@ class PyCallSource : public Operator {
 // second the thread.
 SourcePlan PlanOfPlaces() {
   SourcePlan plan;
+  plan.scope.code = NameScope::Code::kNone;
   plan.time_slot = 0;
   plan.thread_slot = 1;
   Add(&plan, "time", Type::kTime);

@@ -47,12 +47,14 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
   const Process& process = context.process();
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
+  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+  if (!inlined.ok()) return inlined.status();
   absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
   if (!thread.ok()) return thread.status();
   absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(*at);
   if (!moment.ok()) return moment.status();
   const uint64_t number = query.clauses.frame ? query.clauses.frame->value : 0;
-  absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number);
+  absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number, *inlined);
   if (absl::IsOutOfRange(view.status()) && query.clauses.frame) {
     return ErrorAt(query.clauses.frame->range, std::string(view.status().message()));
   }

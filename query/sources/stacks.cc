@@ -18,12 +18,13 @@ namespace {
 class StackSource : public Operator {
  public:
   StackSource(const Context& context, std::vector<ThreadNo> threads, Time t, ast::Range range,
-              bool mixed, const SourceRequest& request)
+              bool mixed, std::optional<uint32_t> inlined, const SourceRequest& request)
       : context_(context),
         threads_(std::move(threads)),
         time_(t),
         range_(range),
         mixed_(mixed),
+        inlined_(inlined),
         outcome_(request.outcome),
         control_(request.options->control),
         unwinder_(context),
@@ -93,7 +94,14 @@ class StackSource : public Operator {
       if (!moment.ok()) return moment.status();
       moment_ = *std::move(moment);
     }
-    absl::StatusOr<Stack> stack = unwinder_.StackOf(*moment_, thread);
+    StackOptions options;
+    if (inlined_) {
+      // It is told of the thread that runs.
+      absl::StatusOr<ThreadNo> running = moment_->RunningThread();
+      if (!running.ok()) return running.status();
+      if (*running == thread) options.inlined = inlined_;
+    }
+    absl::StatusOr<Stack> stack = unwinder_.StackOf(*moment_, thread, options);
     if (absl::IsNotFound(stack.status())) {
       if (threads_.size() > 1) return absl::OkStatus();
       return ErrorAt(range_, std::string(stack.status().message()));
@@ -132,6 +140,7 @@ class StackSource : public Operator {
   Time time_;
   ast::Range range_;
   bool mixed_;
+  std::optional<uint32_t> inlined_;  // of the thread that runs
   std::shared_ptr<Outcome> outcome_;
   ScanControl* control_;
   Unwinder unwinder_;
@@ -154,6 +163,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
   const Process& process = context.process();
   absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
   if (!at.ok()) return at.status();
+  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+  if (!inlined.ok()) return inlined.status();
   absl::StatusOr<std::optional<ThreadNo>> asked = context.ResolveThread(query.clauses.thread);
   if (!asked.ok()) return asked.status();
   std::vector<ThreadNo> threads;
@@ -196,9 +207,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
   }
   const ast::Range range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
-  plan.open = [&context, threads, t = *at, range,
-               mixed](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    return OperatorPtr(std::make_unique<StackSource>(context, threads, t, range, mixed, request));
+  plan.open = [&context, threads, t = *at, range, mixed,
+               inlined = *inlined](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    return OperatorPtr(
+        std::make_unique<StackSource>(context, threads, t, range, mixed, inlined, request));
   };
   plan.explain = [t = *at, n = threads.size(), mixed](const SourceRequest&) {
     return absl::StatusOr<std::string>(

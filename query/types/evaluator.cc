@@ -84,7 +84,7 @@ Evaluator::Evaluator(const Context& context, const TypeSpace& types, Moment* mom
     : context_(context), types_(types), moment_(moment), frame_(frame), reader_(types, moment) {}
 
 absl::StatusOr<CValue> Evaluator::Evaluate(const ast::Expr& expr) {
-  failed_here_ = false;
+  failed_here_ = unknown_ = false;
   return Value(expr);
 }
 
@@ -160,6 +160,8 @@ absl::StatusOr<Evaluator::Number> Evaluator::NumberOf(const ast::Expr& expr, con
       why = Cat(Hex(value.address), " was ",
                 context_.process().DescribeUnmapped(Address(value.address), moment_->time()));
     }
+    // What is in memory that is not mapped has no value; anything else has one that is not known.
+    unknown_ = unknown_ || !value.missing.empty() || !value.known.empty();
     return Here(ErrorAt(expr.range, Cat("this has no value here: ", why)));
   }
   if (type->kind == Kind::kFloat) {
@@ -170,6 +172,11 @@ absl::StatusOr<Evaluator::Number> Evaluator::NumberOf(const ast::Expr& expr, con
   std::memcpy(&number.i, loaded->bytes.data(), std::min<size_t>(16, loaded->bytes.size()));
   number.i = Wrap(number.i, type);
   return number;
+}
+
+absl::Status Evaluator::NoValue(ast::Range range, std::string_view missing) {
+  unknown_ = unknown_ || !missing.starts_with("Cannot access memory");
+  return Here(ErrorAt(range, Cat("this has no value here: ", missing)));
 }
 
 // ---- Leaves ----------------------------------------------------------------------------------
@@ -274,6 +281,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Register&
   const CType* pointer = types_.PointerTo(VoidType());
   const auto known = [&](Gpr gpr) { return (view.known >> gpr & 1) != 0; };
   const auto unknown = [&] {
+    unknown_ = true;
     return Here(ErrorAt(expr.range, Cat("what ", reg.name, " held in this frame is not known: ",
                                         "calls need not preserve it")));
   };
@@ -321,18 +329,19 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Name& nam
 absl::StatusOr<std::optional<CValue>> Evaluator::Object(const ast::Expr& expr,
                                                         const std::string& name) {
   if (names_) {
-    if (std::optional<CValue> value = names_(name)) return value;
+    absl::StatusOr<std::optional<CValue>> value = names_(name);
+    if (!value.ok() || *value) return value;
   }
   if (frame_ && name.find("::") == std::string::npos) {
     if (const Die local = frame_->FindLocal(name)) {
       if (local.Find(DW_AT_location) || !local.Flag(DW_AT_external)) {
-        absl::StatusOr<CValue> value = frame_->ValueOf(local, /*look_back=*/true);
+        absl::StatusOr<CValue> value = frame_->ValueOf(local, look_back_);
         if (!value.ok()) return value.status();
         return std::optional<CValue>(*std::move(value));
       }
     }
     if (const Die self = frame_->FindLocal("this")) {
-      absl::StatusOr<CValue> object = frame_->ValueOf(self, true);
+      absl::StatusOr<CValue> object = frame_->ValueOf(self, look_back_);
       if (!object.ok()) return object.status();
       if (object->missing.empty()) {
         absl::StatusOr<CValue> target = reader_.Target(*object);
@@ -534,7 +543,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
                        "cast it to a pointer to one");
       }
       if (!pointer->missing.empty()) {
-        return Here(ErrorAt(inner.range, "this has no value here: " + pointer->missing));
+        return NoValue(inner.range, pointer->missing);
       }
       return reader_.Target(*pointer);
     }
@@ -802,12 +811,19 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Cast& cas
 }
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Member& member) {
+  const auto* whole = std::get_if<ast::Name>(&member.object->node);
+  if (arguments_ && whole && whole->name == "args") {
+    absl::StatusOr<std::optional<CValue>> argument = arguments_(member.member);
+    if (!argument.ok()) return argument.status();
+    if (*argument) return **std::move(argument);
+    return Here(ErrorAt(member.member_range, "there is no argument " + member.member));
+  }
   absl::StatusOr<CValue> operand = Value(*member.object);
   if (!operand.ok()) return operand;
   absl::StatusOr<CValue> object = Dereferenced(*operand);
   if (!object.ok()) return object;
   if (!object->missing.empty()) {
-    return Here(ErrorAt(member.object->range, "this has no value here: " + object->missing));
+    return NoValue(member.object->range, object->missing);
   }
   // `.` through a pointer is taken as `->`, as gdb does.
   const CType* type = object->type->Strip();
@@ -828,7 +844,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Member& m
     }
   }
   if (!object->missing.empty()) {
-    return Here(ErrorAt(member.object->range, "this has no value here: " + object->missing));
+    return NoValue(member.object->range, object->missing);
   }
   const CType* record = types_.Complete(object->type);
   if (!record->IsRecord()) {
@@ -875,7 +891,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Index& in
   absl::StatusOr<CValue> at = Value(*index.index);
   if (!at.ok()) return at;
   if (!object->missing.empty()) {
-    return Here(ErrorAt(index.object->range, "this has no value here: " + object->missing));
+    return NoValue(index.object->range, object->missing);
   }
   const CType* type = types_.Complete(object->type);
   if (type->IsRecord()) {

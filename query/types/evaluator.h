@@ -28,9 +28,13 @@ class Evaluator {
   // `frame` may be null: then locals and registers are not known.
   Evaluator(const Context& context, const TypeSpace& types, Moment* moment, FrameState* frame);
 
-  // What a name means before anything else is asked: the columns of a row.
-  using Names = std::function<std::optional<CValue>(std::string_view)>;
+  // What a name means before anything else is asked: the columns of a row. Nullopt: nothing.
+  using Names = std::function<absl::StatusOr<std::optional<CValue>>(std::string_view)>;
   void set_names(Names names) { names_ = std::move(names); }
+  // What `args.NAME` means; without it `args` is a name like any other.
+  void set_arguments(Names arguments) { arguments_ = std::move(arguments); }
+  // Whether a variable without a place is given as it last was. Each look back costs some blocks.
+  void set_look_back(bool look_back) { look_back_ = look_back; }
 
   // An error at the place of the part that cannot be evaluated. A result may still have no value
   // (CValue::missing): that of a variable that is nowhere.
@@ -39,6 +43,9 @@ class Evaluator {
   // Whether the last error was that a name is not visible here, or memory not mapped: true of this
   // moment, not of the expression.
   bool failed_here() const { return failed_here_; }
+  // Whether it was that something in scope has a value which is not known: another answer than that
+  // nothing is there.
+  bool unknown() const { return unknown_; }
 
   // The type that a name in a cast means.
   absl::StatusOr<const CType*> Resolve(const ast::TypeName& name);
@@ -86,15 +93,17 @@ class Evaluator {
     failed_here_ = true;
     return status;
   }
+  absl::Status NoValue(ast::Range range, std::string_view missing);
 
   const Context& context_;
   const TypeSpace& types_;
   Moment* moment_;
   FrameState* frame_;
   ValueReader reader_;
-  Names names_;
+  Names names_, arguments_;
+  bool look_back_ = true;
   int depth_ = 0;
-  bool failed_here_ = false;
+  bool failed_here_ = false, unknown_ = false;
 };
 
 }  // namespace ttq

@@ -9,7 +9,8 @@
 namespace ttq {
 
 absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
-                                  std::optional<ThreadNo> thread, uint64_t number) {
+                                  std::optional<ThreadNo> thread, uint64_t number,
+                                  std::optional<uint32_t> inlined) {
   FrameView view;
   if (thread) {
     view.thread = *thread;
@@ -17,6 +18,12 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
     absl::StatusOr<ThreadNo> running = moment->RunningThread();
     if (!running.ok()) return running.status();
     view.thread = *running;
+  }
+  if (inlined && thread) {
+    // It is told of the thread that runs.
+    absl::StatusOr<ThreadNo> running = moment->RunningThread();
+    if (!running.ok()) return running.status();
+    if (*running != *thread) inlined.reset();
   }
   if (number == 0) {
     absl::StatusOr<Registers> registers = moment->RegistersOf(view.thread);
@@ -26,16 +33,14 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
     absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(moment->time());
     if (!symbols.ok()) return symbols.status();
     const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(view.pc);
-    const bool crashed = moment->process().info().crash == moment->time();
-    if (location->frames.size() > 1 && !crashed && IsEntry(**symbols, *location, view.pc)) {
-      view.inlined = location->frames.size() - 1;
-    }
+    view.inlined = InnermostAt(**symbols, *location, *moment, view.pc, inlined);
     return view;
   }
   Unwinder unwinder(context);
   StackOptions options;
   options.max_frames = number + 1;
   options.past_main = true;
+  options.inlined = inlined;
   absl::StatusOr<Stack> stack = unwinder.StackOf(*moment, view.thread, options);
   if (!stack.ok()) return stack.status();
   if (number >= stack->frames.size()) {
@@ -55,14 +60,15 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
 
 absl::StatusOr<EvaluatedValue> EvaluateExpression(const Context& context, const ast::Expr& expr,
                                                   Moment* moment, bool in_frame,
-                                                  std::optional<ThreadNo> thread, uint64_t frame) {
+                                                  std::optional<ThreadNo> thread, uint64_t frame,
+                                                  std::optional<uint32_t> inlined) {
   EvaluatedValue result;
   absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
   if (!types.ok()) return types.status();
   result.types = *types;
   std::optional<FrameState> state;
   if (in_frame) {
-    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, frame);
+    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, frame, inlined);
     if (view.ok()) {
       result.frame = *view;
       state.emplace(context, **types, moment, *std::move(view));

@@ -18,10 +18,12 @@
 
 namespace ttq {
 
-// The frame of a thread as evaluation needs it. `number`: as `backtrace` counts. NotFound when the
-// thread does not live then; OutOfRange, with how many there are, when the stack is not so deep.
+// The frame of a thread as evaluation needs it. `number`: as `backtrace` counts; `inlined`: as in
+// StackOptions. NotFound when the thread does not live then; OutOfRange, with how many there are,
+// when the stack is not so deep.
 absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
-                                  std::optional<ThreadNo> thread, uint64_t number);
+                                  std::optional<ThreadNo> thread, uint64_t number,
+                                  std::optional<uint32_t> inlined = std::nullopt);
 
 struct EvaluatedValue {
   CValue value;
@@ -33,7 +35,8 @@ struct EvaluatedValue {
 // else only globals. Errors are at the part of the expression that cannot be evaluated.
 absl::StatusOr<EvaluatedValue> EvaluateExpression(const Context& context, const ast::Expr& expr,
                                                   Moment* moment, bool in_frame,
-                                                  std::optional<ThreadNo> thread, uint64_t frame);
+                                                  std::optional<ThreadNo> thread, uint64_t frame,
+                                                  std::optional<uint32_t> inlined = std::nullopt);
 
 }  // namespace ttq
 

@@ -64,20 +64,6 @@ absl::StatusOr<std::vector<Argument>> ArgumentsOf(const Context& context, const 
   return out;
 }
 
-absl::StatusOr<std::optional<ParameterTypes>> ParameterTypesOf(const Context& context, Time t,
-                                                               Address function) {
-  absl::StatusOr<std::optional<Declaration>> found = DeclarationOf(context, t, function);
-  if (!found.ok()) return found.status();
-  if (!*found) return std::nullopt;
-  const auto& [types, file, die] = **found;
-  ParameterTypes out = {types, {}};
-  for (const Die& parameter : ParametersOf(die)) {
-    out.parameters.emplace_back(DebugFile::NameOf(parameter),
-                                file->TypeAt(DebugFile::TypeOf(parameter)));
-  }
-  return out;
-}
-
 absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
                                                          Address function) {
   absl::StatusOr<std::optional<Declaration>> found = DeclarationOf(context, t, function);

@@ -72,14 +72,6 @@ struct ResultPlace {
   // A number, pointer or enumerator in rax: that register is all there is to it.
   bool in_rax = false;
 };
-// What a function takes, by its declaration.
-struct ParameterTypes {
-  const TypeSpace* types = nullptr;
-  std::vector<std::pair<std::string, const CType*>> parameters;
-};
-// Of the function with its entry at `function`; nullopt: no DWARF says.
-absl::StatusOr<std::optional<ParameterTypes>> ParameterTypesOf(const Context& context, Time t,
-                                                               Address function);
 // Of the function with its entry at `function`; nullopt: no DWARF says.
 absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const Context& context, Time t,
                                                          Address function);
