@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "query/sources.h"
+#include "query/tail_calls.h"
 #include "query/types/frame.h"
 
 namespace ttq {
@@ -51,6 +52,8 @@ const char* FrameKindName(Frame::Kind kind) {
       return "signal";
     case Frame::Kind::kJit:
       return "jit";
+    case Frame::Kind::kTail:
+      return "tail";
   }
   return "";
 }
@@ -69,7 +72,8 @@ const char* FrameMethodName(Frame::Method method) {
   return "";
 }
 
-Unwinder::Unwinder(const Context& context) : context_(context) {}
+Unwinder::Unwinder(const Context& context)
+    : context_(context), tail_calls_(std::make_unique<TailCalls>(context)) {}
 Unwinder::~Unwinder() = default;
 
 UnwindTable* Unwinder::TableOf(const Module& module) {
@@ -348,6 +352,20 @@ absl::Status Unwinder::Walk(Moment& moment, ThreadNo thread, bool past_main, std
       return absl::OkStatus();
     }
     if (caller.pc.v == 0) return absl::OkStatus();  // how the first frame of a thread is marked
+    if (frame.kind == Frame::Kind::kNormal && frame.cfa) {
+      absl::StatusOr<std::vector<TailJump>> jumps =
+          tail_calls_->Between(moment, thread, frame.lookup_pc, *frame.cfa - 8, caller.pc);
+      if (!jumps.ok()) return jumps.status();
+      for (const TailJump& jump : *jumps) {
+        Frame tail;
+        tail.kind = Frame::Kind::kTail;
+        tail.is_gone = true;
+        tail.pc = jump.next;
+        tail.lookup_pc = jump.pc;
+        tail.cfa = frame.cfa;
+        if (!use(tail, *(*symbols)->Symbolize(jump.pc))) return absl::OkStatus();
+      }
+    }
     const std::optional<uint64_t> now = frame.registers.Get(kRsp),
                                   next = caller.registers.Get(kRsp);
     if (!signal && now && next && *next <= *now) {
@@ -368,6 +386,14 @@ bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc
   return function && function->entry == pc;
 }
 
+uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
+                     Address pc, std::optional<uint32_t> asked) {
+  const auto count = static_cast<uint32_t>(location.frames.size());
+  if (asked && *asked < count) return *asked;
+  const bool crashed = moment.process().info().crash == moment.time();
+  return count > 1 && !crashed && IsEntry(symbols, location, pc) ? count - 1 : 0;
+}
+
 absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> thread,
                                         const StackOptions& options) {
   Stack stack;
@@ -385,14 +411,6 @@ absl::StatusOr<Stack> Unwinder::StackOf(Moment& moment, std::optional<ThreadNo> 
     if (stack.frames.size() >= options.max_frames) {
       stack.truncated = true;
       stack.note = fmt::format("only the innermost {} frames are given", stack.frames.size());
-uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
-                     Address pc, std::optional<uint32_t> asked) {
-  const auto count = static_cast<uint32_t>(location.frames.size());
-  if (asked && *asked < count) return *asked;
-  const bool crashed = moment.process().info().crash == moment.time();
-  return count > 1 && !crashed && IsEntry(symbols, location, pc) ? count - 1 : 0;
-}
-
       return false;
     }
     frame.module = location.module;
@@ -418,7 +436,8 @@ uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, co
       const InlineFrame& inlined = location.frames[i];
       frame.number = static_cast<uint32_t>(stack.frames.size());
       frame.inlined = static_cast<uint32_t>(i);
-      frame.kind = i + 1 == location.frames.size() ? kind : Frame::Kind::kInlined;
+      const bool is_copy = i + 1 < location.frames.size() && !frame.is_gone;
+      frame.kind = is_copy ? Frame::Kind::kInlined : kind;
       frame.function = inlined.function;
       frame.symbol = inlined.symbol;
       frame.file = inlined.file;
@@ -454,6 +473,20 @@ absl::StatusOr<int64_t> Unwinder::DepthOf(Moment& moment, ThreadNo thread,
   return depth;
 }
 
+absl::StatusOr<std::optional<std::string>> Unwinder::JumpedFrom(Moment& moment, ThreadNo thread,
+                                                                Address entry,
+                                                                Address return_address) {
+  absl::StatusOr<Registers> registers = moment.RegistersOf(thread);
+  if (!registers.ok()) return registers.status();
+  absl::StatusOr<std::vector<TailJump>> jumps =
+      tail_calls_->Between(moment, thread, entry, Address(registers->gpr[kRsp]), return_address);
+  if (!jumps.ok()) return jumps.status();
+  if (jumps->empty()) return std::nullopt;
+  absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(moment.time());
+  if (!symbols.ok()) return symbols.status();
+  return (*symbols)->Symbolize(jumps->front().pc)->function;
+}
+
 void Describe(const Stack& stack, Outcome* outcome) {
   if (!stack.note.empty()) {
     const std::string note =
@@ -465,7 +498,7 @@ void Describe(const Stack& stack, Outcome* outcome) {
     }
   }
   for (const Frame& frame : stack.frames) {
-    if (frame.kind == Frame::Kind::kInlined) continue;
+    if (frame.kind == Frame::Kind::kInlined || frame.is_gone) continue;
     if (frame.method == Frame::Method::kFramePointer) {
       outcome->MarkIncomplete(fmt::format(
           "where {:#x} has no unwind information its caller was guessed from the frame pointer",
@@ -492,11 +525,19 @@ void RowMoment::AddNote(std::string_view sentence) {
   if (outcome_) outcome_->AddNote(sentence);
 }
 
+void RowMoment::MarkIncomplete(std::string_view reason) {
+  if (outcome_) outcome_->MarkIncomplete(reason);
+}
+
 Value ArgumentsByAbi(const uint64_t* gpr) {
   static constexpr const char* kNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
   Object args;
   for (int i = 0; i < 6; ++i) args.fields.emplace_back(kNames[i], Word{gpr[ArgumentRegister(i)]});
   return Value(std::move(args));
+}
+
+std::string ArgumentName(const std::string& name, size_t i) {
+  return name.empty() ? absl::StrCat("arg", i) : name;
 }
 
 Value ArgumentsObject(const std::vector<Argument>& arguments) {
@@ -517,15 +558,11 @@ absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, Thr
   std::copy(frame.registers.gpr.begin(), frame.registers.gpr.end(), view.registers.gpr);
   view.registers.pc = frame.pc;
   view.known = frame.registers.known;
-  view.cfa = frame.cfa;
+  if (!frame.is_gone) view.cfa = frame.cfa;
   view.present_only = true;
   const bool at_entry = frame.at_entry && frame.kind == Frame::Kind::kNormal;
   if (at_entry) {
     absl::StatusOr<Registers> whole = moment.RegistersOf(thread);  // vector registers too
-void RowMoment::MarkIncomplete(std::string_view reason) {
-  if (outcome_) outcome_->MarkIncomplete(reason);
-}
-
     if (!whole.ok()) return whole.status();
     view.registers = *whole;
   }
@@ -533,10 +570,6 @@ void RowMoment::MarkIncomplete(std::string_view reason) {
   if (!arguments.ok()) return arguments.status();
   if (!arguments->empty()) return ArgumentsObject(*arguments);
   return at_entry ? ArgumentsByAbi(frame.registers.gpr.data()) : Value(Null{});
-std::string ArgumentName(const std::string& name, size_t i) {
-  return name.empty() ? absl::StrCat("arg", i) : name;
-}
-
 }
 
 absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,

@@ -33,6 +33,7 @@
 
 namespace ttq {
 
+class TailCalls;
 struct Outcome;
 
 // The general registers of a frame. A register that calls do not preserve is not known in the
@@ -64,6 +65,7 @@ struct Frame {
     kInlined,  // a copy inlined into the next frame; shares its registers and CFA
     kSignal,   // where the kernel entered to deliver a signal
     kJit,      // code in no module
+    kTail,     // it ended in a jump to the function of the frame before: nothing of it is left
   };
   // How the next frame out was found.
   enum class Method : uint8_t { kNone, kCallFrameInfo, kCallHistory, kFramePointer };
@@ -81,6 +83,8 @@ struct Frame {
   FrameRegisters registers;
   // Nothing of the function has been executed yet: its arguments are where the ABI puts them.
   bool at_entry = false;
+  // Of a kTail frame and what is inlined in it: its part of the stack is used by others.
+  bool is_gone = false;
   uint32_t inlined = 0;  // of the functions inlined into one another at pc, which: 0 is innermost
   std::string function;  // empty: no name
   std::string symbol;    // as the linker knows it
@@ -91,7 +95,12 @@ struct Frame {
 // `pc` is the first instruction of the function that really exists there, `location` names it:
 // nothing that is inlined into it has begun either.
 bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc);
-const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit"
+// Which of the functions inlined into one another at `pc`, where a thread is at the moment, its
+// stack begins with: `asked` if it is one of them; at a function's first instruction the function
+// itself, but for a crash, of which the innermost is of interest.
+uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
+                     Address pc, std::optional<uint32_t> asked);
+const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit", "tail"
 const char* FrameMethodName(Frame::Method kind);  // "cfi", "call history", "frame pointer", ""
 
 struct Stack {
@@ -110,6 +119,9 @@ struct StackOptions {
   size_t max_frames = 10000;
   // Go on to what called `main`. Debuggers do not.
   bool past_main = false;
+  // Which of the functions inlined into one another where the thread is the stack begins with: 0 is
+  // the innermost. Several begin at one instruction, and a call of one of them is meant.
+  std::optional<uint32_t> inlined;
 };
 
 // Makes stacks. Keeps what it learns about code, so that one object for many stacks is cheaper.
@@ -119,9 +131,6 @@ class Unwinder {
   explicit Unwinder(const Context& context);
   ~Unwinder();
 
-  // Which of the functions inlined into one another where the thread is the stack begins with: 0 is
-  // the innermost. Several begin at one instruction, and a call of one of them is meant.
-  std::optional<uint32_t> inlined;
   // The stack of `thread` (default: the running one) at the moment's time. NotFound when the thread
   // does not live then.
   absl::StatusOr<Stack> StackOf(Moment& moment, std::optional<ThreadNo> thread,
@@ -130,9 +139,14 @@ class Unwinder {
   // into one another as `StackOf` does: the number of frames after that of `function`, which is
   // among the innermost.
   absl::StatusOr<int64_t> DepthOf(Moment& moment, ThreadNo thread, const std::string& function);
+  // The function that jumped to the one whose first instruction is next, if it was not called: its
+  // name, which may be empty. `return_address`: the word on top of the stack.
+  absl::StatusOr<std::optional<std::string>> JumpedFrom(Moment& moment, ThreadNo thread,
+                                                        Address entry, Address return_address);
 
  private:
-  // Calls `use` with every physical frame and its place, innermost first, until it says false.
+  // Calls `use` with every physical frame and each that jumped on, and its place, innermost first,
+  // until it says false.
   // Fills in what ended the walk.
   using UseFrame = std::function<bool(Frame& frame, const CodeLocation& location)>;
   absl::Status Walk(Moment& moment, ThreadNo thread, bool past_main, std::string* note,
@@ -148,6 +162,7 @@ class Unwinder {
 
   const Context& context_;
   absl::flat_hash_map<const SymbolFile*, std::unique_ptr<UnwindTable>> tables_;
+  std::unique_ptr<TailCalls> tail_calls_;
   // Executable memory, for guesses.
   Time mappings_time_ = kTimeMax;
   std::vector<AddressRange> executable_;
@@ -164,6 +179,7 @@ class RowMoment {
   Unwinder& unwinder() { return unwinder_; }
   // To the answer, if there is one.
   void AddNote(std::string_view sentence);
+  void MarkIncomplete(std::string_view reason);
 
  private:
   const Context& context_;
@@ -174,12 +190,13 @@ class RowMoment {
 
 struct Argument;
 
+// What argument `i` is called in `args`: by its own name, if its declaration gives one.
+std::string ArgumentName(const std::string& name, size_t i);
 // Name → value.
 Value ArgumentsObject(const std::vector<Argument>& arguments);
 // The arguments of a frame's function: an object, name → value, by DWARF; without it arg0…arg5 by
 // the ABI in the innermost frame at its function's first instruction, else null.
 absl::StatusOr<Value> FrameArguments(const Context& context, Moment& moment, ThreadNo thread,
-  void MarkIncomplete(std::string_view reason);
                                      const Frame& frame);
 
 // arg0…arg5 as the ABI passes integers and pointers.
@@ -190,8 +207,6 @@ Gpr ArgumentRegister(int i);
 // A frame as an object with the columns of `backtrace`.
 absl::StatusOr<Object> FrameObject(const Context& context, Moment& moment, ThreadNo thread,
                                    const Frame& frame);
-// What argument `i` is called in `args`: by its own name, if its declaration gives one.
-std::string ArgumentName(const std::string& name, size_t i);
 // What `| backtrace` gives: a list of these.
 absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const Stack& stack);
 

@@ -432,6 +432,20 @@ class Results {
   Type type_ = Type::kValue;
 };
 
+// The function that called, or that jumped there.
+absl::StatusOr<Value> CallerOfCall(RowMoment& moment, const Row& row) {
+  const Address* return_address = row[kReturnAddress].get<Address>();
+  const int64_t* thread = row[kThread].get<int64_t>();
+  if (!return_address || !thread) return row[kCaller];
+  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
+  if (!then.ok()) return then.status();
+  absl::StatusOr<std::optional<std::string>> jumped =
+      moment.unwinder().JumpedFrom(**then, ThreadNo(static_cast<uint32_t>(*thread)),
+                                   *row[kAddress].get<Address>(), *return_address);
+  if (!jumped.ok()) return jumped.status();
+  return *jumped ? OfText(**jumped) : row[kCaller];
+}
+
 absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
   const Time* time = row[kTime].get<Time>();
   const int64_t* thread = row[kThread].get<int64_t>();
@@ -562,7 +576,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
        [results](RowMoment& moment, const Row& row) { return results->At(moment, row); }});
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});
-  add("caller", Type::kString, kCaller);
+  plan.columns.push_back({{"caller", Type::kString}, 0, Derived::kComputed, CallerOfCall});
   add("kind", Type::kString, kKind);
   add("return_address", Type::kAddress, kReturnAddress, /*hidden=*/true);
   for (size_t i = 0; i < std::size(kArgumentNames); ++i) {

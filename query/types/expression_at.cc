@@ -54,7 +54,7 @@ absl::StatusOr<FrameView> FrameAt(const Context& context, Moment* moment,
   for (int i = 0; i < kGprCount; ++i) view.registers.gpr[i] = frame.registers.gpr[i];
   view.registers.pc = frame.pc;
   view.known = frame.registers.known;
-  view.cfa = frame.cfa;
+  if (!frame.is_gone) view.cfa = frame.cfa;
   return view;
 }
 

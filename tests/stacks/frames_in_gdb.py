@@ -31,10 +31,13 @@ def frames():
     while frame is not None:
         if frame.type() == gdb.SIGTRAMP_FRAME:
             found.append(["<signal handler called>", None, 0])
-        elif frame.type() != gdb.TAILCALL_FRAME:  # made up by gdb: on no stack
+        else:
             sal = frame.find_sal()
             file = os.path.basename(sal.symtab.filename) if sal.symtab else None
             found.append([frame.name(), file, sal.line if sal.symtab else 0])
+            # One that gdb concludes was left by a jump: it is on no stack.
+            if frame.type() == gdb.TAILCALL_FRAME:
+                found[-1].append("tail")
         frame = frame.older()
     return found
 

@@ -22,6 +22,7 @@ CASES = {
                             "_Unwind_RaiseException"], 40),
     "signals": (["signals"], ["inside", "siglongjmp", "raise"], 20),
     "coroutines": (["coroutines"], ["step", "swapcontext"], 60),
+    "tails": (["tails"], ["probe"], 40),
     "calls": (["calls"], ["mark", "factorial", "longjmp", "puts", "even"], 60),
     "stripped": (["calls.stripped"], ["write", "qsort", "longjmp"], 10),
     "python": (["/usr/bin/python3", "-S", "-E", os.path.join(HERE, "programs/nested.py")],
@@ -54,10 +55,59 @@ def our_frames(recording, function, most):
         raise SystemExit(f"{query}: {p.stderr}")
     answer = json.loads(p.stdout)
     stops = [[[f["function"], f["file"] and os.path.basename(f["file"]), f["line"] or 0]
-              for f in row["backtrace"]] for row in answer["rows"]]
+              + (["tail"] if f["kind"] == "tail" else []) for f in row["backtrace"]]
+             for row in answer["rows"]]
     depths = [row["depth"] for row in answer["rows"]]
     assert depths == [len(s) - 1 for s in stops], (function, depths, [len(s) - 1 for s in stops])
+    callers = [row["caller"] for row in answer["rows"]]
+    wrong = [(c, s[1]) for c, s in zip(callers, stops) if len(s) > 1 and c != s[1][0]
+             and not s[1][0].startswith("<")]
+    assert not wrong, (function, wrong[:3])
     return stops
+
+
+def jumps(stack):
+    return [frame for frame in stack if frame[-1] == "tail"]
+
+
+def without_jumps(stack):
+    return [frame for frame in stack if frame[-1] != "tail"]
+
+
+def all_there(ours, theirs):
+    """gdb only shows functions that jumped on where one way alone leads from call to callee."""
+    mine = iter(ours)
+    return all(any(same(frame, wanted) for frame in mine) for wanted in theirs)
+
+
+def trails():
+    """The functions that jumped on, as the program itself tells them."""
+    names = {"f": "first", "m": "middle", "l": "last", "p": "pointed", "i": "ping", "o": "pong",
+             "s": "sort"}
+    with tempfile.TemporaryDirectory() as scratch:
+        recording = os.path.join(scratch, "recording")
+        run = subprocess.run([TTQ, "record", "-q", "-o", recording, os.path.join(PROGRAMS, "tails")],
+                             capture_output=True, text=True, timeout=300, check=False)
+        told = run.stdout.split()
+        stacks = our_frames(recording, "probe", len(told) + 1)
+        if len(stacks) != len(told):
+            raise SystemExit(f"tails: {len(stacks)} calls of probe, {len(told)} told")
+        for trail, stack in zip(told, stacks):
+            # What ran more than once is there once.
+            wanted = list(dict.fromkeys(names[letter] for letter in trail))
+            if trail == "s":
+                # The C library's own functions stand between, and may jump too.
+                ok = stack[1][0] == "order" and [f[0] for f in jumps(stack)
+                                                 if f[0] in names.values()] == ["sort"]
+            else:
+                found = [f[0] for f in stack[1:-1]][::-1]
+                ok = found[-1] == "last" and [f[0] for f in jumps(stack)] == found[:-1][::-1]
+                # Of two that jump to each other one way is told, the shortest.
+                taken_turns = {"ping", "pong"} <= set(wanted) and found == [wanted[0], "last"]
+                ok = ok and (found == wanted or taken_turns)
+            if not ok or stack[-1][0] != "main":
+                raise SystemExit(f"tails: the program says {trail}, the stack is {stack}")
+    print(f"tails: {len(told)} stacks as the program tells them")
 
 
 def plain(name):
@@ -72,14 +122,14 @@ def plain(name):
 def same(ours, theirs):
     # Of a stripped program gdb knows neither.
     if theirs[0] is None and ours[0] in ("main", "_start"):
-        return ours[1:] == theirs[1:]
+        return ours[1:3] == theirs[1:3]
     if plain(ours[0]) != plain(theirs[0]):
         # Two names of one address, where there is no DWARF.
         if ours[1] or theirs[1] or ours[0] is None or theirs[0] is None:
             return False
         if plain(ours[0]).strip("_") != plain(theirs[0]).strip("_"):
             return False
-    return ours[1:] == theirs[1:]
+    return ours[1:3] == theirs[1:3]
 
 
 def check(name):
@@ -112,7 +162,9 @@ def check(name):
                 # Beyond the first frame of a stack made by makecontext gdb reads what is not there.
                 while len(gdbs) > len(mine) and gdbs[-1] == [None, None, 0]:
                     gdbs.pop()
-                if len(mine) == len(gdbs) and all(map(same, mine, gdbs)):
+                on_stack = without_jumps(mine), without_jumps(gdbs)
+                if len(on_stack[0]) == len(on_stack[1]) and all(map(same, *on_stack)) and (
+                        all_there(mine, gdbs)):
                     compared += 1
                     continue
                 lines = [f"{name}: stack {number} at {function} differs"]
@@ -130,8 +182,8 @@ def main():
     if shutil.which("gdb") is None:
         print("skipped: gdb is not installed")
         return
-    for name in sys.argv[3:] or CASES:
-        check(name)
+    for name in sys.argv[3:] or [*CASES, "trails"]:
+        trails() if name == "trails" else check(name)
 
 
 main()
