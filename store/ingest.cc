@@ -1417,6 +1417,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   // That may have needed what was just not to be had.
+  if (access((directory + "/db").c_str(), F_OK) == 0) return s;  // the reserve says what it is
   unlink((directory + "/reserve").c_str());
   rmdir(directory.c_str());
   return s;
