@@ -10,6 +10,7 @@
 #include "capi/ttq.h"
 #include "fmt/format.h"
 #include "query/find_trace.h"
+#include "recorder/mark.h"
 
 using ttq::Address;
 using ttq::Time;
@@ -36,6 +37,8 @@ Ending CheckTime(const ttq::Process& process, uint64_t time) {
 extern "C" {
 
 const char* ttq_version(void) { return TTQ_VERSION; }
+
+void ttq_mark(const char* text) { TTQ_MARK(text); }
 
 ttq_status ttq_open(const char* name, ttq_recording** recording) {
   return Guard([&]() -> Ending {
@@ -81,9 +84,10 @@ ttq_status ttq_describe_process(ttq_recording* recording, size_t index, ttq_proc
     if (!recording || !info) return InvalidArgument("ttq_describe_process: an argument is NULL");
     const auto& processes = recording->state->recording->processes();
     if (index >= processes.size()) {
-      return InvalidArgument(fmt::format("ttq_describe_process: there are {} processes, and {} is "
-                                         "not the index of one",
-                                         processes.size(), index));
+      return InvalidArgument(
+          fmt::format("ttq_describe_process: there are {} processes, and {} is "
+                      "not the index of one",
+                      processes.size(), index));
     }
     const ttq::ProcessInfo& known = processes[index];
     ttq_process_info out = {};

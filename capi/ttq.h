@@ -78,6 +78,11 @@ enum {
 /* "TTQ_ERROR_QUERY"; "unknown" for a number that is none. Static. */
 TTQ_API const char* ttq_status_name(ttq_status status);
 
+/* Leaves a mark in the history of the calling program, when `ttq record` is making one: an event of
+ * kind `mark` with `text` (UTF-8; more than 4,095 bytes are cut). Does nothing otherwise. A program
+ * that is not linked with this library has the macro TTQ_MARK of ttq/mark.h. */
+TTQ_API void ttq_mark(const char* text);
+
 #define TTQ_NOWHERE ((size_t)-1)
 
 typedef struct ttq_error {

@@ -42,8 +42,9 @@ typedef Long ttq_i64;
 #define TTQ_STATIC_ASSERT _Static_assert
 #endif
 
-// 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0)
-enum { kTtqStreamVersion = 4 };
+// 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
+// 5: kTtqMark
+enum { kTtqStreamVersion = 5 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -208,6 +209,7 @@ enum {                   // kinds; stored: do not renumber
   kTtqExitProcess = 17,  // u32 status
   kTtqRecipeMark = 18,   // nothing; never sent
   kTtqVectors = 19,      // TtqVectors
+  kTtqMark = 20,         // TtqMark, text: see recorder/mark.h
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.
@@ -274,6 +276,10 @@ typedef struct {
   ttq_u32 tid;
   ttq_u32 fd;
 } TtqOutput;
+typedef struct {
+  ttq_u32 tid;
+  ttq_i64 wall_ns;
+} TtqMark;
 #pragma pack(pop)
 
 enum {

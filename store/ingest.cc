@@ -889,6 +889,12 @@ class ProcessIngest {
                  payload.substr(sizeof(o)), 0);
         break;
       }
+      case kTtqMark: {
+        auto m = LoadPod<TtqMark>(payload);
+        auto [thread, pc] = concerned(m.tid);
+        AddEvent(EventKind::kMark, thread, pc, 0, 0, {}, payload.substr(sizeof(m)), "", m.wall_ns);
+        break;
+      }
       case kTtqFork: {
         NoteSharedMemory();
         uint32_t number = LoadPod<uint32_t>(payload);

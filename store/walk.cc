@@ -38,6 +38,8 @@ size_t ControlHeadBytes(uint32_t kind) {
       return sizeof(TtqSignal);
     case kTtqOutput:
       return sizeof(TtqOutput);
+    case kTtqMark:
+      return sizeof(TtqMark);
     case kTtqFork:
     case kTtqExecve:
     case kTtqExitProcess:
@@ -59,6 +61,7 @@ uint32_t ControlThread(uint32_t kind, std::string_view payload) {
     case kTtqSignal:
     case kTtqFault:
     case kTtqOutput:
+    case kTtqMark:
     case kTtqExecve:
       return LoadPod<uint32_t>(payload);
     default:

@@ -8,7 +8,7 @@
 //
 //     ttq record build/examples/tour/tour
 //     ttq "last write to counter before crash"
-
+#include <mark.h>
 #include <stdlib.h>
 
 #define NOINLINE __attribute__((noinline))
@@ -38,7 +38,7 @@ int main(void) {
   push(1);
   push(4);
   push(pop() + 1);
-  corrupt(&counter);
+  corrupt(&counter), TTQ_MARK("corrupted");
   push(9);  // 1 GiB behind `items`: SIGSEGV
   return 0;
 }

@@ -19,7 +19,13 @@ from .values import Address, Name, Time
 __version__ = _text_of(_lib.ttq_version())
 __all__ = ["Address", "ClosedError", "Column", "DamagedError", "Error", "Info", "InterruptedQuery", "Moment",
            "Name", "NotARecordingError", "NotFoundError", "OutOfRangeError", "ProcessInfo", "QueryError",
-           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "batch", "complete", "open"]
+           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "batch", "complete", "mark",
+           "open"]
+
+
+def mark(text: str) -> None:
+    """Leaves a mark in the history of this program, when `ttq record` is making one; see `events mark`."""
+    _lib.ttq_mark(text.encode())
 
 
 def complete(text: str) -> "list[str]":

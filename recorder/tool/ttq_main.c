@@ -26,6 +26,7 @@
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
 #include "pub_tool_xarray.h"
+#include "recorder/mark.h"
 #include "recorder/tool/faults.h"
 #include "recorder/tool/recipe.h"
 #include "recorder/tool/ring.h"
@@ -1273,6 +1274,23 @@ static void advised(ThreadId tid, Addr a, SizeT size, Int advice) {
   }
 }
 
+// What the program says to its recorder. Requests of other tools are not answered.
+static Bool handle_client_request(ThreadId tid, UWord* args, UWord* result) {
+  enum { kLongest = 4095 };
+  if (args[0] != TTQ_REQUEST_MARK) return False;
+  *result = 0;
+  const HChar* text = (const HChar*)args[1];
+  UInt bytes = 0;
+  while (bytes < kLongest && VG_(am_is_valid_for_client)((Addr)text + bytes, 1, VKI_PROT_READ) &&
+         text[bytes] != 0) {
+    bytes++;
+  }
+  if (text == NULL) return True;
+  TtqMark mark = {.tid = tid, .wall_ns = ttq_wall_ns()};
+  append(kTtqMark, &mark, sizeof(mark), text, bytes);
+  return True;
+}
+
 // What Valgrind does not tell of the memory that a system call wrote.
 static void send_untold_writes(ThreadId tid, UInt number, const UWord* args, Long result) {
   switch (number) {
@@ -1601,6 +1619,7 @@ static void pre_clo_init(void) {
   VG_(basic_tool_funcs)(post_clo_init, instrument, fini);
   VG_(needs_command_line_options)(process_option, print_usage, print_usage);
   VG_(needs_syscall_wrapper)(pre_syscall, post_syscall);
+  VG_(needs_client_requests)(handle_client_request);
   VG_(track_new_mem_startup)(new_mem_startup);
   VG_(track_new_mem_mmap)(new_mem_mmap);
   VG_(track_new_mem_brk)(new_mem_brk);
