@@ -47,6 +47,8 @@ class Comparison {
         origins_(a, b, inputs) {}
 
   absl::Status Run(DiffResult* result);
+  // What a value of Python's came from; nullopt where that cannot be followed.
+  absl::StatusOr<std::optional<Origin>> OfPython(ThreadNo thread, const PythonEvidence& evidence);
 
  private:
   // A place where the runs parted. `span`: how long, unless they never came together again.
@@ -55,7 +57,12 @@ class Comparison {
     std::array<TimeSpan, 2> span;
     bool final = false;
   };
-  absl::Status OfThread(ThreadNo thread, DiffResult* result);
+  // How far to compare, and from where on both are known to be alike.
+  struct Part {
+    std::array<Time, 2> begin = {Time(0), Time(0)}, end = {kTimeMax, kTimeMax};
+    uint64_t most = kMostPassed;
+  };
+  absl::Status OfThread(ThreadNo thread, const Part& part, DiffResult* result);
   absl::Status AskForVariable(const Divergence& d, FirstDifference* first, bool* same);
   absl::Status Choose(DiffResult* result);
   absl::StatusOr<FirstDifference> Explain(const Divergence& d);
@@ -261,13 +268,13 @@ absl::Status Comparison::AskForVariable(const Divergence& d, FirstDifference* fi
   return absl::OkStatus();
 }
 
-absl::Status Comparison::OfThread(ThreadNo thread, DiffResult* result) {
+absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult* result) {
   Aligner aligner(sides_[0], sides_[1], thread, control_);
-  if (absl::Status s = aligner.Start(Time(0), Time(0)); !s.ok()) return s;
-  std::vector<std::array<Time, 2>> starts = {{Time(0), Time(0)}};
+  if (absl::Status s = aligner.Start(part.begin[0], part.begin[1]); !s.ok()) return s;
+  std::vector<std::array<Time, 2>> starts = {part.begin};
   origins_.SetStarts(starts);
   for (uint64_t passed = 0;; ++passed) {
-    auto divergence = aligner.Next();
+    auto divergence = aligner.Next(part.end[0]);
     if (!divergence.ok()) return divergence.status();
     if (!*divergence) return absl::OkStatus();
     const Divergence& d = **divergence;
@@ -296,11 +303,14 @@ absl::Status Comparison::OfThread(ThreadNo thread, DiffResult* result) {
     // matter.
     std::optional<std::array<Time, 2>> after;
     if (first->origin.kind != OriginKind::kCode || ignored) {
-      if (d.next[0].exists && d.next[1].exists && passed < kMostPassed) {
+      if (d.next[0].exists && d.next[1].exists && passed < part.most) {
         auto found = After(stacks_, frame, d);
         if (!found.ok()) return found.status();
         after = *found;
       }
+    }
+    for (int i : {0, 1}) {
+      if (after && (*after)[i] > part.end[i]) after.reset();
     }
     if (!after) {
       // They never come together again.
@@ -333,6 +343,27 @@ absl::Status Comparison::OfThread(ThreadNo thread, DiffResult* result) {
     starts.push_back(*after);
     origins_.SetStarts(starts);
   }
+}
+
+absl::StatusOr<std::optional<Origin>> Comparison::OfPython(ThreadNo thread,
+                                                           const PythonEvidence& evidence) {
+  constexpr uint64_t kMostParts = 16;
+  DiffResult ignored;
+  origins_.set_effort({.definitions = 40, .loops = 1});
+  candidates_.clear();
+  const Part part{evidence.from, evidence.to, kMostParts};
+  if (absl::Status s = OfThread(thread, part, &ignored); !s.ok()) return s;
+  origins_.set_effort({.definitions = 200, .loops = 4});
+  for (const PythonEvidence::Memory& memory : evidence.memory) {
+    auto origin = origins_.OfMemory(thread, memory.at, memory.size, evidence.to);
+    if (!origin.ok()) return origin.status();
+    if (origin->input) return std::optional(*std::move(origin));
+  }
+  // What decided: the branch after which they did not come together again in time.
+  for (Candidate& c : candidates_) {
+    if (c.final && c.first.origin.input) return std::optional(std::move(c.first.origin));
+  }
+  return std::optional<Origin>();
 }
 
 // Of the places where they parted, and came together again, the first of those that mattered.
@@ -502,7 +533,7 @@ absl::Status Comparison::Run(DiffResult* result) {
       result->complete = false;
       break;
     }
-    if (absl::Status s = OfThread(thread.number, result); !s.ok()) return s;
+    if (absl::Status s = OfThread(thread.number, {}, result); !s.ok()) return s;
   }
   return Choose(result);
 }
@@ -531,9 +562,25 @@ int LikelihoodOf(const Input& input) {
   }
 }
 
-absl::Status FindCause(Inputs* inputs, DiffResult* result) {
+absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, DiffResult* result) {
   std::array<Time, 2> until = {kTimeMax, kTimeMax};
-  if (result->first) {
+  std::array<std::string, 2> value;
+  if (result->python) {
+    const PythonDifference& d = *result->python;
+    for (size_t i = 0; i < d.evidence.size(); ++i) {
+      // The oldest, and the decision itself: each takes seconds in a long recording.
+      if (i != 0 && i + 1 != d.evidence.size()) continue;
+      const PythonEvidence& evidence = d.evidence[i];
+      Comparison comparison(a, b, inputs, nullptr, control);
+      auto origin = comparison.OfPython(d.thread, evidence);
+      if (!origin.ok()) return origin.status();
+      if (!*origin) continue;
+      result->cause = Cause{*(*origin)->input, true};
+      return absl::OkStatus();
+    }
+    until = d.time;
+    if (!d.evidence.empty()) value = d.evidence.front().value;
+  } else if (result->first) {
     const Origin& origin = result->first->origin;
     if (origin.input) {
       result->cause = Cause{*origin.input, true};
@@ -547,10 +594,17 @@ absl::Status FindCause(Inputs* inputs, DiffResult* result) {
   auto different = inputs->Different(until);
   if (!different.ok()) return different.status();
   if (different->empty()) return absl::OkStatus();
-  // The last one of the likeliest kind.
+  // One that has in it what the value became; else the last one of the likeliest kind.
+  const auto holds_value = [&](const Input& input) {
+    for (int i : {0, 1}) {
+      if (value[i].empty() || !absl::StrContains(input.value[i], value[i])) return false;
+    }
+    return true;
+  };
   auto best = different->begin();
   for (auto it = different->begin(); it != different->end(); ++it) {
-    if (LikelihoodOf(*it) >= LikelihoodOf(*best)) best = it;
+    const auto weight = [&](const Input& x) { return LikelihoodOf(x) + 10 * holds_value(x); };
+    if (weight(*it) >= weight(*best)) best = it;
   }
   result->cause = Cause{*best, false};
   different->erase(best);
@@ -575,18 +629,25 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   DiffResult result;
   if (absl::Status s = Side::MatchModules(a, b); !s.ok()) return s;
   Inputs inputs(a, b);
-  auto python = ComparePython(a, b, pattern, options.control, &result.note);
-  if (!python.ok()) return python.status();
-  result.python = *std::move(python);
   auto summary = Summarize(a, b, pattern, options.control, &result.note);
   if (!summary.ok()) return summary.status();
   result.summary = *std::move(summary);
+  const Summary& s = result.summary;
+  const bool outcome = !s.outputs.empty() || s.exits[0] != s.exits[1];
+  bool is_python = false;
+  for (const PythonScope scope : {PythonScope::kOwn, PythonScope::kAll}) {
+    // What libraries do differently counts where it made a difference.
+    if (result.python || (scope == PythonScope::kAll && !outcome)) break;
+    auto python = ComparePython(a, b, scope, pattern, options.control, &result.note, &is_python);
+    if (!python.ok()) return python.status();
+    result.python = *std::move(python);
+  }
   // What an interpreter does differently is told better by the program it runs.
-  if (!result.python) {
+  if (!result.python && (!is_python || outcome)) {
     Comparison comparison(a, b, &inputs, pattern, options.control);
     if (absl::Status s = comparison.Run(&result); !s.ok()) return s;
   }
-  if (absl::Status s = FindCause(&inputs, &result); !s.ok()) return s;
+  if (absl::Status s = FindCause(a, b, &inputs, options.control, &result); !s.ok()) return s;
   const std::array<const Side*, 2> sides = {a, b};
   for (int i : {0, 1}) {
     const ProcessInfo& info = sides[i]->process().info();

@@ -649,10 +649,12 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
   size_t from = 0;
   for (const Read& a : files[0]->reads) {
     if (a.time >= until[0]) break;
-    if (seen.contains(a.path) || absl::StrContains(a.path, ".so") ||
-        absl::EndsWith(a.path, ".pyc")) {
-      continue;
-    }
+    // What is installed is taken to be the same.
+    const bool installed = absl::StartsWith(a.path, "/usr/") || absl::StartsWith(a.path, "/lib") ||
+                           absl::StartsWith(a.path, "/etc/") ||
+                           absl::StrContains(a.path, "/lib/python3") ||
+                           absl::StrContains(a.path, ".so") || absl::EndsWith(a.path, ".pyc");
+    if (installed || seen.contains(a.path)) continue;
     for (size_t k = from; k < files[1]->reads.size() && files[1]->reads[k].time < until[1]; ++k) {
       const Read& b = files[1]->reads[k];
       if (b.path != a.path || b.offset != a.offset) continue;
@@ -683,6 +685,9 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
     const std::string name = SyscallName(e.number);
     const auto others = of_name.find(name);
     const size_t k = count[name]++;
+    // The first few of each tell enough, and what each gave takes long to look up.
+    constexpr size_t kMostOfName = 3;
+    if (k >= kMostOfName) continue;
     if (others == of_name.end() || k >= others->second.size()) continue;
     auto input = OfSystemCalls({KernelValue{e, {}}, KernelValue{*others->second[k], {}}});
     if (!input.ok()) return input.status();

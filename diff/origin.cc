@@ -21,8 +21,8 @@ constexpr int kMostBlocks = 64;
 constexpr size_t kMostRounds = 1 << 16;
 // How often the same instruction may be met before it counts as a loop's.
 constexpr int kLoopAfter = 2;
-// Last writers looked for, all ways taken together.
-constexpr int kMostDefinitions = 600;
+// Instructions back that a loop's rounds are looked for.
+constexpr uint64_t kLongestLoop = 8 << 20;
 
 using Flow = InstructionEffects::Flow;
 
@@ -211,8 +211,8 @@ absl::StatusOr<std::optional<OriginFinder::Definition>> OriginFinder::Define(
 // ---- One step back ------------------------------------------------------------------------------
 
 absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInput(
-    const std::array<Step, 2>& at, const std::array<ThreadNo, 2>& thread, size_t steps,
-    OriginStep* step, bool* placement) {
+    const std::array<Step, 2>& at, const std::array<ThreadNo, 2>& thread, const Location* result,
+    size_t steps, OriginStep* step, bool* placement) {
   std::array<Registers, 2> registers;
   std::array<InstructionEffects, 2> effects;
   for (int i : {0, 1}) {
@@ -243,6 +243,18 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     l.thread = thread;
     return l;
   };
+  // Of wide copies: which byte is meant.
+  std::optional<uint32_t> focus;
+  if (result != nullptr && !result->memory && result->reg > kFlagsRegister) focus = result->focus;
+  if (result != nullptr && result->memory) {
+    for (const MemoryOperand& m : e.memory) {
+      const std::optional<Address> to = m.AddressOf(registers[0].gpr);
+      if (!m.write || !to || m.size <= 8) continue;
+      if (result->address[0] >= *to && result->address[0].v < to->v + m.size) {
+        focus = static_cast<uint32_t>(result->address[0].v - to->v);
+      }
+    }
+  }
   // All that differ, the likeliest first; one whose value is not kept last: it may or may not.
   struct Candidate {
     Location location;
@@ -287,7 +299,9 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     const uint32_t size = std::min(m[0]->size, 64u);
     const std::string x = sides_[0]->Memory(*a, size, at[0].time);
     const std::string y = sides_[1]->Memory(*b, size, at[1].time);
+    const bool has_focus = focus && size > 8 && *focus < size;
     for (size_t word = 0; word < size && word < x.size() && word < y.size(); word += 8) {
+      if (has_focus && word != *focus / 8 * 8) continue;
       const std::string_view p = std::string_view(x).substr(word, 8),
                              q = std::string_view(y).substr(word, 8);
       if (p == q ||
@@ -296,6 +310,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
       }
       size_t byte = 0;
       while (byte + 1 < std::min(p.size(), q.size()) && p[byte] == q[byte]) ++byte;
+      if (has_focus && p[*focus - word] != q[*focus - word]) byte = *focus - word;
       Location l;
       l.memory = true;
       l.address = {*a, *b};
@@ -322,7 +337,9 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     }
   }
   for (uint8_t reg = kGprCount; reg < kOtherRegisters; ++reg) {
-    if (e.reads >> reg & 1) candidates.push_back({of_register(reg), RegisterName(reg), {}, {}});
+    if (!(e.reads >> reg & 1)) continue;
+    candidates.push_back({of_register(reg), RegisterName(reg), {}, {}});
+    candidates.back().location.focus = focus;
   }
   if (candidates.empty()) return std::optional<Location>();
   for (size_t k = candidates.size(); k-- > 1;) {
@@ -375,7 +392,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   OriginStep step;
   bool placement = false;
   const ThreadNo thread = writers[later].thread;
-  auto input = DifferingInput(at, {thread, thread}, origin->steps.size(), &step, &placement);
+  auto input =
+      DifferingInput(at, {thread, thread}, nullptr, origin->steps.size(), &step, &placement);
   if (!input.ok()) return input.status();
   if (*input) origin->steps.push_back(std::move(step));
   return input;
@@ -402,7 +420,8 @@ absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRo
   std::array<uint64_t, 2> frame{};
   for (int i : {0, 1}) {
     const Address pc = last[i].step.pc;
-    auto cursor = sides_[i]->process().Executions({{pc, pc + 1}}, {Time(0), last[i].step.time + 1},
+    const Time begin(last[i].step.time.v - std::min(last[i].step.time.v, kLongestLoop));
+    auto cursor = sides_[i]->process().Executions({{pc, pc + 1}}, {begin, last[i].step.time + 1},
                                                   Direction::kBackward, last[i].thread, nullptr);
     if (!cursor.ok()) return cursor.status();
     while (rounds[i].size() < kMostRounds) {
@@ -478,12 +497,12 @@ int OriginFinder::WeightOf(const Origin& origin) {
 
 absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   std::optional<Origin> best;
-  definitions_ = 0;
+  definitions_ = loops_ = 0;
   for (;;) {
     if (absl::Status s = FollowOne(location, &origin); !s.ok()) return s;
     if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
     if (WeightOf(*best) == kMostWeight || alternatives_.empty() ||
-        definitions_ > kMostDefinitions) {
+        definitions_ > effort_.definitions) {
       return *std::move(best);
     }
     location = alternatives_.back().location;
@@ -499,7 +518,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
   Origin& origin = *result;
   absl::flat_hash_map<uint64_t, int> visits;
   while (origin.steps.size() < kMostSteps) {
-    if (++definitions_ > kMostDefinitions) break;
+    if (++definitions_ > effort_.definitions) break;
     std::array<std::optional<Definition>, 2> found;
     for (int i : {0, 1}) {
       auto d = Define(i, location);
@@ -539,7 +558,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     if (PartingAt(0, now[0]) != PartingAt(1, now[1]) && IsWrittenApart(found, &origin)) {
       return absl::OkStatus();
     }
-    if (++visits[now[0].step.pc.v] > kLoopAfter) {
+    if (++visits[now[0].step.pc.v] > kLoopAfter && ++loops_ <= effort_.loops) {
       auto earliest = EarliestRound(now, location);
       if (!earliest.ok()) return earliest.status();
       now = *earliest;
@@ -548,7 +567,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     bool placement = false;
     const std::array<Step, 2> at = {now[0].step, now[1].step};
     const std::array<ThreadNo, 2> thread = {now[0].thread, now[1].thread};
-    auto input = DifferingInput(at, thread, origin.steps.size(), &step, &placement);
+    auto input = DifferingInput(at, thread, &location, origin.steps.size(), &step, &placement);
     if (!input.ok()) return input.status();
     origin.steps.push_back(step);
     if (*input) {
@@ -864,7 +883,7 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
     if (effects.flow == Flow::kNone && !(d.next[0].exists && d.next[1].exists)) {
       OriginStep step;
       bool placement = false;
-      auto input = DifferingInput(d.last, {d.thread, d.thread}, 0, &step, &placement);
+      auto input = DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement);
       if (!input.ok()) return input.status();
       if (*input) {
         origin.steps.push_back(std::move(step));
@@ -886,7 +905,7 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
   }
   OriginStep step;
   bool placement = false;
-  auto input = DifferingInput(d.last, {d.thread, d.thread}, 0, &step, &placement);
+  auto input = DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement);
   if (!input.ok()) return input.status();
   origin.steps.push_back(step);
   if (*input) return Follow(**input, std::move(origin));

@@ -78,6 +78,13 @@ class OriginFinder {
   // Where they were apart before. What was written there differs for the reason they parted for.
   void AddParting(Parting parting) { partings_.push_back(std::move(parting)); }
 
+  // How many last writers one search looks for, and how often it goes back to a loop's first round:
+  // both take long in a long recording.
+  struct Effort {
+    int definitions = 600, loops = 32;
+  };
+  void set_effort(const Effort& effort) { effort_ = effort; }
+
   // Why the instruction that both executed last went two ways.
   absl::StatusOr<Origin> OfBranch(const Divergence& divergence);
   // Why a register, or memory, differs before the given times. REQUIRES: it does.
@@ -94,6 +101,7 @@ class OriginFinder {
     uint32_t size = 8;
     std::array<Time, 2> before;
     std::array<ThreadNo, 2> thread;
+    std::optional<uint32_t> focus;  // of a vector register: the byte that is meant, if one is
   };
   struct Definition {
     Step step;
@@ -123,12 +131,13 @@ class OriginFinder {
   absl::StatusOr<std::optional<Definition>> DefineRegister(int side, const Location& location);
   absl::StatusOr<std::optional<Definition>> DefineMemory(int side, const Location& location);
   // The input of the instructions at `at` that makes their results differ. Nullopt: none does.
+  // `result`, unless it is null: what they made, of which one byte may be meant.
   // `placement`: some inputs differ as addresses only. Further inputs become alternatives to the
   // step, before which there were `steps`.
   absl::StatusOr<std::optional<Location>> DifferingInput(const std::array<Step, 2>& at,
                                                          const std::array<ThreadNo, 2>& thread,
-                                                         size_t steps, OriginStep* step,
-                                                         bool* placement);
+                                                         const Location* result, size_t steps,
+                                                         OriginStep* step, bool* placement);
   bool InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b);
   static constexpr int kMostWeight = 3;
   static int WeightOf(const Origin& origin);
@@ -162,7 +171,8 @@ class OriginFinder {
     size_t steps;
   };
   std::vector<Alternative> alternatives_;
-  int definitions_ = 0;  // looked for by this Follow
+  Effort effort_;
+  int definitions_ = 0, loops_ = 0;  // of this Follow
 };
 
 }  // namespace ttq::diff

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
@@ -29,6 +31,16 @@ constexpr size_t kMostVariables = 20;
 constexpr size_t kMostHistory = 12;
 constexpr size_t kMostGlobals = 2000;
 
+// Of the standard library or an installed package, or the interpreter's own.
+bool IsLibrary(const std::string& file) {
+  if (absl::StartsWith(file, "<frozen ")) return true;
+  for (const char* part :
+       {"/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/"}) {
+    if (absl::StrContains(file, part)) return true;
+  }
+  return false;
+}
+
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 uint64_t Hash(std::string_view text, uint64_t h) {
@@ -46,15 +58,16 @@ std::string WithoutAddresses(std::string text) {
 // Everything known of one side as Python.
 class PythonSide {
  public:
-  PythonSide(Side* side, std::shared_ptr<const FrameHistory> history, const RE2* ignore)
-      : side_(*side), history_(std::move(history)), ignore_(ignore) {}
+  PythonSide(Side* side, std::shared_ptr<const FrameHistory> history, PythonScope scope,
+             const RE2* ignore)
+      : side_(*side), history_(std::move(history)), scope_(scope), ignore_(ignore) {}
 
   const FrameHistory& history() const { return *history_; }
   Side& side() { return side_; }
 
   struct CodeInfo {
     uint64_t key = 0;
-    bool internal = false;  // the interpreter's own
+    bool internal = false;  // out of scope
     bool ignored = false;
   };
   const CodeInfo& InfoOf(uint32_t code) {
@@ -64,7 +77,8 @@ class PythonSide {
       const Code& c = history_->code(code);
       info.emplace();
       info->key = Hash(c.qualname, Hash(BaseName(c.filename), 0xcbf29ce484222325u));
-      info->internal = absl::StartsWith(c.filename, "<frozen ");
+      info->internal = scope_ == PythonScope::kOwn ? IsLibrary(c.filename)
+                                                   : absl::StartsWith(c.filename, "<frozen ");
       info->ignored = ignore_ != nullptr && (RE2::PartialMatch(c.qualname, *ignore_) ||
                                              RE2::PartialMatch(c.filename, *ignore_));
     }
@@ -77,11 +91,19 @@ class PythonSide {
   }
   uint64_t KeyOf(const Transition& t) {
     uint64_t key = InfoOf(t.code).key * 8 + static_cast<uint64_t>(t.kind);
+    // Where a library calls, its own lines do not count.
+    const bool calls = t.caller_code != python::kNoCode && !InfoOf(t.caller_code).internal;
     const int line = !Enters(t.kind) ? RelativeLine(t.code, t.offset)
-                     : t.caller_code != python::kNoCode
-                         ? RelativeLine(t.caller_code, t.caller_offset)
-                         : 0;
+                     : calls         ? RelativeLine(t.caller_code, t.caller_offset)
+                                     : 0;
     return key * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(line);
+  }
+  // What to call the place of an instruction where there are several in its line: ", column 18".
+  std::string InLine(uint32_t code, int64_t offset) const {
+    const python::Position p =
+        python::PositionAt(history_->layout_of(code), history_->code(code), offset);
+    return p.column > 0 ? fmt::format(", column {}", p.column)
+                        : fmt::format(", byte {} of its code", offset);
   }
   PythonPlace PlaceOf(uint32_t code, int64_t offset) const {
     if (code == python::kNoCode) return {};
@@ -92,6 +114,7 @@ class PythonSide {
  private:
   Side& side_;
   std::shared_ptr<const FrameHistory> history_;
+  const PythonScope scope_;
   const RE2* ignore_;
   std::vector<std::optional<CodeInfo>> codes_;
 };
@@ -156,10 +179,25 @@ struct Instruction {
   int64_t offset = 0;
 };
 
+// Which instruction a write to a frame's word tells of.
+std::optional<int64_t> OffsetIn(const python::Layout& layout, const Code& code,
+                                const Access& access) {
+  const bool pointer = layout.minor >= 11;
+  if (access.value.size() != (pointer ? 8u : 4u)) return std::nullopt;
+  uint64_t v = 0;
+  memcpy(&v, access.value.data(), access.value.size());
+  const int64_t offset =
+      pointer ? static_cast<int64_t>(v - code.instructions)
+              : static_cast<int32_t>(static_cast<uint32_t>(v)) * (layout.minor == 10 ? 2 : 1);
+  if (offset < 0 || offset > 1 << 24) return std::nullopt;
+  return offset;
+}
+
 class PythonComparison {
  public:
-  PythonComparison(PythonSide* a, PythonSide* b, ScanControl* control, std::string* note)
-      : sides_{a, b}, control_(control), note_(*note) {}
+  PythonComparison(PythonSide* a, PythonSide* b, PythonScope scope, ScanControl* control,
+                   std::string* note)
+      : sides_{a, b}, scope_(scope), control_(control), note_(*note) {}
 
   absl::StatusOr<std::optional<PythonDifference>> OfThread(ThreadNo thread);
 
@@ -185,7 +223,16 @@ class PythonComparison {
       std::array<Time, 2> before);
   absl::StatusOr<std::optional<PythonAssignment>> FromCaller(
       const std::string& name, const std::array<RunningFrame, 2>& frame);
-  absl::StatusOr<std::optional<PythonDifference>> ByLines(ThreadNo thread);
+  absl::StatusOr<std::optional<PythonDifference>> BySteps(ThreadNo thread);
+  // Of an instruction: equal where both execute the same. Of functions that were changed, lines.
+  int64_t StepOf(int side, const std::array<RunningFrame, 2>& frame, int64_t offset);
+  bool SameCode(uint32_t a, uint32_t b);
+  absl::Status AddEvidence(const std::string& name, const std::array<RunningFrame, 2>& frame,
+                           std::array<Time, 2> from, std::array<Time, 2> to, PythonDifference* d);
+  absl::StatusOr<std::optional<PythonAssignment>> FromReturn(const PythonAssignment& set,
+                                                             size_t after,
+                                                             std::array<RunningFrame, 2>* frame,
+                                                             std::array<Time, 2>* t);
   // What is known of the frames they part in, from `from` up to d->time. `lines_differ`: they part
   // before that already, by their lines.
   absl::Status Describe(const std::array<RunningFrame, 2>& frame, std::array<Time, 2> from,
@@ -197,6 +244,7 @@ class PythonComparison {
   std::string SourceLine(int side, const PythonPlace& place);
 
   std::array<PythonSide*, 2> sides_;
+  const PythonScope scope_;
   ScanControl* control_;
   std::string& note_;
   // The common history: when each side made transition k, and who ran after it.
@@ -204,8 +252,12 @@ class PythonComparison {
   std::vector<std::array<RunningFrame, 2>> running_;
   std::array<std::unique_ptr<Moment>, 2> moments_;
   std::array<std::unique_ptr<MomentMemory>, 2> memories_;
-  // Frames in which WhenSet found the last assignment.
+  // Of the last assignment that WhenSet found: its frames, the point before it, when its line
+  // began, and when the variable had its new value.
   std::array<RunningFrame, 2> set_in_;
+  size_t set_after_ = 0;
+  std::array<Time, 2> set_from_, set_to_;
+  absl::flat_hash_map<uint64_t, bool> same_code_;
 };
 
 absl::Status PythonComparison::MoveTo(int side, Time t) {
@@ -238,17 +290,8 @@ absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(int si
     if (!row.ok()) return row.status();
     if (!*row) return out;
     const Access& access = **row;
-    if (access.value.size() != (pointer ? 8u : 4u)) continue;
-    uint64_t v = 0;
-    memcpy(&v, access.value.data(), access.value.size());
-    int64_t offset;
-    if (pointer) {
-      offset = static_cast<int64_t>(v - code.instructions);
-    } else {
-      offset = static_cast<int32_t>(static_cast<uint32_t>(v)) * (layout.minor == 10 ? 2 : 1);
-    }
-    if (offset < 0 || offset > 1 << 24) continue;
-    out.push_back({access.time, offset});
+    const std::optional<int64_t> offset = OffsetIn(layout, code, access);
+    if (offset) out.push_back({access.time, *offset});
   }
   absl::StrAppend(&note_,
                   "only the first million instructions of a Python function between two "
@@ -435,6 +478,14 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   out.name = name;
   out.place = sides_[0]->PlaceOf(in[0].code, steps[0][at].offset);
   out.time = {steps[0][at].time, steps[1][at].time};
+  size_t begin = at;
+  while (begin > 0 && sides_[0]->RelativeLine(in[0].code, steps[0][begin - 1].offset) ==
+                          sides_[0]->RelativeLine(in[0].code, steps[0][at].offset)) {
+    --begin;
+  }
+  set_from_ = {steps[0][begin].time, steps[1][begin].time};
+  set_to_ = a < count ? std::array<Time, 2>{steps[0][a].time, steps[1][a].time} : until;
+  set_after_ = low - 1;
   const bool known =
       differs(a < count ? std::array<Time, 2>{steps[0][a].time, steps[1][a].time} : until)
           .value_or(false);
@@ -488,6 +539,9 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromCaller(
   auto values = Differing(frame, {points_[k - 1].time[0] + 1, points_[k - 1].time[1] + 1}, name);
   if (values.ok() && !values->empty()) out.value = values->front().value;
   set_in_ = caller;
+  set_after_ = k - 2;
+  set_from_ = {steps[0].front().time, steps[1].front().time};
+  set_to_ = {points_[k - 1].time[0] + 1, points_[k - 1].time[1] + 1};
   return std::optional(std::move(out));
 }
 
@@ -523,24 +577,120 @@ absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
     if (candidates.size() > 4) candidates.resize(4);
     std::optional<PythonAssignment> earliest;
     std::array<RunningFrame, 2> in;
+    std::array<Time, 2> from, to;
+    size_t after = 0;
     for (const PythonVariable& v : candidates) {
       auto set = WhenSet(v.name, frame, t);
       if (!set.ok()) return set.status();
       if (!*set || (earliest && (*set)->time[0] >= earliest->time[0])) continue;
       earliest = **std::move(set);
       in = set_in_;
+      from = set_from_;
+      to = set_to_;
+      after = set_after_;
     }
     if (!earliest) break;
     if (!d->history.empty() && d->history.back().time[0] <= earliest->time[0]) break;
     d->history.push_back(*earliest);
+    if (absl::Status s = AddEvidence(earliest->name, frame, from, to, d); !s.ok()) return s;
     frame = in;
     place = earliest->place;
     t = earliest->time;
+    auto returned = FromReturn(*earliest, after, &frame, &t);
+    if (!returned.ok()) return returned.status();
+    if (*returned) {
+      place = (*returned)->place;
+      d->history.push_back(**std::move(returned));
+    }
     auto more = Differing(frame, t, "");
     if (!more.ok()) return more.status();
     candidates = *std::move(more);
   }
   d->origin = d->history.empty() ? d->place : d->history.back().place;
+  return absl::OkStatus();
+}
+
+// Where a value that was assigned at once after a function had returned came from: the line that
+// returned it. `frame` and `t` go there.
+absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromReturn(
+    const PythonAssignment& set, size_t after, std::array<RunningFrame, 2>* frame,
+    std::array<Time, 2>* t) {
+  const std::optional<PythonAssignment> none;
+  if (after == 0) return none;
+  const std::array<RunningFrame, 2> callee = running_[after - 1];
+  const std::array<Time, 2> back = points_[after].time, began = points_[after - 1].time;
+  std::array<std::vector<Instruction>, 2> steps;
+  for (int i : {0, 1}) {
+    const RunningFrame& caller = (*frame)[i];
+    if (callee[i].code == python::kNoCode || callee[i].frame == caller.frame ||
+        running_[after][i].frame != caller.frame || sides_[i]->InfoOf(callee[i].code).internal) {
+      return none;
+    }
+    // Nothing but the assignment itself: else the value was made from others too.
+    auto own = InstructionsOf(i, caller, {back[i], set.time[i] + 1});
+    if (!own.ok()) return own.status();
+    if (own->size() > 1) return none;
+    // What a constructor makes is not what its __init__ returns.
+    const std::string& name = sides_[i]->history().code(callee[i].code).name;
+    if (name == "__init__" || name == "__new__") return none;
+    auto s = InstructionsOf(i, callee[i], {began[i], back[i] + 1});
+    if (!s.ok()) return s.status();
+    if (s->empty()) return none;
+    steps[i] = *std::move(s);
+  }
+  PythonAssignment out;
+  out.name = sides_[0]->PlaceOf(callee[0].code, 0).function + "()";
+  out.place = sides_[0]->PlaceOf(callee[0].code, steps[0].back().offset);
+  out.time = {steps[0].back().time, steps[1].back().time};
+  *frame = callee;
+  *t = out.time;
+  return std::optional(std::move(out));
+}
+
+// Where a variable's value is in memory: in its own words where it is one of the simple types, and
+// in the word that names it.
+absl::Status PythonComparison::AddEvidence(const std::string& name,
+                                           const std::array<RunningFrame, 2>& frame,
+                                           std::array<Time, 2> from, std::array<Time, 2> to,
+                                           PythonDifference* d) {
+  PythonEvidence evidence;
+  evidence.from = from;
+  evidence.to = to;
+  std::array<uint64_t, 2> object{}, slot{}, data{};
+  std::array<std::string, 2> type;
+  for (int i : {0, 1}) {
+    if (frame[i].code == python::kNoCode) return absl::OkStatus();
+    if (absl::Status s = MoveTo(i, to[i]); !s.ok()) return s;
+    const python::Layout& layout = sides_[i]->history().layout_of(frame[i].code);
+    ObjectReader objects(memories_[i].get(), layout);
+    FrameReader reader(&objects);
+    python::Frame read;
+    if (frame[i].dict != 0) {
+      object[i] = objects.DictGet(frame[i].dict, name);
+    } else if (frame[i].frame != 0 &&
+               reader.ReadFrame(frame[i].frame, &read) != FrameReader::Kind::kBroken) {
+      for (const python::LocalVariable& v : reader.Locals(read, kMostGlobals)) {
+        if (v.name != name) continue;
+        object[i] = v.value;
+        slot[i] = v.slot;
+      }
+      if (object[i] == 0 && read.globals != 0) object[i] = objects.DictGet(read.globals, name);
+    }
+    if (object[i] == 0) return absl::OkStatus();
+    const python::TypeInfo* t = objects.TypeOf(object[i]);
+    if (t != nullptr) type[i] = t->name;
+    if (type[i] == "int") data[i] = object[i] + layout.long_digits;
+    if (type[i] == "float") data[i] = object[i] + layout.float_value;
+    evidence.value[i] =
+        WithoutAddresses(objects.Repr(object[i], {.characters = 120, .items = 20, .levels = 3}));
+  }
+  if (type[0] == type[1] && object[0] != object[1] && data[0] != 0) {
+    evidence.memory.push_back({{Address(data[0]), Address(data[1])}, type[0] == "int" ? 4u : 8u});
+  }
+  if (slot[0] != 0 && slot[1] != 0) {
+    evidence.memory.push_back({{Address(slot[0]), Address(slot[1])}, 8});
+  }
+  d->evidence.insert(d->evidence.begin(), std::move(evidence));
   return absl::OkStatus();
 }
 
@@ -587,7 +737,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
     if (!p.ok()) return p.status();
     auto q = b.Next();
     if (!q.ok()) return q.status();
-    if (*p == nullptr && *q == nullptr) return ByLines(thread);
+    if (*p == nullptr && *q == nullptr) return BySteps(thread);
     x = *p == nullptr ? std::nullopt : std::optional(**p);
     y = *q == nullptr ? std::nullopt : std::optional(**q);
     if (!x || !y || sides_[0]->KeyOf(*x) != sides_[1]->KeyOf(*y)) break;
@@ -598,6 +748,9 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
       running_.push_back({AfterIt(*x), AfterIt(*y)});
     }
   }
+  // In the lines between calls they may have parted before.
+  auto earlier = BySteps(thread);
+  if (!earlier.ok() || *earlier) return earlier;
   PythonDifference d;
   d.thread = thread;
   d.alike = alike;
@@ -639,8 +792,7 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
       frame[0].code != python::kNoCode && frame[1].code != python::kNoCode &&
       sides_[0]->InfoOf(frame[0].code).key == sides_[1]->InfoOf(frame[1].code).key;
   while (same_function && k < steps[0].size() && k < steps[1].size() &&
-         sides_[0]->RelativeLine(frame[0].code, steps[0][k].offset) ==
-             sides_[1]->RelativeLine(frame[1].code, steps[1][k].offset)) {
+         StepOf(0, frame, steps[0][k].offset) == StepOf(1, frame, steps[1][k].offset)) {
     ++k;
   }
   *lines_differ = same_function && k < steps[0].size() && k < steps[1].size();
@@ -659,12 +811,33 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
                                            frame[0].frame, history.code(frame[0].code)));
   }
   if (*lines_differ) {
+    std::array<PythonPlace, 2> next;
     for (int i : {0, 1}) {
-      const PythonPlace place = sides_[i]->PlaceOf(frame[i].code, steps[i][k].offset);
-      d->next[i] = place.line == 0 ? "goes on" : fmt::format("goes on in line {}", place.line);
+      next[i] = sides_[i]->PlaceOf(frame[i].code, steps[i][k].offset);
       d->time[i] = steps[i][k].time;
     }
+    for (int i : {0, 1}) {
+      const bool one_line = next[0].line == next[1].line;
+      d->next[i] =
+          next[i].line == 0
+              ? "goes on"
+              : fmt::format("goes on in line {}{}", next[i].line,
+                            one_line ? sides_[i]->InLine(frame[i].code, steps[i][k].offset) : "");
+    }
   }
+  // Why they part, whatever the variables: what the machine did since the line began.
+  PythonEvidence parting;
+  parting.to = d->time;
+  parting.from = from;
+  if (k > 0) {
+    size_t begin = k - 1;
+    while (begin > 0 && sides_[0]->RelativeLine(frame[0].code, steps[0][begin - 1].offset) ==
+                            sides_[0]->RelativeLine(frame[0].code, steps[0][k - 1].offset)) {
+      --begin;
+    }
+    parting.from = {steps[0][begin].time, steps[1][begin].time};
+  }
+  d->evidence.push_back(std::move(parting));
   for (int i : {0, 1}) {
     auto stack = StackOf(i, d->thread, at[i]);
     if (!stack.ok()) return stack.status();
@@ -678,28 +851,118 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
   return Trace(frame, at, d);
 }
 
-// All calls and returns are alike. Where both took the same number of machine instructions from one
-// to the next, the lines between are taken to be alike too; elsewhere they are compared.
-absl::StatusOr<std::optional<PythonDifference>> PythonComparison::ByLines(ThreadNo thread) {
-  constexpr int kMostCompared = 300;
-  int compared = 0;
-  for (size_t k = 0; k + 1 < points_.size(); ++k) {
-    const std::array<Time, 2> from = points_[k].time, to = points_[k + 1].time;
-    if (to[0].v - from[0].v == to[1].v - from[1].v) continue;
-    if (++compared > kMostCompared) {
-      absl::StrAppend(&note_, "lines of Python were not compared after time ", from[0].v, ". ");
-      break;
+bool PythonComparison::SameCode(uint32_t a, uint32_t b) {
+  const auto [it, is_new] = same_code_.try_emplace(uint64_t{a} << 32 | b, false);
+  if (is_new) {
+    const Code &x = sides_[0]->history().code(a), &y = sides_[1]->history().code(b);
+    it->second = x.name == y.name && x.first_line == y.first_line && x.line_table == y.line_table;
+  }
+  return it->second;
+}
+
+int64_t PythonComparison::StepOf(int side, const std::array<RunningFrame, 2>& frame,
+                                 int64_t offset) {
+  if (scope_ == PythonScope::kOwn && SameCode(frame[0].code, frame[1].code)) return offset;
+  return sides_[side]->RelativeLine(frame[side].code, offset);
+}
+
+// The instructions of the frames that ran between the points of the common history, as written to
+// their frames, in one pass over a recording.
+class StepStream {
+ public:
+  static absl::StatusOr<std::unique_ptr<StepStream>> Open(PythonSide* side, ThreadNo thread,
+                                                          const std::vector<uint64_t>& words,
+                                                          TimeSpan span, ScanControl* control) {
+    AccessQuery query;
+    for (const uint64_t word : words) query.ranges.push_back({Address(word), Address(word + 8)});
+    query.span = span;
+    query.thread = thread;
+    auto cursor = side->side().process().Accesses(std::move(query), control);
+    if (!cursor.ok()) return cursor.status();
+    auto out = std::unique_ptr<StepStream>(new StepStream(side));
+    out->cursor_ = *std::move(cursor);
+    return out;
+  }
+
+  // Those of a frame after `from` up to `to`; to be asked in order of time. At most `most` are
+  // kept.
+  absl::Status Take(const RunningFrame& frame, Time from, Time to, size_t most,
+                    std::vector<Instruction>* out) {
+    out->clear();
+    const bool counts =
+        frame.code != python::kNoCode && frame.frame != 0 && !side_.InfoOf(frame.code).internal;
+    const python::Layout* layout = counts ? &side_.history().layout_of(frame.code) : nullptr;
+    const Code* code = counts ? &side_.history().code(frame.code) : nullptr;
+    for (;;) {
+      if (!next_ && !ended_) {
+        auto row = cursor_->Next();
+        if (!row.ok()) return row.status();
+        next_ = *std::move(row);
+        ended_ = !next_;
+      }
+      if (!next_ || next_->time > to) return absl::OkStatus();
+      const Access access = *std::move(next_);
+      next_.reset();
+      if (!counts || access.time < from || out->size() >= most ||
+          access.address.v != frame.frame + layout->frame_instruction) {
+        continue;
+      }
+      const std::optional<int64_t> offset = OffsetIn(*layout, *code, access);
+      if (offset) out->push_back({access.time, *offset});
     }
-    std::array<std::vector<int>, 2> lines;
+  }
+
+ private:
+  explicit StepStream(PythonSide* side) : side_(*side) {}
+
+  PythonSide& side_;
+  std::unique_ptr<Cursor<Access>> cursor_;
+  std::optional<Access> next_;
+  bool ended_ = false;
+};
+
+// What lies between the calls and returns of the common history.
+absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(ThreadNo thread) {
+  if (points_.size() < 2) return std::optional<PythonDifference>();
+  std::array<std::unique_ptr<StepStream>, 2> streams;
+  for (int i : {0, 1}) {
+    absl::flat_hash_set<uint64_t> words;
+    for (const auto& running : running_) {
+      const RunningFrame& frame = running[i];
+      if (frame.code == python::kNoCode || frame.frame == 0 ||
+          sides_[i]->InfoOf(frame.code).internal) {
+        continue;
+      }
+      words.insert(frame.frame + sides_[i]->history().layout_of(frame.code).frame_instruction);
+    }
+    if (words.empty()) return std::optional<PythonDifference>();
+    std::vector<uint64_t> sorted(words.begin(), words.end());
+    std::sort(sorted.begin(), sorted.end());
+    auto stream = StepStream::Open(sides_[i], thread, sorted,
+                                   {points_.front().time[i], points_.back().time[i] + 1}, control_);
+    if (!stream.ok()) return stream.status();
+    streams[i] = *std::move(stream);
+  }
+  std::array<std::vector<Instruction>, 2> steps;
+  std::array<std::vector<int64_t>, 2> keys;
+  for (size_t k = 0; k + 1 < points_.size(); ++k) {
+    if (k % 65536 == 0 && control_ != nullptr && control_->cancelled) {
+      return absl::CancelledError("interrupted");
+    }
+    const std::array<Time, 2> from = points_[k].time, to = points_[k + 1].time;
+    const bool known =
+        running_[k][0].code != python::kNoCode && running_[k][1].code != python::kNoCode;
     for (int i : {0, 1}) {
-      auto steps = InstructionsOf(i, running_[k][i], {from[i], to[i] + 1});
-      if (!steps.ok()) return steps.status();
-      for (const Instruction& step : *steps) {
-        const int line = sides_[i]->RelativeLine(running_[k][i].code, step.offset);
-        if (lines[i].empty() || lines[i].back() != line) lines[i].push_back(line);
+      absl::Status s =
+          streams[i]->Take(running_[k][i], from[i], to[i], kMostInstructions, &steps[i]);
+      if (!s.ok()) return s;
+      keys[i].clear();
+      for (const Instruction& step : steps[i]) {
+        const int64_t key = known ? StepOf(i, running_[k], step.offset) : 0;
+        if (keys[i].empty() || keys[i].back() != key) keys[i].push_back(key);
       }
     }
-    if (lines[0] == lines[1]) continue;
+    if (keys[0] == keys[1]) continue;
     PythonDifference d;
     d.thread = thread;
     d.alike = k + (points_[0].time[0].v == 0 ? 0 : 1);
@@ -719,18 +982,20 @@ std::string ToText(const PythonPlace& place) {
   return fmt::format("{} ({}:{})", place.function, BaseName(place.file), place.line);
 }
 
-absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, const RE2* ignore,
+absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, PythonScope scope,
+                                                              const RE2* ignore,
                                                               ScanControl* control,
-                                                              std::string* note) {
+                                                              std::string* note, bool* is_python) {
   std::array<std::unique_ptr<PythonSide>, 2> sides;
   const std::array<Side*, 2> of = {a, b};
   for (int i : {0, 1}) {
     auto history = FrameHistory::Whole(of[i]->recording(), of[i]->process(), control);
     if (absl::IsNotFound(history.status())) return std::optional<PythonDifference>();
     if (!history.ok()) return history.status();
-    sides[i] = std::make_unique<PythonSide>(of[i], *std::move(history), ignore);
+    sides[i] = std::make_unique<PythonSide>(of[i], *std::move(history), scope, ignore);
   }
-  PythonComparison comparison(sides[0].get(), sides[1].get(), control, note);
+  *is_python = true;
+  PythonComparison comparison(sides[0].get(), sides[1].get(), scope, control, note);
   std::optional<PythonDifference> first;
   for (const Thread& thread : a->process().threads()) {
     const auto& others = b->process().threads();

@@ -42,6 +42,20 @@ struct PythonAssignment {
   std::array<Time, 2> time;
 };
 
+// A moment at which a value that matters differs: what the machine did from `from` to `to` made it.
+// The two sides did the same there until they parted.
+struct PythonEvidence {
+  std::array<Time, 2> from, to;
+  // Words and bytes that hold the value at `to`, the likeliest first.
+  struct Memory {
+    std::array<Address, 2> at;
+    uint32_t size = 8;
+  };
+  std::vector<Memory> memory;
+  // Variables' values there, for telling which input is the likeliest.
+  std::array<std::string, 2> value;
+};
+
 struct PythonDifference {
   ThreadNo thread;
   uint64_t alike = 0;               // calls and returns alike before it
@@ -54,13 +68,19 @@ struct PythonDifference {
   std::vector<PythonAssignment> history;
   // The place to look at: the last one of `history`, or else `place`.
   PythonPlace origin;
+  std::vector<PythonEvidence> evidence;  // the oldest first; the last is where they part
 };
 
+// Which functions are compared. What the standard library and installed packages do on a program's
+// behalf differs for many reasons that do not matter.
+enum class PythonScope : uint8_t { kOwn, kAll };
+
 // Nullopt when they do not differ as Python, or one is no Python. A reservation is appended to
-// `note`.
-absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, const RE2* ignore,
+// `note`. `is_python`: whether both are.
+absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, PythonScope scope,
+                                                              const RE2* ignore,
                                                               ScanControl* control,
-                                                              std::string* note);
+                                                              std::string* note, bool* is_python);
 
 }  // namespace ttq::diff
 
