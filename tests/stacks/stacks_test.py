@@ -160,7 +160,8 @@ def check(name):
                 raise SystemExit("stripped: no frame is named _start")
             for number, (mine, gdbs) in enumerate(zip(ours, theirs)):
                 # Beyond the first frame of a stack made by makecontext gdb reads what is not there.
-                while len(gdbs) > len(mine) and gdbs[-1] == [None, None, 0]:
+                while (len(without_jumps(gdbs)) > len(without_jumps(mine))
+                       and gdbs[-1] == [None, None, 0]):
                     gdbs.pop()
                 on_stack = without_jumps(mine), without_jumps(gdbs)
                 if len(on_stack[0]) == len(on_stack[1]) and all(map(same, *on_stack)) and (
