@@ -281,7 +281,24 @@ struct Database::Impl {
     });
     return out.keys;
   }
+  // RocksDB threw, for want of memory: it may hold locks and references for ever.
+  std::atomic<bool> threw{false};
+  // The status of work(), which is not done any more once RocksDB threw.
+  template <class Work>
+  rocksdb::Status Write(const Work& work) {
+    if (threw) return rocksdb::Status::Aborted("out of memory");
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      threw = true;
+      return rocksdb::Status::Aborted("out of memory");
+    }
+  }
   ~Impl() {
+    if (threw) {
+      db.release();
+      writing.release();
+    }
     if (!db) return;
     for (auto* h : handles) db->DestroyColumnFamilyHandle(h);
     db->Close();
@@ -321,7 +338,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& di
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  s = db->CreateColumnFamilies(families, &handles);
+  s = impl.Write([&] { return db->CreateColumnFamilies(families, &handles); });
   impl.handles.insert(impl.handles.end(), handles.begin(), handles.end());
   if (!s.ok()) return StatusOf(s, directory);
   return out;
@@ -395,7 +412,7 @@ absl::Status Database::Add(Batch batch) {
     rows.shrink_to_fit();
   }
   if (args.empty()) return absl::OkStatus();
-  rocksdb::Status s = impl_->db->IngestExternalFiles(args);
+  rocksdb::Status s = impl_->Write([&] { return impl_->db->IngestExternalFiles(args); });
   if (!s.ok()) {
     std::error_code ignored;
     for (const auto& a : args) std::filesystem::remove(a.external_files[0], ignored);
@@ -404,21 +421,29 @@ absl::Status Database::Add(Batch batch) {
 }
 
 absl::Status Database::Put(std::string_view key, std::string_view value) {
-  return StatusOf(impl_->db->Put(rocksdb::WriteOptions(), impl_->handle(Family::kMeta),
-                                 SliceOf(key), SliceOf(value)),
+  return StatusOf(impl_->Write([&] {
+    return impl_->db->Put(rocksdb::WriteOptions(), impl_->handle(Family::kMeta), SliceOf(key),
+                          SliceOf(value));
+  }),
                   impl_->directory);
 }
 
 absl::Status Database::Flush() {
-  return StatusOf(impl_->db->Flush(rocksdb::FlushOptions(), impl_->handle(Family::kMeta)),
+  return StatusOf(impl_->Write([&] {
+    return impl_->db->Flush(rocksdb::FlushOptions(), impl_->handle(Family::kMeta));
+  }),
                   impl_->directory);
 }
 
 void Database::Recover() {
   // An assertion of Resume, which Debian's build keeps, wants it so after a failed write to the
   // MANIFEST; RocksDB itself sees to it after some of them only.
-  impl_->db->DisableFileDeletions().PermitUncheckedError();
-  impl_->db->Resume().PermitUncheckedError();
+  impl_
+      ->Write([this] {
+        impl_->db->DisableFileDeletions().PermitUncheckedError();
+        return impl_->db->Resume();
+      })
+      .PermitUncheckedError();
 }
 
 absl::StatusOr<std::string> Database::Get(Family family, std::string_view key) const {

@@ -51,11 +51,8 @@ absl::StatusOr<FileImage> FileImage::Map(const std::string& path) {
     return FileImage();
   }
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  int error = errno;
   close(fd);
-  if (memory == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", strerror(error)));
-  }
+  if (memory == MAP_FAILED) return Read(path);
   std::shared_ptr<const void> owner(memory,
                                     [size](const void* p) { munmap(const_cast<void*>(p), size); });
   return FileImage(absl::MakeConstSpan(static_cast<const uint8_t*>(memory), size),
@@ -74,7 +71,9 @@ absl::StatusOr<FileImage> FileImage::Read(const std::string& path) {
     done += static_cast<size_t>(n);
   }
   close(*fd);
-  if (out == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
+  // Who asks for a debug file or a cache does without one that is not there. This one is, and an
+  // answer without it would be another one.
+  if (out == nullptr) throw std::bad_alloc();
   return FileImage(absl::MakeConstSpan(out.get(), done), out);
 }
 

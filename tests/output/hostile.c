@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 // ESC [ 31 m, U+009B (a C1 control), U+202E (turns the direction of text), markup, a formula.
-#define BAD "=1+1 \x1b[31m\xc2\x9b" "2J\xe2\x80\xae<b onclick=\"x()\">&amp;'"
+#define BAD               \
+  "=1+1 \x1b[31m\xc2\x9b" \
+  "2J\xe2\x80\xae<b onclick=\"x()\">&amp;'"
 
 __attribute__((noinline)) int take(const char* text) {
   __asm__ volatile("" : : "r"(text) : "memory");
@@ -44,7 +46,8 @@ int main(int argc, char** argv) {
   take("\x80\xff\xc0\xaf");
   take("two\nlines, \"quoted\"\r");
   char all[4 * 8 + 1];
-  for (unsigned c = 1; c < 0x10000; c += 8) {  // every character of the first plane, a surrogate too
+  for (unsigned c = 1; c < 0x10000;
+       c += 8) {  // every character of the first plane, a surrogate too
     char* at = all;
     for (unsigned i = 0; i < 8 && c + i < 0x10000; i++) utf8(c + i, at), at += strlen(at);
     if (c < 0x400 || (c >= 0x2000 && c < 0x2100) || c >= 0xd7f0) take(all);
