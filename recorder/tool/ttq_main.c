@@ -1567,6 +1567,21 @@ ULong __wrap_vgPlain_di_notify_mmap(Addr a, Bool allow_mapping, Int fd) { return
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max);
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max) {}
 
+// Valgrind keeps what it shows the program as /proc/self/cmdline in a file. It goes beside the
+// rings: the user's TMPDIR is for the program, and may not be there. It is made before options are
+// read.
+extern XArray* VG_(args_for_valgrind);
+HChar* __real_vgPlain_getenv(const HChar* name);
+HChar* __wrap_vgPlain_getenv(const HChar* name);
+HChar* __wrap_vgPlain_getenv(const HChar* name) {
+  const Bool asked = VG_(strcmp)(name, "TMPDIR") == 0 && VG_(args_for_valgrind) != NULL;
+  for (Int i = 0; asked && i < VG_(sizeXA)(VG_(args_for_valgrind)); i++) {
+    HChar* option = *(HChar**)VG_(indexXA)(VG_(args_for_valgrind), i);
+    if (VG_(strncmp)(option, "--ring=", 7) == 0) return option + 7;
+  }
+  return __real_vgPlain_getenv(name);
+}
+
 // A forked child goes on with its parent's log. Valgrind would open one by name, and end a child
 // that is where it cannot.
 void __wrap_vgPlain_logging_atfork_child(ThreadId tid);

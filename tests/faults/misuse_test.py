@@ -83,6 +83,13 @@ def main():
         os.chmod(own, 0o4755)
         expect(126, "set-user-id", own, **nobody)
 
+        # A temporary directory that is not there is the program's affair.
+        done = subprocess.run([ttq.path, "record", "-o", ttq.place("tmpdir"), "/bin/sh", "-c", "echo $TMPDIR"],
+                              env={**ttq.environment, "TMPDIR": "/nonexistent"}, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0 and done.stdout == "/nonexistent\n", done
+        assert done.stderr.count("\n") == 1, done
+
         def mounted(mount, status, words):
             script = f'{mount} && shift && exec "$@"'
             done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", "-", ttq.path,
