@@ -265,10 +265,9 @@ def threads(scratch):
     check(r.status == 128 + 11, r.status)
     row = r.rows("crash")[0]
     check(row["cause"] == "a null pointer" and row["thread"] == 1, row["cause"])
-    # A thread may not have come to its function yet, or not have started.
-    check(len(row["backtraces"]) >= 2 and row["backtraces"][0]["thread"] == 1, row["backtraces"])
-    check(any(f["function"] == "wait_for_ever" for t in row["backtraces"][1:] for f in t["frames"]),
-          row["backtraces"])
+    check(len(row["backtraces"]) == 4 and row["backtraces"][0]["thread"] == 1, row["backtraces"])
+    for thread in row["backtraces"][1:]:
+        check(any(f["function"] == "wait_for_ever" for f in thread["frames"]), thread)
 
 
 def disassembly(scratch):

@@ -4,7 +4,7 @@
 // as in life.
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,10 @@ NOINLINE struct item* kept_in_rbx(struct item* item) {
   return item;
 }
 
+static sem_t waiting;
+
 static void* wait_for_ever(void* unused) {
+  sem_post(&waiting);
   for (;;) pause();
   return unused;
 }
@@ -177,8 +180,9 @@ int main(int argc, char** argv) {
   }
   if (!strcmp(how, "threads")) {
     pthread_t t[3];
+    sem_init(&waiting, 0, 0);
     for (int i = 0; i < 3; ++i) pthread_create(&t[i], NULL, wait_for_ever, NULL);
-    sched_yield();
+    for (int i = 0; i < 3; ++i) sem_wait(&waiting);
     list->next = NULL;
     printf("%ld\n", second_id(list));
   }
