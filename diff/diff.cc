@@ -646,6 +646,11 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   if (!result.python && (!is_python || outcome)) {
     Comparison comparison(a, b, &inputs, pattern, options.control);
     if (absl::Status s = comparison.Run(&result); !s.ok()) return s;
+  } else if (!result.python && s.instructions[0] != s.instructions[1]) {
+    absl::StrAppend(
+        &result.note,
+        "the program's own Python code, its output and its end are alike; what libraries and "
+        "native code do otherwise made no difference to them and is not looked for. ");
   }
   if (absl::Status s = FindCause(a, b, &inputs, options.control, &result); !s.ok()) return s;
   const std::array<const Side*, 2> sides = {a, b};

@@ -281,7 +281,10 @@ std::string ToText(const DiffResult& result, const Side& a, const Side& b) {
   } else if (result.first) {
     AppendFirst(*result.first, &out);
   } else {
-    out += result.same() ? "no difference\n" : "they execute the same steps\n";
+    out += result.same() ? "no difference\n"
+           : result.summary.instructions[0] == result.summary.instructions[1]
+               ? "they execute the same steps\n"
+               : "no difference in what the program's own code does\n";
   }
   AppendCause(result, &out);
   const PassedOver& passed = result.passed;
