@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "query/format.h"
 #include "query/python/frames.h"
+#include "query/python/library_reprs.h"
 #include "query/text.h"
 
 namespace ttq::python {
@@ -435,6 +436,19 @@ std::optional<int64_t> ObjectReader::Int(uint64_t object) {
   return static_cast<int64_t>(number->negative ? -magnitude : magnitude);
 }
 
+std::optional<unsigned __int128> ObjectReader::Unsigned(uint64_t object) {
+  const TypeInfo* type = TypeOf(object);
+  if (!type || !type->Is(kLongSubclass)) return std::nullopt;
+  uint64_t total;
+  const std::optional<BigInt> number = ReadInt(memory_, layout_, object, &total);
+  constexpr size_t kMost = 5;  // digits of 30 bits, the last of 8
+  if (!number || number->negative || total > kMost) return std::nullopt;
+  if (total == kMost && number->digits.back() >> 8 != 0) return std::nullopt;
+  unsigned __int128 value = 0;
+  for (size_t i = number->digits.size(); i-- > 0;) value = value << 30 | number->digits[i];
+  return value;
+}
+
 std::optional<double> ObjectReader::Float(uint64_t object) {
   const TypeInfo* type = TypeOf(object);
   if (!type || type->name != "float") return std::nullopt;
@@ -527,6 +541,35 @@ std::optional<ObjectReader::Pairs> ObjectReader::DictItems(uint64_t object, size
   if (!rows) return std::nullopt;
   std::erase_if(*rows, [](const auto& row) { return row.first == 0 || row.second == 0; });
   return rows;
+}
+
+// An OrderedDict keeps its order in a list of nodes {key, hash, next, prev}.
+void ObjectReader::OrderByNodes(uint64_t node, Pairs* items) {
+  absl::flat_hash_map<uint64_t, uint64_t> values(items->begin(), items->end());
+  Pairs ordered;
+  for (; node != 0 && ordered.size() < items->size(); node = memory_.Pointer(node + 16)) {
+    const auto value = values.find(memory_.Pointer(node));
+    if (value == values.end()) break;
+    ordered.push_back(*value);
+  }
+  if (ordered.size() == items->size()) *items = std::move(ordered);
+}
+
+std::optional<ObjectReader::Pairs> ObjectReader::OrderedItems(uint64_t object, size_t most) {
+  const TypeInfo* type = TypeOf(object);
+  if (!type) return std::nullopt;
+  const bool has_nodes = Inherits(*type, "collections.OrderedDict");
+  std::optional<Pairs> items;
+  if (!has_nodes) {
+    // Rows of what was removed stay in between.
+    items = DictItems(object, 4 * most + 64);
+    const uint64_t used = memory_.Get<uint64_t>(object + layout_.dict_used).value_or(0);
+    if (!items || items->size() >= std::min<uint64_t>(used, most)) return items;
+  }
+  items = DictItems(object);
+  // The first node is the first thing behind the dict.
+  if (items && has_nodes) OrderByNodes(memory_.Pointer(object + layout_.dict_values + 8), &*items);
+  return items;
 }
 
 uint64_t ObjectReader::DictGet(uint64_t object, std::string_view key) {
@@ -721,9 +764,11 @@ uint64_t ObjectReader::GetAttribute(uint64_t object, std::string_view name) {
 
 // ---- repr ------------------------------------------------------------------------------------
 
-struct ObjectReader::Printer {
+struct ObjectReader::Printer : ReprWriter {
+  Printer(ObjectReader& of, const ReprLimits& ends) : reader(of), limits_(ends) {}
+
   ObjectReader& reader;
-  const ReprLimits& limits;
+  const ReprLimits& limits_;
   std::string out;
   std::vector<uint64_t> open;  // the containers being printed, outermost first
   bool full = false;
@@ -732,13 +777,13 @@ struct ObjectReader::Printer {
   const Layout& layout() { return reader.layout_; }
   uint64_t Pointer(uint64_t at) { return memory().Pointer(at); }
 
-  void Add(std::string_view text) {
+  void Add(std::string_view text) override {
     if (full) return;
-    if (out.size() + text.size() <= limits.characters) {
+    if (out.size() + text.size() <= limits_.characters) {
       out += text;
       return;
     }
-    size_t room = limits.characters - out.size();
+    size_t room = limits_.characters - out.size();
     // Not in the middle of a character.
     while (room > 0 && (static_cast<uint8_t>(text[room]) & 0xc0) == 0x80) --room;
     out += text.substr(0, room);
@@ -747,22 +792,22 @@ struct ObjectReader::Printer {
 
   // Opens a container; false when it is open already, or deeper than the limit: then `instead`
   // stands for it.
-  bool Enter(uint64_t object, std::string_view instead) {
+  bool Enter(uint64_t object, std::string_view instead) override {
     if (std::find(open.begin(), open.end(), object) != open.end() ||
-        open.size() >= static_cast<size_t>(limits.levels)) {
+        open.size() >= static_cast<size_t>(limits_.levels)) {
       Add(instead);
       return false;
     }
     open.push_back(object);
     return true;
   }
-  void Leave() { open.pop_back(); }
+  void Leave() override { open.pop_back(); }
 
   void Unreadable(uint64_t object, const TypeInfo& type) {
     Add(fmt::format("<{} object at {:#x}: unreadable>", reader.FullTypeName(type), object));
   }
 
-  void Sequence(const std::vector<uint64_t>& items, uint64_t size) {
+  void AddItems(const std::vector<uint64_t>& items, uint64_t size) override {
     for (size_t i = 0; i < items.size() && !full; ++i) {
       if (i > 0) Add(", ");
       Print(items[i]);
@@ -770,10 +815,10 @@ struct ObjectReader::Printer {
     if (items.size() < size) Add(items.empty() ? "..." : ", ...");
   }
 
-  void Pairs(const ObjectReader::Pairs& items, bool as_tuples = false) {
+  void AddPairs(const ObjectReader::Pairs& items, bool as_tuples) override {
     for (size_t i = 0; i < items.size() && !full; ++i) {
       if (i > 0) Add(", ");
-      if (i >= limits.items) {
+      if (i >= limits_.items) {
         Add("...");
         return;
       }
@@ -785,7 +830,9 @@ struct ObjectReader::Printer {
     }
   }
 
-  void Print(uint64_t object) {
+  const ReprLimits& limits() const override { return limits_; }
+
+  void Print(uint64_t object) override {
     if (full) return;
     const TypeInfo* found = reader.TypeOf(object);
     if (!found) {
@@ -826,7 +873,7 @@ struct ObjectReader::Printer {
       if (own_repr) out.resize(out.size() - type.short_name().size() - 1);
     }
     const std::vector<Attribute> attributes = reader.Attributes(object);
-    if ((attributes.empty() && by_c(type)) || (!limits.attributes && HasDefaultRepr(type))) {
+    if ((attributes.empty() && by_c(type)) || (!limits_.attributes && HasDefaultRepr(type))) {
       PrintPlain(object, type);
       return;
     }
@@ -834,7 +881,7 @@ struct ObjectReader::Printer {
     Add(fmt::format("<{}(", type.short_name()));
     for (size_t i = 0; i < attributes.size() && !full; ++i) {
       if (i > 0) Add(", ");
-      if (i >= limits.items) {
+      if (i >= limits_.items) {
         Add("...");
         break;
       }
@@ -862,22 +909,12 @@ struct ObjectReader::Printer {
   // Classes of the standard library, written in Python, whose repr can be told from their data.
   bool PrintWellKnownClass(uint64_t object, const TypeInfo& type) {
     if (type.Is(kTypeSubclass)) return PrintType(object);
+    if (PrintLibraryClass(reader, object, type, *this)) return true;
     if (type.Is(kTupleSubclass)) {
       const auto fields = reader.Items(reader.GetAttribute(type.address, "_fields"), 256);
       const auto items = reader.Items(object, 256);
       if (!fields || !items || fields->size() != items->size() || fields->empty()) return false;
       return PrintFields(object, type.short_name(), *fields, *items);
-    }
-    if (reader.Inherits(type, "Enum")) {
-      const auto name = reader.Str(reader.GetAttribute(object, "_name_"));
-      const uint64_t value = reader.GetAttribute(object, "_value_");
-      if (!name || value == 0) return false;
-      if (!Enter(object, "<...>")) return true;
-      Add(fmt::format("<{}.{}: ", type.short_name(), *name));
-      Print(value);
-      Add(">");
-      Leave();
-      return true;
     }
     const uint64_t dataclass = reader.GetAttribute(type.address, "__dataclass_fields__");
     if (dataclass != 0 && HasDataclassRepr(type)) {
@@ -923,6 +960,7 @@ struct ObjectReader::Printer {
   }
 
   bool PrintType(uint64_t object) {
+    if (PrintLibraryType(reader, object, *this)) return true;
     const TypeInfo* type = reader.Type(object);
     if (!type) return false;
     Add(fmt::format("<class '{}'>", reader.FullTypeName(*type)));
@@ -944,12 +982,12 @@ struct ObjectReader::Printer {
     if (kind.Is(kLongSubclass)) return PrintInt(object, type);
     if (kind.Is(kUnicodeSubclass)) {
       // One more than fits shows that it does not.
-      const auto text = reader.Text(object, limits.characters + 1);
+      const auto text = reader.Text(object, limits_.characters + 1);
       if (!text) return Unreadable(object, type), true;
       return Add(ReprOfText(*text)), true;
     }
     if (kind.Is(kBytesSubclass)) {
-      const auto bytes = reader.BytesOf(object, limits.characters + 1);
+      const auto bytes = reader.BytesOf(object, limits_.characters + 1);
       if (!bytes) return Unreadable(object, type), true;
       return Add(ReprOfBytes(*bytes)), true;
     }
@@ -965,13 +1003,13 @@ struct ObjectReader::Printer {
     }
     if (name == "complex") return PrintComplex(object, type);
     if (name == "bytearray") {
-      const auto bytes = reader.BytesOf(object, limits.characters + 1);
+      const auto bytes = reader.BytesOf(object, limits_.characters + 1);
       if (!bytes) return Unreadable(object, type), true;
       return Add(fmt::format("{}({})", type.short_name(), ReprOfBytes(*bytes))), true;
     }
     if (name == "set" || name == "frozenset") return PrintSet(object, type);
     if (name.starts_with("numpy.")) return PrintNumpy(object, name);
-    return PrintOther(object, name, type);
+    return PrintOther(object, kind, type);
   }
 
   bool PrintInt(uint64_t object, const TypeInfo& type) {
@@ -997,33 +1035,32 @@ struct ObjectReader::Printer {
 
   bool PrintSequence(uint64_t object, const TypeInfo& kind, const TypeInfo& type) {
     const bool tuple = kind.Is(kTupleSubclass);
-    const auto items = reader.Items(object, limits.items);
+    const auto items = reader.Items(object, limits_.items);
     if (!items) return Unreadable(object, type), true;
     const int64_t size = memory().Get<int64_t>(object + layout().object_size).value_or(0);
     if (!Enter(object, tuple ? "(...)" : "[...]")) return true;
     // sys.version_info and its like are static types with names for their items.
     if (tuple && kind.name != "tuple") Add(fmt::format("{}", kind.name));
     Add(tuple ? "(" : "[");
-    Sequence(*items, size);
+    AddItems(*items, size);
     Add(tuple ? (size == 1 ? ",)" : ")") : "]");
     Leave();
     return true;
   }
 
   bool PrintDict(uint64_t object, const TypeInfo& kind, const TypeInfo& type) {
-    auto items = reader.DictItems(object, 4 * limits.items + 64);
+    const auto items = reader.OrderedItems(object, limits_.items + 1);
     if (!items) return Unreadable(object, type), true;
     const std::string_view name = kind.name;
     if (!Enter(object, name == "collections.OrderedDict" ? "..." : "{...}")) return true;
     const uint64_t end = layout().dict_values + 8;  // of the part that is a dict
     if (name == "collections.OrderedDict") {
-      OrderByNodes(object + end, &*items);
       Add(fmt::format("{}(", type.short_name()));
       // Its repr is that of a dict from 3.12 on.
       const bool as_dict = layout().minor >= 12;
       if (!items->empty()) {
         Add(as_dict ? "{" : "[");
-        Pairs(*items, !as_dict);
+        AddPairs(*items, !as_dict);
         Add(as_dict ? "}" : "]");
       }
       Add(")");
@@ -1036,41 +1073,32 @@ struct ObjectReader::Printer {
         Print(factory);
       }
       Add(", {");
-      Pairs(*items);
+      AddPairs(*items, false);
       Add("})");
     } else {
       Add("{");
-      Pairs(*items);
+      AddPairs(*items, false);
       Add("}");
     }
     Leave();
     return true;
   }
 
-  // An OrderedDict keeps its order in a list of nodes {key, hash, next, prev}; the first is the
-  // first thing behind the dict.
-  void OrderByNodes(uint64_t part, ObjectReader::Pairs* items) {
-    ObjectReader::Pairs ordered;
-    uint64_t node = Pointer(part);
-    for (size_t i = 0; node != 0 && i < items->size(); ++i, node = Pointer(node + 16)) {
-      const uint64_t key = Pointer(node);
-      for (const auto& item : *items) {
-        if (item.first == key) ordered.push_back(item);
-      }
-    }
-    if (ordered.size() == items->size()) *items = std::move(ordered);
-  }
-
   bool PrintSet(uint64_t object, const TypeInfo& type) {
-    const auto items = reader.SetItems(object, 16 * limits.items);
+    auto items = reader.SetItems(object, 16 * limits_.items);
+    const auto used = memory().Get<uint64_t>(object + layout().set_used);
+    // Few of many that there were.
+    if (items && used && items->size() < std::min<uint64_t>(*used, limits_.items + 1)) {
+      items = reader.SetItems(object);
+    }
     if (!items) return Unreadable(object, type), true;
     const bool bare = type.name == "set" && !type.heap();
     if (items->empty()) return Add(fmt::format("{}()", type.short_name())), true;
     if (!Enter(object, fmt::format("{}(...)", type.short_name()))) return true;
     Add(bare ? "{" : fmt::format("{}({{", type.short_name()));
     std::vector<uint64_t> shown = *items;
-    if (shown.size() > limits.items) shown.resize(limits.items);
-    Sequence(shown, items->size());
+    if (shown.size() > limits_.items) shown.resize(limits_.items);
+    AddItems(shown, items->size());
     Add(bare ? "}" : "})");
     Leave();
     return true;
@@ -1078,13 +1106,13 @@ struct ObjectReader::Printer {
 
   bool PrintException(uint64_t object, const TypeInfo& type) {
     const uint64_t args = Pointer(object + layout().exception_args);
-    const auto items = reader.Items(args, limits.items);
+    const auto items = reader.Items(args, limits_.items);
     Add(type.short_name());
     if (!items) return Add("(...)"), true;
     if (!Enter(object, "(...)")) return true;
     // One argument stands without the tuple's comma.
     Add("(");
-    Sequence(*items, items->size());
+    AddItems(*items, items->size());
     Add(")");
     Leave();
     return true;
@@ -1092,7 +1120,8 @@ struct ObjectReader::Printer {
 
   std::string TextAt(uint64_t at) { return reader.Str(Pointer(at), 4096).value_or("?"); }
 
-  bool PrintOther(uint64_t object, std::string_view name, const TypeInfo& type) {
+  bool PrintOther(uint64_t object, const TypeInfo& kind, const TypeInfo& type) {
+    const std::string_view name = kind.name;
     const Layout& l = layout();
     const uint64_t head = object + l.object_head;
     if (name == "range") {
@@ -1149,7 +1178,7 @@ struct ObjectReader::Printer {
       return Add(")"), true;
     }
     if (name == "types.SimpleNamespace") {
-      const auto items = reader.DictItems(Pointer(head), limits.items);
+      const auto items = reader.DictItems(Pointer(head), limits_.items);
       if (!items) return false;
       if (!Enter(object, "namespace(...)")) return true;
       Add("namespace(");
@@ -1170,7 +1199,7 @@ struct ObjectReader::Printer {
       Print(Pointer(head));
       return Add(")>"), true;
     }
-    return false;
+    return PrintLibraryObject(reader, object, kind, type, *this);
   }
 
   bool PrintMethod(uint64_t object) {
@@ -1276,7 +1305,7 @@ struct ObjectReader::Printer {
     uint64_t block = Pointer(part), index = Pointer(part + 16);
     if (size < 0 || index >= 2 * kBlockItems) return false;
     std::vector<uint64_t> items;
-    while (block != 0 && items.size() < std::min<uint64_t>(size, limits.items)) {
+    while (block != 0 && items.size() < std::min<uint64_t>(size, limits_.items)) {
       if (index == kBlockItems) {
         block = Pointer(block + 8 + 8 * kBlockItems);
         index = 0;
@@ -1286,7 +1315,7 @@ struct ObjectReader::Printer {
     }
     if (!Enter(object, "[...]")) return true;
     Add("deque([");
-    Sequence(items, size);
+    AddItems(items, size);
     Add("]");
     // maxlen follows the indices and the state.
     const int64_t most = memory().Get<int64_t>(part + 40).value_or(-1);
@@ -1430,7 +1459,7 @@ struct ObjectReader::Printer {
     }
     std::vector<std::string> elements;
     std::vector<uint64_t> objects;
-    const uint64_t shown = std::min<uint64_t>(count, limits.items);
+    const uint64_t shown = std::min<uint64_t>(count, limits_.items);
     for (uint64_t i = 0; i < shown; ++i) {
       uint64_t rest = i;
       uint64_t at = array->data;
@@ -1524,7 +1553,7 @@ struct ObjectReader::Printer {
 };
 
 std::string ObjectReader::Repr(uint64_t object, const ReprLimits& limits) {
-  Printer printer{*this, limits, {}, {}, false};
+  Printer printer(*this, limits);
   printer.Print(object);
   if (printer.full) printer.out += "...(truncated)";
   return std::move(printer.out);

@@ -112,12 +112,16 @@ class ObjectReader {
   std::optional<std::u32string> Text(uint64_t object, size_t most = 1 << 20);
   std::optional<std::string> BytesOf(uint64_t object, size_t most = 1 << 24);
   std::optional<int64_t> Int(uint64_t object);
+  // An int that is not negative, of up to 128 bits.
+  std::optional<unsigned __int128> Unsigned(uint64_t object);
   std::optional<double> Float(uint64_t object);  // of no subclass
   std::optional<std::vector<uint64_t>> Items(uint64_t object,
                                              size_t most = 1 << 16);  // list, tuple
   using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
   // In insertion order. `most` bounds the rows looked at.
   std::optional<Pairs> DictItems(uint64_t object, size_t most = 1 << 20);
+  // The first `most` items at least, in the order in which a dict or an OrderedDict gives them.
+  std::optional<Pairs> OrderedItems(uint64_t object, size_t most);
   // The value of the key that is this text; 0: none.
   uint64_t DictGet(uint64_t object, std::string_view key);
   // Elements of a set or a frozenset, in the order of its table.
@@ -135,6 +139,7 @@ class ObjectReader {
  private:
   struct Printer;
 
+  void OrderByNodes(uint64_t node, Pairs* items);
   Pairs SplitItems(uint64_t keys, uint64_t values, size_t most);
   std::optional<Pairs> KeyRows(uint64_t keys, size_t most);
   std::optional<Pairs> InstanceDict(uint64_t object, const TypeInfo& type);

@@ -143,6 +143,28 @@ def check_instances(ttq, python, version):
     return len(wanted) + len(INSTANCES)
 
 
+def check_library(ttq, python, version):
+    """Objects of the standard library: the repr is the one that Python gives, character by character."""
+    trace = ttq.record(python, f"{HERE}/programs/library.py")
+    wanted = dict(re.findall(r"^@(\w+)=0x([^\n]*)$", "".join(t for _, _, t in ttq.outputs(trace, "")), re.M))
+    if len(wanted) < 150:
+        raise Wrong(f"the program wrote only {len(wanted)}")
+    ready = ttq.outputs(trace, "ready")[-1][0]
+    rows = ttq.ask(trace, f"py locals at {ready} in frame 1")["rows"]
+    values = {r["name"][2:]: r["value"] for r in rows if r["name"].startswith("x_")}
+    wrong = [f"{name}:\n  ttq     {values.get(name)}\n  Python  {said.split(' ', 1)[1]}"
+             for name, said in wanted.items() if values.get(name) != said.split(" ", 1)[1]]
+    if wrong:
+        raise Wrong(f"{len(wrong)} of {len(wanted)}:\n" + "\n".join(wrong))
+    # An enum's own __repr__ is not run and not guessed at.
+    if not re.fullmatch(r"<Own\(.*_value_=1.*\) at remote 0x[0-9a-f]+>", values["own"]):
+        raise Wrong(f"own: {values['own']}")
+    for name in ("micro", "decimal_7", "task", "items", "rw"):
+        address, said = wanted[name].split(" ", 1)
+        same(f"object {name}", ttq.ask(trace, f"object 0x{address} at {ready}")["rows"][0]["repr"], said)
+    return len(wanted) + 6
+
+
 def check_edited(ttq, python, version):
     """A script that is edited, then removed, after it ran: its lines come out of the recording."""
     program = os.path.join(ttq.home, "edited.py")
@@ -449,7 +471,7 @@ def main():
         sys.exit(SKIPPED)
     wrong = 0
     for version, python in found:
-        for check in (check_situations, check_instances, check_edited, check_arrays, check_hung,
+        for check in (check_situations, check_instances, check_library, check_edited, check_arrays, check_hung,
                       check_mixed, check_forks, check_crashes, check_shared, check_interpreters,
                       check_embedded):
             if only and check.__name__[6:] not in only:
