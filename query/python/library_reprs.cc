@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "fmt/format.h"
@@ -366,14 +367,75 @@ std::string CutInTheMiddle(const std::string& text, size_t most, bool always = f
   return text.substr(0, wide[before]) + "..." + text.substr(wide[wide.size() - behind]);
 }
 
-// What reprlib.repr gives, of objects whose repr it does not build itself; "..." of others.
-std::string ShortRepr(ObjectReader& reader, uint64_t object) {
+std::string ShortRepr(ObjectReader& reader, uint64_t object, int level, ReprWriter& out);
+
+// Of a list or a tuple: its first items.
+std::string ShortItems(ObjectReader& reader, uint64_t object, bool is_tuple, int level,
+                       ReprWriter& out) {
+  constexpr size_t kMostItems = 6;
+  const auto items = reader.Items(object, kMostItems + 1);
+  if (!items) return "...";
+  std::string text;
+  if (level <= 0 && !items->empty()) {
+    text = "...";
+  } else {
+    for (size_t i = 0; i < items->size(); ++i) {
+      if (i > 0) text += ", ";
+      text += i < kMostItems ? ShortRepr(reader, (*items)[i], level - 1, out) : "...";
+    }
+    if (is_tuple && items->size() == 1) text += ",";
+  }
+  return is_tuple ? "(" + text + ")" : "[" + text + "]";
+}
+
+// Of a dict whose keys are all text or all numbers: its first items by the order of their keys.
+std::string ShortDict(ObjectReader& reader, uint64_t object, int level, ReprWriter& out) {
+  constexpr size_t kMostItems = 4;
+  const auto items = reader.DictItems(object);
+  if (!items) return "...";
+  if (items->empty()) return "{}";
+  if (level <= 0) return "{...}";
+  struct Key {
+    int64_t number;
+    std::u32string text;
+    size_t index;
+    bool operator<(const Key& other) const {
+      return std::tie(number, text) < std::tie(other.number, other.text);
+    }
+  };
+  std::vector<Key> keys;
+  size_t texts = 0;
+  for (size_t i = 0; i < items->size(); ++i) {
+    const uint64_t key = (*items)[i].first;
+    const TypeInfo* type = reader.TypeOf(key);
+    const auto number = reader.Int(key);
+    auto text = reader.Text(key);
+    // Subclasses may compare in another way.
+    if (!type || (type->name != "int" && type->name != "str") || (!number && !text)) return "...";
+    texts += text.has_value();
+    keys.push_back({number.value_or(0), std::move(text).value_or(U""), i});
+  }
+  if (texts != 0 && texts != keys.size()) return "...";
+  std::sort(keys.begin(), keys.end());
+  std::string shown;
+  for (size_t i = 0; i < std::min(keys.size(), kMostItems + 1); ++i) {
+    if (i > 0) shown += ", ";
+    const auto& [key, value] = (*items)[keys[i].index];
+    shown += i == kMostItems ? "..."
+                             : ShortRepr(reader, key, level - 1, out) + ": " +
+                                   ShortRepr(reader, value, level - 1, out);
+  }
+  return "{" + shown + "}";
+}
+
+constexpr int kShortLevels = 6;
+
+// What reprlib.repr gives; "..." where it is not known.
+std::string ShortRepr(ObjectReader& reader, uint64_t object, int level, ReprWriter& out) {
   const TypeInfo* found = reader.TypeOf(object);
   if (!found) return "...";
   const TypeInfo type = *found;
   constexpr size_t kMostString = 30, kMostInt = 40, kMostOther = 30;
-  ReprLimits limits;
-  limits.attributes = false;
   if (type.name == "str") {
     const auto text = reader.Text(object);
     if (!text) return "...";
@@ -387,12 +449,15 @@ std::string ShortRepr(ObjectReader& reader, uint64_t object) {
     return CutInTheMiddle(ReprOfText(text->substr(0, kBefore) + text->substr(begin)), kMostString,
                           true);
   }
-  if (type.name == "int") return CutInTheMiddle(reader.Repr(object, limits), kMostInt);
-  for (const std::string_view built :
-       {"tuple", "list", "array.array", "set", "frozenset", "collections.deque", "dict"}) {
-    if (type.short_name() == built || type.name == built) return "...";
+  if (type.name == "int") return CutInTheMiddle(out.Text(object), kMostInt);
+  if (type.name == "list" || type.name == "tuple") {
+    return ShortItems(reader, object, type.name == "tuple", level, out);
   }
-  const std::string text = reader.Repr(object, limits);
+  if (type.name == "dict") return ShortDict(reader, object, level, out);
+  for (const std::string_view built : {"array", "set", "frozenset", "deque"}) {
+    if (type.short_name() == built) return "...";
+  }
+  const std::string text = out.Text(object);
   if (text.ends_with("(truncated)")) return "...";
   // Shown by its attributes, which is no repr of Python's.
   if (text.find(" at remote 0x") != text.npos) return text;
@@ -557,7 +622,7 @@ bool PrintFuture(const Source& s, bool is_task) {
       s.out.Add(" exception=");
       s.out.Print(exception);
     } else {
-      s.out.Add(" result=" + ShortRepr(s.reader, s.Pointer(l.result)));
+      s.out.Add(" result=" + ShortRepr(s.reader, s.Pointer(l.result), kShortLevels, s.out));
     }
   }
   s.out.Add(CallbacksText(s));

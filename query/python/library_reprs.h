@@ -24,6 +24,8 @@ class ReprWriter {
   virtual void Add(std::string_view text) = 0;
   // The repr of the object at `object`.
   virtual void Print(uint64_t object) = 0;
+  // The same as text, instances the way Python prints them; within the containers that are open.
+  virtual std::string Text(uint64_t object) = 0;
   // Opens what may hold itself. False when it is open already or too deep: `instead` was written.
   virtual bool Enter(uint64_t object, std::string_view instead) = 0;
   virtual void Leave() = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
@@ -768,7 +769,7 @@ struct ObjectReader::Printer : ReprWriter {
   Printer(ObjectReader& of, const ReprLimits& ends) : reader(of), limits_(ends) {}
 
   ObjectReader& reader;
-  const ReprLimits& limits_;
+  ReprLimits limits_;
   std::string out;
   std::vector<uint64_t> open;  // the containers being printed, outermost first
   bool full = false;
@@ -831,6 +832,19 @@ struct ObjectReader::Printer : ReprWriter {
   }
 
   const ReprLimits& limits() const override { return limits_; }
+
+  std::string Text(uint64_t object) override {
+    std::string before;
+    before.swap(out);
+    const bool was_full = std::exchange(full, false);
+    const bool attributes = std::exchange(limits_.attributes, false);
+    Print(object);
+    if (full) out += "...(truncated)";
+    full = was_full;
+    limits_.attributes = attributes;
+    before.swap(out);
+    return before;
+  }
 
   void Print(uint64_t object) override {
     if (full) return;

@@ -246,6 +246,10 @@ def tasks(loop):
     done.set_result(1.5)
     failed.set_exception(KeyError("k"))
     cancelled.cancel()
+    looped = loop.create_future()
+    looped.set_result([looped])
+    itself = loop.create_future()
+    itself.set_result(itself)
     many = loop.create_future()
     for callback in (called, Host().called, print, called):
         many.add_done_callback(callback)
@@ -263,6 +267,10 @@ def tasks(loop):
         "task_zeros": loop.create_task(finisher("\0" * 10)), "task_lines": loop.create_task(finisher("\n" * 20)),
         "task_29": loop.create_task(finisher("x" * 27 + "yz")), "task_28": loop.create_task(finisher("x" * 28)),
         "task_plain": loop.create_task(finisher(Attributes())), "task_none_list": loop.create_task(finisher(...)),
+        "task_list": loop.create_task(finisher([1, (2,), [], ()])), "task_items": loop.create_task(finisher([0] * 7)),
+        "task_dict": loop.create_task(finisher({"b": 1, "a": [2]})), "task_empty": loop.create_task(finisher({})),
+        "task_rows": loop.create_task(finisher({i: i for i in (5, 3, 1, 2, 4)})),
+        "task_deep": loop.create_task(finisher([[[[[[[[1]]]]]]]])),
         "task_enum": loop.create_task(finisher(Colour.RED)),
     }
     gathered = asyncio.gather(made["task"], many, return_exceptions=True)
@@ -280,6 +288,10 @@ def tasks(loop):
     made["task_cancelling"].cancel()
     made["task_failed"].exception()
     failed.exception()
+    if sys.version_info >= (3, 11):
+        # Before, the inner one is written out once more.
+        yield "future_itself", itself
+        yield "future_looped", looped
     yield from made.items()
     yield from {"future": forever, "future_done": done, "future_failed": failed, "future_cancelled": cancelled,
                 "future_many": many, "future_one": one, "future_two": two, "gathered": gathered}.items()
