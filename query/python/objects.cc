@@ -773,6 +773,7 @@ struct ObjectReader::Printer : ReprWriter {
   std::string out;
   std::vector<uint64_t> open;  // the containers being printed, outermost first
   bool full = false;
+  int depth = 0;  // of Print in itself
 
   Memory& memory() { return reader.memory_; }
   const Layout& layout() { return reader.layout_; }
@@ -848,6 +849,15 @@ struct ObjectReader::Printer : ReprWriter {
 
   void Print(uint64_t object) override {
     if (full) return;
+    // What is no container ends too, were it damaged or slices in slices.
+    constexpr int kMostDepth = 64;
+    if (depth >= kMostDepth) return Add("...");
+    ++depth;
+    PrintObject(object);
+    --depth;
+  }
+
+  void PrintObject(uint64_t object) {
     const TypeInfo* found = reader.TypeOf(object);
     if (!found) {
       Add(object == 0
