@@ -94,8 +94,8 @@ std::string_view TypeInfo::short_name() const {
 // ---- Types -----------------------------------------------------------------------------------
 
 const TypeInfo* ObjectReader::Type(uint64_t address) {
-  const auto [it, is_new] = types_.try_emplace(address);
-  if (!is_new) return it->second.get();
+  if (const auto known = types_.find(address); known != types_.end()) return known->second.get();
+  types_.emplace(address, nullptr);
   if (address == 0 || address % 8 != 0) return nullptr;
   // All that is asked of it lies in its first words.
   uint64_t words[48];
@@ -109,6 +109,8 @@ const TypeInfo* ObjectReader::Type(uint64_t address) {
   if (metatype % 8 != 0) return nullptr;
   const auto meta_flags = memory_.Get<uint64_t>(metatype + layout_.type_flags);
   if (!meta_flags || (*meta_flags & kTypeSubclass) == 0) return nullptr;
+  // One bit is soon found in what is no type at all: that one must be a type itself.
+  if (metatype != address && Type(metatype) == nullptr) return nullptr;
   TypeInfo type;
   type.address = address;
   type.flags = field(layout_.type_flags);
@@ -122,8 +124,9 @@ const TypeInfo* ObjectReader::Type(uint64_t address) {
   type.dictoffset = static_cast<int64_t>(field(layout_.type_dictoffset));
   type.repr = field(layout_.type_repr);
   type.base = field(layout_.type_base);
-  it->second = std::make_unique<const TypeInfo>(std::move(type));
-  return it->second.get();
+  std::unique_ptr<const TypeInfo>& kept = types_[address];
+  kept = std::make_unique<const TypeInfo>(std::move(type));
+  return kept.get();
 }
 
 const TypeInfo* ObjectReader::TypeOf(uint64_t object) {
@@ -223,7 +226,7 @@ bool ObjectReader::IsCalled(const TypeInfo& type, std::string_view wanted) {
   return type.short_name() == bare;
 }
 
-bool ObjectReader::MayBeObject(uint64_t object) {
+bool ObjectReader::MayBeObject(uint64_t object, std::optional<uint64_t> broken) {
   const TypeInfo* type = TypeOf(object);
   if (!type) return false;
   if (type->heap() && type->Is(kHaveGc) && !layout_.free_threaded) {
@@ -245,7 +248,7 @@ bool ObjectReader::MayBeObject(uint64_t object) {
     const auto items = Items(object, 4);
     if (!items) return false;
     for (const uint64_t item : *items) {
-      if (item != 0 && !TypeOf(item)) return false;
+      if (item != 0 && item != broken && !TypeOf(item)) return false;
     }
     return true;
   }

@@ -100,8 +100,9 @@ class ObjectReader {
   bool IsGarbageCollected(const TypeInfo& type) const { return type.Is(kHaveGc); }
 
   // What is at `object` also looks like one beyond its type: the sizes and pointers of the built-in
-  // types are sound. For words found by searching memory.
-  bool MayBeObject(uint64_t object);
+  // types are sound. For words found by searching memory. Items of a list or tuple that are
+  // `broken` need not be objects.
+  bool MayBeObject(uint64_t object, std::optional<uint64_t> broken = std::nullopt);
 
   // Why there is no object at `object`; "" when there is one.
   std::string WhyNoObject(uint64_t object);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
+#include "fmt/format.h"
 #include "query/python/lifetime.h"
 
 namespace ttq::python {
@@ -365,7 +366,7 @@ absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
 
 absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Provenance& provenance,
                                                    uint64_t object, const Key& key, bool attribute,
-                                                   Time t, TimeSpan span) {
+                                                   Time t, TimeSpan span, std::string* missing) {
   std::vector<WatchedSlot> slots;
   absl::StatusOr<PythonState*> first = provenance.StateAt(t);
   if (!first.ok()) return first.status();
@@ -416,7 +417,13 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
     const Time settled = *moved + 5000 + 64 * std::max(old.rows, (*spot)->rows);
     std::vector<WatchedSlot> places;
     constexpr uint64_t kMostRows = 5000;
-    if ((*spot)->combined && (*spot)->combined->count <= kMostRows) {
+    if ((*spot)->combined && (*spot)->combined->count > kMostRows) {
+      // Only the row that has the key at `until` is followed.
+      *missing = fmt::format(
+          "the dict at {:#x} has {} rows: those of the key that were deleted, or come after many, "
+          "may be missing",
+          object, (*spot)->combined->count);
+    } else if ((*spot)->combined) {
       absl::StatusOr<std::vector<WatchedSlot>> rows = RowsWithKey(
           process, provenance, *(*spot)->combined, key, {std::max(*moved, begin), until});
       if (!rows.ok()) return rows.status();
@@ -452,6 +459,10 @@ absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Prove
     slots.insert(slots.end(), places.begin(), places.end());
     if (first_layout || *moved <= ready || *moved >= until) break;
     until = *moved;
+    if (i + 1 == kMostMoves) {
+      *missing =
+          fmt::format("where {:#x} keeps its items was followed back to {} only", object, until.v);
+    }
   }
   std::reverse(slots.begin(), slots.end());
   return slots;

@@ -49,10 +49,11 @@ absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
 using Key = std::variant<std::string, int64_t>;
 
 // The slots of the item `key` of a dict, or of the attribute `key` of an object, back from `t`,
-// where it is `object`, to `span.begin`. Empty: it has no such item.
+// where it is `object`, to `span.begin`. Empty: it has no such item. `missing` gets
+// a sentence where there may be more.
 absl::StatusOr<std::vector<WatchedSlot>> ItemSlots(const Process& process, Provenance& provenance,
                                                    uint64_t object, const Key& key, bool attribute,
-                                                   Time t, TimeSpan span);
+                                                   Time t, TimeSpan span, std::string* missing);
 
 // The time just before the outermost frame of the process's first Python thread is left, or
 // `span.end` where that is earlier, and that frame. NotFound: there is none.

@@ -147,7 +147,7 @@ class Investigation {
         frames.emplace_back(*std::move(object));
         if (faulting) functions_.push_back(frame.function);
       }
-      if (!stack->note.empty() && faulting) outcome_.AddNote(stack->note);
+      if (faulting || stack->truncated) Describe(*stack, &outcome_);
       if (python && faulting) {
         const auto running = python->StackOf(thread);
         if (running && !running->stack.frames.empty()) {
@@ -437,7 +437,8 @@ class Investigation {
   }
 
   static std::string SmallNumber(uint64_t pointer) {
-    return fmt::format("a small number, {}, where a pointer should be", pointer);
+    return fmt::format("a small number, {}, where a pointer should be",
+                       static_cast<int64_t>(pointer));
   }
 
   std::string CauseOfAccess() const {
@@ -517,12 +518,19 @@ class Investigation {
     return Trace(place);
   }
 
-  // Without the pairs of hops in which a register was restored and, before, saved.
-  static std::vector<Hop> WithoutSaves(std::vector<Hop> hops) {
+  // Without the pairs of hops in which a register was restored from the stack and, before, saved
+  // there. A word of a data structure that the same register happens to have written is none.
+  absl::StatusOr<std::vector<Hop>> WithoutSaves(std::vector<Hop> hops) {
     std::vector<Hop> kept;
     for (size_t i = 0; i < hops.size(); ++i) {
-      const bool saved = i + 1 < hops.size() && hops[i].kind == "memory" && !hops[i].address &&
-                         hops[i + 1].kind == "register" && hops[i + 1].from == hops[i].place;
+      bool saved = i + 1 < hops.size() && hops[i].kind == "memory" && !hops[i].address &&
+                   hops[i + 1].kind == "register" && hops[i + 1].from == hops[i].place;
+      if (saved && hops[i + 1].address) {
+        absl::StatusOr<AddressKind> kind =
+            DescribeAddress(context_, *hops[i + 1].address, hops[i].time, control_);
+        if (!kind.ok()) return kind.status();
+        saved = kind->kind == "stack";
+      }
       if (saved) {
         ++i;
       } else {
@@ -536,7 +544,9 @@ class Investigation {
     std::string note;
     absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kTracedDepth, &note);
     if (!hops.ok()) return hops.status();
-    r_.origin = WithoutSaves(*std::move(hops));
+    absl::StatusOr<std::vector<Hop>> kept = WithoutSaves(*std::move(hops));
+    if (!kept.ok()) return kept.status();
+    r_.origin = *std::move(kept);
     if (r_.origin.size() > kOriginDepth) r_.origin.resize(kOriginDepth);
     // The word of a data structure tells more than where a compiler kept it for a while.
     Time used = place.before;
@@ -649,12 +659,29 @@ class Investigation {
       suspects.push_back({r_.registers.gpr[number], false, interest, name.Text().substr(1)});
     };
     if (r_.base) add_register(*r_.base, Interest::kAny);
+    // Who frees an object gives back its block, which begins with the collector's header if it has
+    // one.
+    constexpr uint64_t kHeader = 16;
+    if (r_.address && r_.access == "free") {
+      for (const uint64_t before : {kHeader, uint64_t{0}}) {
+        suspects.push_back({r_.address->v + before, false, Interest::kAny, "the address"});
+      }
+    }
     // Who lives, and holds the word, goes before who had its memory earlier.
     if (r_.word && r_.word_memory.kind != "stack") {
       const std::string how = fmt::format("the word at {:#x}", r_.word->v);
-      if (reached_by_ != 0) suspects.push_back({reached_by_, true, Interest::kLiving, how});
-      suspects.push_back({r_.word->v, true, Interest::kLiving, how});
-      if (holder_) suspects.push_back({holder_->v, true, Interest::kLiving, how});
+      absl::StatusOr<MemoryImage> image = process_.Memory(*r_.word, 8, r_.time);
+      if (!image.ok()) return image.status();
+      std::optional<uint64_t> broken;
+      if (image->bytes.size() == sizeof *broken) {
+        memcpy(&broken.emplace(), image->bytes.data(), sizeof *broken);
+      }
+      const auto add_living = [&](uint64_t address) {
+        suspects.push_back({address, true, Interest::kLiving, how, broken});
+      };
+      if (reached_by_ != 0) add_living(reached_by_);
+      add_living(r_.word->v);
+      if (holder_) add_living(holder_->v);
     }
     if (r_.address && r_.memory.kind != "stack") {
       suspects.push_back({r_.address->v, true, Interest::kLiving, "the address"});

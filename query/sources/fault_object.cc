@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
@@ -26,6 +27,10 @@ constexpr uint64_t kHeader = 16;     // of the cycle collector, before an object
 constexpr uint64_t kLargest = 512;
 // Of one object's count, to be put on account.
 constexpr uint64_t kMostCounts = 20000;
+// Of the writes to where an object's type would be, looked through for one that stores a type.
+constexpr size_t kMostStores = 3;
+// Of the changes to what may be an object's count, looked through for when it was made.
+constexpr uint64_t kMostChanges = 20000;
 
 class Search {
  public:
@@ -40,6 +45,7 @@ class Search {
     if (suspect.address < 4096 || suspect.address >> 47 != 0) return Value();
     if (!suspect.inside) return Try(suspect.address, suspect);
     const uint64_t first = suspect.address & ~(kAlignment - 1);
+    if (suspect.interest != Suspect::Interest::kLiving) return LastTenant(first, suspect);
     for (uint64_t back = 0; back <= kLargest && back < first; back += kAlignment) {
       absl::StatusOr<Value> found = Try(first - back, suspect);
       if (!found.ok() || !found->is_null()) return found;
@@ -54,6 +60,71 @@ class Search {
     Time whole;                    // when it could be read
     std::optional<int64_t> count;  // of references, at the end
   };
+
+  // Who was made last of those that reach to the address. Whoever gets memory that was another's
+  // stores a type where that one had something else: the newest such store goes first. Those whose
+  // type was written over too often for it to be seen come last, the nearest first.
+  absl::StatusOr<Value> LastTenant(uint64_t first, const Suspect& suspect) {
+    std::vector<std::pair<Time, uint64_t>> tenants;
+    std::vector<uint64_t> others;
+    const auto add = [&](uint64_t object) -> absl::Status {
+      if (tried_.contains(object)) return absl::OkStatus();
+      absl::StatusOr<std::optional<Time>> stored = TypeStored(object);
+      if (!stored.ok()) return stored.status();
+      if (*stored) {
+        tenants.emplace_back(**stored, object);
+      } else {
+        others.push_back(object);
+      }
+      return absl::OkStatus();
+    };
+    for (uint64_t back = 0; back <= kLargest && back < first; back += kAlignment) {
+      if (absl::Status s = add(first - back); !s.ok()) return s;
+    }
+    if (absl::Status s = add(first + kHeader); !s.ok()) return s;
+    std::stable_sort(tenants.begin(), tenants.end(),
+                     [](const auto& x, const auto& y) { return x.first > y.first; });
+    for (const auto& [time, object] : tenants) {
+      absl::StatusOr<Value> found = Try(object, suspect);
+      if (!found.ok() || !found->is_null()) return found;
+    }
+    for (const uint64_t object : others) {
+      absl::StatusOr<Value> found = Try(object, suspect);
+      if (!found.ok() || !found->is_null()) return found;
+    }
+    return Value();
+  }
+
+  // When a type was stored where the object has its own, if one of the last writes there, or what
+  // they wrote over, was one.
+  absl::StatusOr<std::optional<Time>> TypeStored(uint64_t object) {
+    absl::StatusOr<PythonState*> state = provenance_.StateAt(time_);
+    if (!state.ok()) return state.status();
+    if (*state == nullptr || (*state)->instances().empty()) return std::optional<Time>();
+    const auto& instances = (*state)->instances();
+    const uint64_t at = object + static_cast<uint64_t>(instances[0]->runtime.layout->object_type);
+    AccessQuery query;
+    query.ranges = {{Address(at), Address(at + 8)}};
+    query.span = {Time(0), time_ + 1};
+    query.direction = Direction::kBackward;
+    for (size_t i = 0; i < kMostStores; ++i) {
+      absl::StatusOr<std::optional<Access>> access = LastAccess(context_.process(), query);
+      if (!access.ok()) return access.status();
+      if (!*access) break;
+      const uint64_t begin = (*access)->address.v;
+      const std::string& value = (*access)->value;
+      uint64_t type = 0;
+      if (begin <= at && at + 8 <= begin + value.size()) {
+        memcpy(&type, value.data() + (at - begin), sizeof type);
+      }
+      const bool is_type = std::any_of(instances.begin(), instances.end(), [&](const auto& one) {
+        return one->objects.Type(type) != nullptr;
+      });
+      if (is_type) return std::optional<Time>((*access)->time);
+      query.span.end = (*access)->time;
+    }
+    return std::optional<Time>();
+  }
 
   // Its type, in the state's memory; null when there is no object.
   static const python::TypeInfo* TypeIn(PythonState& state, uint64_t object,
@@ -98,9 +169,10 @@ class Search {
     const python::TypeInfo* type = TypeIn(**state, object, &instance);
     const std::optional<python::Refcount> refcount =
         type ? instance->objects.RefcountOf(object) : std::nullopt;
-    bool alive = type && refcount && (refcount->immortal || refcount->count > 0);
+    bool alive = type && refcount &&
+                 (refcount->immortal || (refcount->count > 0 && python::IsCount(refcount->count)));
     if (alive ? !Covers(*instance, *type, object, address) : living) return Value();
-    if (living && !instance->objects.MayBeObject(object)) return Value();
+    if (living && !instance->objects.MayBeObject(object, suspect.broken)) return Value();
     // What looks like one on a C stack is left over from a call, or a copy.
     absl::StatusOr<AddressKind> kind = DescribeAddress(context_, Address(object), time_, control_);
     if (!kind.ok()) return kind.status();
@@ -111,10 +183,21 @@ class Search {
     Epoch& epoch = life.epoch;
     if (!alive || !refcount->immortal) {
       auto scanner = python::EpochScanner::Open(context_.process(), &provenance_, object,
-                                                {Time(0), time_ + 1}, control_);
+                                                {Time(0), time_ + 1}, control_,
+                                                /*births_only=*/false, kMostChanges);
       if (absl::IsNotFound(scanner.status())) return Value();
       if (!scanner.ok()) return scanner.status();
       absl::StatusOr<std::optional<Epoch>> last = (*scanner)->Next();
+      if (absl::IsResourceExhausted(last.status())) {
+        // Memory that is not an object's is written so often; an object that is in use, too.
+        if (!alive || living) {
+          outcome_.MarkIncomplete(fmt::format(
+              "whether an object was at {:#x} was looked for among the last {} changes there only",
+              object, kMostChanges));
+        }
+        if (!alive) return Value();
+        last = std::optional<Epoch>();
+      }
       if (!last.ok()) return last.status();
       if (!alive && (!*last || !(*last)->birth)) return Value();
       if (*last) epoch = **last;
@@ -251,7 +334,7 @@ class Search {
         python::OwnersOf(context_, provenance_, object, word, epoch,
                          {epoch.birth->access.time, time_ + 1}, control_, kMostCounts);
     if (absl::IsResourceExhausted(owners.status())) {
-      outcome_.AddNote(fmt::format(
+      outcome_.MarkIncomplete(fmt::format(
           "the references to {:#x} were not counted, for there are too many; `why was {:#x} freed "
           "too early` does",
           object, object));

@@ -7,6 +7,7 @@
 #define TTQ_QUERY_SOURCES_FAULT_OBJECT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Suspect {
   // freed and whose references somebody went on to count.
   enum class Interest : uint8_t { kAny, kLiving, kFreed, kCountedAfter } interest = Interest::kAny;
   std::string how;  // what it was to the crash: "rax", "the word that was read"
+  // What was read there and is no object: of a list or tuple that is sound otherwise, an item.
+  std::optional<uint64_t> broken;
 };
 
 // Of the first suspect that is an object at `t`, or was the last one there before: an object of

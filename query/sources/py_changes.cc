@@ -33,6 +33,7 @@ struct Target {
   std::vector<WatchedSlot> slots;  // unless it is a local
   std::optional<Local> local;
   std::string note;
+  std::string missing;  // what the answer may lack; empty: nothing
 };
 
 enum Slot {
@@ -199,6 +200,7 @@ class ChangeSource : public Operator {
       std::tie(first_, last_) = history.ChunksOf(span_);
       rows_.emplace(history);
     } else {
+      if (!target.missing.empty()) request_.outcome->MarkIncomplete(target.missing);
       own_ = provenances_.Take();
       changes_.emplace(context_, std::move(target.slots), QueryOf(span_, request_.direction),
                        request_, own_.get(), control_);
@@ -333,7 +335,7 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
   Target target;
   constexpr size_t kMostPlaces = 2000;
   if (places.size() > kMostPlaces) {
-    target.note =
+    target.missing =
         fmt::format("only the last {} activations were asked for their object", kMostPlaces);
     places.erase(places.begin(), places.end() - kMostPlaces);
   }
@@ -357,7 +359,8 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
     return ErrorAt(object.range, absl::StrCat("nothing was called ", ast::ToString(object)));
   }
   for (const auto& [address, t] : objects) {
-    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span);
+    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span,
+                                   &target.missing);
     if (!slots.ok()) return slots.status();
     target.slots.insert(target.slots.end(), slots->begin(), slots->end());
   }
@@ -402,7 +405,7 @@ absl::StatusOr<Target> GlobalTarget(const ast::Expr& expr, const std::string& na
       if (kind != python::FrameReader::Kind::kPython || frame.globals == 0) continue;
       const uint64_t globals = frame.globals;
       auto slots = python::ItemSlots(context.process(), provenance, globals, python::Key(name),
-                                     false, t, span);
+                                     false, t, span, &target.missing);
       if (!slots.ok()) return slots.status();
       if (slots->empty()) break;
       target.slots = *std::move(slots);

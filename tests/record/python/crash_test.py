@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# What `crash` says of Python programs: the object at fault, the message, the cause. A program prints
+# the address of the object that it breaks, where it knows it. Also that an answer that was cut says so.
+# Usage: crash_test.py TTQ [INTERPRETER...]
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from interpreters import interpreters  # noqa: E402
+
+TTQ = os.path.abspath(sys.argv[1])
+WORD = "ctypes.c_size_t.from_address"
+
+# What each program prints is the address of the object at fault; nothing: it does not know it.
+PROGRAMS = {
+    # The null is an argument, which lives in an object of ctypes'.
+    "argument": ("import ctypes\ndef f(): ctypes.string_at(0)\nf()\n",
+                 {"type": r"CArgObject$", "state": "alive"}),
+    # A code object that lives, though others were where it is.
+    "constant": ("def f():\n    return 12345\nf.__code__ = f.__code__.replace(co_consts=())\n"
+                 "print(hex(id(f.__code__)), flush=True)\nrepr(f())\n",
+                 {"type": "^code$", "state": "alive", "repr": "code object f at"}),
+    # The items of a list are no part of it.
+    "item": (f"import ctypes\nx = [(1,), (2,)]\nprint(hex(id(x)), flush=True)\n"
+             f"{WORD}({WORD}(id(x) + 24).value + 8).value = 16\nrepr(x)\n",
+             {"type": "^list$", "state": "alive"}),
+    # Broken by what writes and reads it with the same register; its memory was another list's.
+    "type": (f"import ctypes\nfor i in range(3000): [i, (i, [i])]\nx = [None] * 4\nprint(hex(id(x)), flush=True)\n"
+             f"{WORD}(id(x) + 8).value = 0x4242424242\nrepr(x)\n",
+             {"type": "^list$", "state": "overwritten", "repr": r"\[None, None, None, None\]"}),
+    # Said in many small writes.
+    "fatal": ("import faulthandler, _testcapi\ndef f():\n    g = getattr(_testcapi, 'fatal_error', None)\n"
+              "    g(b'boom here') if g else faulthandler._fatal_error(b'boom here')\nf()\n", None),
+    "overflow": ("import faulthandler\nfaulthandler._stack_overflow()\n", None),
+}
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def ask(path, query):
+    answer = run(TTQ, "query", "-t", path, "-f", "json", query)
+    assert answer.returncode == 0, (query, answer.stderr)
+    return json.loads(answer.stdout)
+
+
+def check(scratch, version, interpreter, name):
+    """What is wrong with the answer; nothing: None."""
+    program, expected = PROGRAMS[name]
+    label = f"{name} of {interpreter}"
+    script = os.path.join(scratch, f"{name}.py")
+    pathlib.Path(script).write_text(program)
+    path = os.path.join(scratch, f"{name}-{version[1]}-{abs(hash(interpreter))}.ttq")
+    recorded = run(TTQ, "record", "-q", "-o", path, "--", interpreter, script)
+    if recorded.returncode <= 128:
+        if "_testcapi" in recorded.stderr:
+            return None  # this build has not got it
+        return f"{label} did not die: {recorded.returncode} {recorded.stderr[-300:]}"
+    answer = ask(path, "crash")
+    row = answer["rows"][0]
+    found = row["python_object"]
+    if found:
+        top = int(ask(path, "registers at crash")["rows"][0]["rsp"], 16)
+        if top <= int(found["address"], 16) < top + (8 << 20):
+            return f"{label}: an object on the C stack: {found}"
+    if name == "fatal":
+        if not (row["message"].startswith("Fatal Python error: ") and "boom here" in row["cause"]) or found:
+            return f"{label}: {row['cause']}, {row['message']}, {found}"
+    if name == "overflow":
+        if row["cause"] != "stack overflow" or found:
+            return f"{label}: {row['cause']}, {found}"
+        if answer["complete"] or "only the innermost" not in (answer["note"] or ""):
+            return f"{label}: of many frames it gives {len(row['backtraces'][0]['frames'])}, and calls that complete"
+    if expected is None:
+        return None
+    if not found:
+        return f"{label}: no object"
+    for field, pattern in expected.items():
+        if not re.search(pattern, found[field]):
+            return f"{label}: {field} is {found[field]}"
+    if recorded.stdout.startswith("0x") and int(found["address"], 16) != int(recorded.stdout, 16):
+        return f"{label}: {found['address']} instead of {recorded.stdout}"
+    return None
+
+
+def check_dict(scratch):
+    """Of a large dict not every row is followed: the answer says so."""
+    script, path = os.path.join(scratch, "large.py"), os.path.join(scratch, "large.ttq")
+    pathlib.Path(script).write_text("d = {}\nfor i in range(6000): d['k%d' % i] = i\n"
+                                    "d['k7'] = 'new'\ndel d['k7']\nd['k7'] = 'again'\n")
+    recorded = run(TTQ, "record", "-q", "-o", path, "--", sys.executable, script)
+    if recorded.returncode != 0:
+        return f"large dict: {recorded.stderr}"
+    answer = ask(path, 'py changes of d["k7"]')
+    if answer["rows"][-1]["new"] != "'again'":
+        return f"large dict: {answer['rows']}"
+    if answer["complete"] and [row["new"] for row in answer["rows"]] != ["7", "'new'", None, "'again'"]:
+        return f"large dict: {answer['rows']} is complete"
+    return None
+
+
+def main():
+    pythons = interpreters(sys.argv[2:])
+    if not pythons:
+        print("no CPython that is supported is here: nothing was tested")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="ttq-py-crash-") as scratch:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            tasks = [pool.submit(check, scratch, version, path, name) for version, path in pythons for name in PROGRAMS]
+            tasks.append(pool.submit(check_dict, scratch))
+            problems = [task.result() for task in tasks if task.result() is not None]
+    print("\n".join(problems) or f"{len(tasks)} answers are right")
+    return 1 if problems else 0
+
+
+sys.exit(main())
