@@ -173,6 +173,8 @@ class Search {
                  (refcount->immortal || (refcount->count > 0 && python::IsCount(refcount->count)));
     if (alive ? !Covers(*instance, *type, object, address) : living) return Value();
     if (living && !instance->objects.MayBeObject(object, suspect.broken)) return Value();
+    // Up to 3.10 a frame is an object. One that keeps the pointer in a variable is not at fault.
+    if (living && type->name == "frame") return Value();
     // What looks like one on a C stack is left over from a call, or a copy.
     absl::StatusOr<AddressKind> kind = DescribeAddress(context_, Address(object), time_, control_);
     if (!kind.ok()) return kind.status();

@@ -25,10 +25,11 @@ PROGRAMS = {
     # The null is an argument, which lives in an object of ctypes'.
     "argument": ("import ctypes\ndef f(): ctypes.string_at(0)\nf()\n",
                  {"type": r"CArgObject$", "state": "alive"}),
-    # A code object that lives, though others were where it is.
+    # A code object that lives, though others were where it is; up to 3.10 the tuple of its constants
+    # is what the null was read behind.
     "constant": ("def f():\n    return 12345\nf.__code__ = f.__code__.replace(co_consts=())\n"
-                 "print(hex(id(f.__code__)), flush=True)\nrepr(f())\n",
-                 {"type": "^code$", "state": "alive", "repr": "code object f at"}),
+                 "print(hex(id(f.__code__)), hex(id(f.__code__.co_consts)), flush=True)\nrepr(f())\n",
+                 {"type": "^(code|tuple)$", "state": "alive", "repr": r"code object f at|^\("}),
     # The items of a list are no part of it.
     "item": (f"import ctypes\nx = [(1,), (2,)]\nprint(hex(id(x)), flush=True)\n"
              f"{WORD}({WORD}(id(x) + 24).value + 8).value = 16\nrepr(x)\n",
@@ -88,8 +89,10 @@ def check(scratch, version, interpreter, name):
     for field, pattern in expected.items():
         if not re.search(pattern, found[field]):
             return f"{label}: {field} is {found[field]}"
-    if recorded.stdout.startswith("0x") and int(found["address"], 16) != int(recorded.stdout, 16):
-        return f"{label}: {found['address']} instead of {recorded.stdout}"
+    known = [int(word, 16) for word in recorded.stdout.split()]
+    known = known[version < (3, 11):][:1] or known  # a second one is that up to 3.10
+    if known and int(found["address"], 16) not in known:
+        return f"{label}: {found['address']} is not among {recorded.stdout}"
     return None
 
 
