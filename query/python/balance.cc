@@ -126,6 +126,7 @@ absl::StatusOr<Balance::Located> Balance::Locate(ThreadNo thread, Time t) {
   std::vector<Physical> frames;
   const ttq::Frame* innermost = nullptr;
   for (const ttq::Frame& frame : stack->frames) {
+    if (frame.is_gone) continue;  // LastSiteOf tells of those
     if (!innermost) innermost = &frame;
     if (frame.kind == ttq::Frame::Kind::kInlined) continue;
     frames.push_back({innermost, &frame});
