@@ -52,6 +52,7 @@ Deallocation : 'deallocation';
 Disassemble : 'disassemble';
 Early : 'early';
 Events : 'events';
+Exceptions : 'exceptions';
 Executions : 'executions';
 First : 'first';
 Freed : 'freed';

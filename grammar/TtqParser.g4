@@ -44,6 +44,7 @@ source
   | Py Calls To (fileLine | function)                                   # pyCallsSource
   | Py Executions Of (fileLine | function)                              # pyExecutionsSource
   | Py Changes Of arith                                                 # pyChangesSource
+  | Py Exceptions                                                       # pyExceptionsSource
   | When Was objectAddress (Created | Freed)                            # whenSource
   | Who (Created | Freed) objectAddress                                 # whoObjectSource
   | Creation Of objectAddress                                           # creationSource
@@ -226,7 +227,7 @@ word : Identifier | QuotedName | softWord | hardWord | clauseWord;
 
 softWord
   : Alive | Backtrace | Calls | Changes | Count | Crash | Creation | Deallocation | Depth
-  | Disassemble | Early | End | Events | Executions | Frame | Heap | Leaks | Len | Lifetime | Locals
+  | Disassemble | Early | End | Events | Exceptions | Executions | Frame | Heap | Leaks | Len | Lifetime | Locals
   | Maps | Memory | Modules | Object | Objects | Origin | Print | Python | Refcounts | Registers
   | Source | Start | Thread | Threads | Too | Type | Why
   ;

@@ -562,6 +562,7 @@ const char* SourceName(const Source& source) {
                         [](const PyCalls&) { return "py calls to"; },
                         [](const PyExecutions&) { return "py executions of"; },
                         [](const PyChanges&) { return "py changes of"; },
+                        [](const PyExceptions&) { return "py exceptions"; },
                         [](const Creation&) { return "creation of"; },
                         [](const Deallocation&) { return "deallocation of"; },
                         [](const Lifetime&) { return "lifetime of"; },

@@ -320,6 +320,7 @@ struct PyExecutions {
 struct PyChanges {
   ExprPtr target;
 };
+struct PyExceptions {};  // span, thread
 
 // [TYPE] ADDR
 struct ObjectAddress {
@@ -368,11 +369,11 @@ struct Origin {
   Location location;
 };
 
-using Source =
-    std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource, Disassemble,
-                 Threads, Modules, Maps, Events, Executions, Calls, Crash, PyBacktrace, PyLocals,
-                 PySource, PyPrint, PyCalls, PyExecutions, PyChanges, Creation, Deallocation,
-                 Lifetime, Refcounts, Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin>;
+using Source = std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource,
+                            Disassemble, Threads, Modules, Maps, Events, Executions, Calls, Crash,
+                            PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
+                            PyChanges, PyExceptions, Creation, Deallocation, Lifetime, Refcounts,
+                            Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin>;
 
 // ---- The pipeline --------------------------------------------------------------------------
 

@@ -168,6 +168,7 @@ unsigned AllowedClauses(const ast::Source& source) {
     unsigned operator()(const ast::PyCalls&) { return kSpan | kThread; }
     unsigned operator()(const ast::PyExecutions&) { return kSpan | kThread; }
     unsigned operator()(const ast::PyChanges&) { return kSpan | kThread | kIn; }
+    unsigned operator()(const ast::PyExceptions&) { return kSpan | kThread; }
     unsigned operator()(const ast::Creation&) { return kSpan; }
     unsigned operator()(const ast::Deallocation&) { return kSpan; }
     unsigned operator()(const ast::Lifetime&) { return kSpan; }
@@ -804,6 +805,7 @@ class Builder {
       return ast::PyExecutions{BuildFunctionOrLine(c)};
     }
     if (auto* c = As<P::PyChangesSourceContext>(context)) return BuildChanges(c->arith());
+    if (As<P::PyExceptionsSourceContext>(context)) return ast::PyExceptions{};
     if (auto* c = As<P::CreationSourceContext>(context)) {
       return ast::Creation{BuildObject(c->objectAddress())};
     }

@@ -136,7 +136,7 @@ lists a command's options.
   events [KIND]                   signal, syscall, thread, map, module, output, fork, exec, exit, mark
   origin of LOCATION|$REG [at TIME]; heap ADDR [at TIME]; crash
   py backtrace | locals | source [at TIME]; py print EXPR [at TIME]
-  py calls to NAME|FILE:LINE; py changes of VARIABLE [in FUNCTION]
+  py calls to NAME|FILE:LINE; py changes of VARIABLE [in FUNCTION]; py exceptions
   creation | deallocation | lifetime of ADDR; refcounts of ADDR; object ADDR [at TIME]
 
 Clauses:  before TIME, after TIME, between TIME and TIME, in thread N, by FUNCTION

@@ -137,7 +137,8 @@ std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> 
   return times;
 }
 
-// The runtimes ever in the process.
+}  // namespace
+
 absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
                                                   const Process& process) {
   absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
@@ -202,8 +203,6 @@ absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
   return runtimes;
 }
 
-}  // namespace
-
 // ---- Making it ----------------------------------------------------------------------------------
 
 // Puts blocks together, in order.
@@ -220,7 +219,7 @@ class FrameHistory::Builder {
     auto* visitor = static_cast<TransitionVisitor*>(taken.get());
     // A span begins with the end of the block before.
     if (visitor->block() < history_.done_) return absl::OkStatus();
-    if (history_.done_ > 0 && !GoesOn(*visitor)) {
+    if (history_.done_ > 0 && !GoesOn(history_.now_, visitor->start_stacks())) {
       // From what the block before ended with.
       auto start = std::make_shared<const std::vector<ThreadStack>>(history_.now_);
       std::unique_ptr<BlockVisitor> again;
@@ -262,17 +261,6 @@ class FrameHistory::Builder {
       if (stack.thread_state == thread_state) return &stack;
     }
     return nullptr;
-  }
-
-  bool GoesOn(const TransitionVisitor& visitor) const {
-    for (const ThreadStack& stack : history_.now_) {
-      const ThreadStack* other = Find(visitor.start_stacks(), stack.thread_state);
-      if (other == nullptr ? !stack.frames.empty() : !stack.SameAs(*other)) return false;
-    }
-    for (const ThreadStack& stack : visitor.start_stacks()) {
-      if (Find(history_.now_, stack.thread_state) == nullptr && !stack.frames.empty()) return false;
-    }
-    return true;
   }
 
   void Append(const TransitionVisitor& visitor) {

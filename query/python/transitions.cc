@@ -86,8 +86,13 @@ uint32_t CodeTable::Put(std::unique_ptr<const Entry> entry) {
 // ---- Frames -------------------------------------------------------------------------------------
 
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code) {
+  return FrameOffset(layout, memory, frame, code, memory.Pointer(frame + layout.frame_instruction));
+}
+
+int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code,
+                    uint64_t word) {
   if (layout.minor <= 10) {
-    const int64_t last = memory.Get<int32_t>(frame + layout.frame_instruction).value_or(-1);
+    const int64_t last = static_cast<int32_t>(word);
     return last < 0 ? -1 : layout.minor == 10 ? 2 * last : last;
   }
   uint64_t base = code.instructions;
@@ -100,7 +105,7 @@ int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const 
       if (copy != 0) base = copy;
     }
   }
-  return static_cast<int64_t>(memory.Pointer(frame + layout.frame_instruction) - base);
+  return static_cast<int64_t>(word - base);
 }
 
 int64_t TransitionVisitor::OffsetOf(const Layout& layout, const StackEntry& frame) {
@@ -175,6 +180,21 @@ bool ThreadStack::SameAs(const ThreadStack& other) const {
          std::equal(frames.begin(), frames.end(), other.frames.begin(), other.frames.end(), same);
 }
 
+bool GoesOn(const std::vector<ThreadStack>& before, const std::vector<ThreadStack>& start) {
+  const auto find = [](const std::vector<ThreadStack>& stacks, uint64_t thread_state) {
+    return std::find_if(stacks.begin(), stacks.end(), [&](const ThreadStack& stack) {
+      return stack.thread_state == thread_state;
+    });
+  };
+  for (const ThreadStack& stack : before) {
+    const auto other = find(start, stack.thread_state);
+    if (other == start.end() ? !stack.frames.empty() : !stack.SameAs(*other)) return false;
+  }
+  return std::all_of(start.begin(), start.end(), [&](const ThreadStack& stack) {
+    return stack.frames.empty() || find(before, stack.thread_state) != before.end();
+  });
+}
+
 // ---- Which words --------------------------------------------------------------------------------
 
 void TransitionVisitor::AddWatch(uint64_t address, Watched what, uint32_t stack) {
@@ -184,7 +204,7 @@ void TransitionVisitor::AddWatch(uint64_t address, Watched what, uint32_t stack)
 
 void TransitionVisitor::DropWatch(uint64_t address) {
   watches_.erase(address & ~uint64_t{7});
-  words_->Remove(Address(address));
+  if (!Needs(address & ~uint64_t{7})) words_->Remove(Address(address));
 }
 
 void TransitionVisitor::WatchStack(uint32_t index) {
@@ -205,6 +225,7 @@ void TransitionVisitor::WatchStack(uint32_t index) {
       AddWatch(frame.frame + layout.frame_instruction, Watched::kInstruction, index);
     }
   }
+  Attached(index);
 }
 
 void TransitionVisitor::UnwatchStack(uint32_t index) {
@@ -215,6 +236,7 @@ void TransitionVisitor::UnwatchStack(uint32_t index) {
     if (watch.stack == index && !of_runtime) words.push_back(word);
   }
   for (const uint64_t word : words) DropWatch(word);
+  Detached(index);
 }
 
 void TransitionVisitor::ListThreads(bool drop) {
@@ -341,11 +363,12 @@ absl::Status TransitionVisitor::Write(const WatchedWrite& write) {
     if (n < std::size(found)) found[n++] = word.v;
   });
   for (size_t i = 0; i < n; ++i) {
+    const uint64_t value = write.After(Address(found[i]), memory_.Pointer(found[i]));
+    Before(found[i], value, write);
     const auto it = watches_.find(found[i]);
     if (it == watches_.end()) continue;
     const Watch watch = it->second;
-    const uint64_t before = memory_.Pointer(found[i]);
-    Handle(watch, found[i], write.After(Address(found[i]), before), write);
+    Handle(watch, found[i], value, write);
   }
   return memory_.status;
 }
@@ -511,6 +534,7 @@ void TransitionVisitor::Emit(TransitionKind kind, uint32_t index, const StackEnt
                           .frame = frame.frame,
                           .offset = offset,
                           .caller_offset = caller_offset});
+  Made(transitions_.back());
 }
 
 }  // namespace ttq::python

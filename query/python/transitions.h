@@ -166,6 +166,28 @@ class TransitionVisitor : public BlockVisitor {
   const std::vector<ThreadStack>& stacks() const { return stacks_; }
   const std::vector<RawTransition>& transitions() const { return transitions_; }
 
+ protected:
+  // For those who watch more than frames.
+
+  // The thread state of stacks()[stack] is followed from now on, or not any more.
+  virtual void Attached(uint32_t) {}
+  virtual void Detached(uint32_t) {}
+  // `word` is about to become `value`; frames are still as they are before it.
+  virtual void Before(uint64_t /*word*/, uint64_t /*value*/, const WatchedWrite&) {}
+  // The stack is as it is below the frame that was entered, or without the one that was left.
+  virtual void Made(const RawTransition&) {}
+  // Whether a word that frames do not need is to be watched all the same.
+  virtual bool Needs(uint64_t /*word*/) const { return false; }
+
+  const Layout& LayoutOf(const ThreadStack& stack) const {
+    return *runtimes_[stack.runtime].layout;
+  }
+  const CodeTable& codes() const { return codes_; }
+  Memory& memory() { return memory_; }
+  bool IsWatched(uint64_t word) const { return watches_.contains(word); }
+  WordSet& words() { return *words_; }
+  int64_t OffsetOf(const Layout& layout, const StackEntry& frame);
+
  private:
   // Straight from the moment, which changes from call to call.
   class LiveMemory : public Memory {
@@ -189,9 +211,6 @@ class TransitionVisitor : public BlockVisitor {
     uint32_t id = kNoCode;
   };
 
-  const Layout& LayoutOf(const ThreadStack& stack) const {
-    return *runtimes_[stack.runtime].layout;
-  }
   void AddWatch(uint64_t address, Watched what, uint32_t stack);
   void DropWatch(uint64_t address);
   void WatchStack(uint32_t stack);
@@ -216,7 +235,6 @@ class TransitionVisitor : public BlockVisitor {
   uint64_t SkipShims(const Layout& layout, uint32_t runtime, uint64_t frame);
   uint32_t CodeOf(const Layout& layout, uint32_t runtime, uint64_t frame);
   StackEntry Describe(const Layout& layout, uint32_t runtime, uint64_t frame);
-  int64_t OffsetOf(const Layout& layout, const StackEntry& frame);
 
   const Process& process_;
   const std::vector<Runtime>& runtimes_;
@@ -238,6 +256,13 @@ class TransitionVisitor : public BlockVisitor {
 // The byte offset in its code of a frame's current instruction, as `layout` keeps it. Up to 3.10 -1
 // before the first. REQUIRES: `code` is the frame's.
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code);
+// The same of what the word that says it holds, or is about to.
+int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code,
+                    uint64_t word);
+
+// Whether a block that begins with the stacks `start` goes on from `before`, where the block before
+// it ended.
+bool GoesOn(const std::vector<ThreadStack>& before, const std::vector<ThreadStack>& start);
 
 }  // namespace ttq::python
 

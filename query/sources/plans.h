@@ -78,6 +78,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Quer
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);
+absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions& source, const ast::Query& query,
+                                const Context& context, const RunOptions& options,
+                                const Context::TimeOfQuery& ask);
 absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const Context::TimeOfQuery& ask);

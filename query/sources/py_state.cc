@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "query/python/evaluate.h"
+#include "query/python/exceptions.h"
 #include "query/python/lifetime.h"
 #include "query/python/provenance.h"
 #include "query/python/source_text.h"
@@ -507,36 +508,16 @@ absl::StatusOr<Fate> FateOf(const Context& context, uint64_t address, Time t, Sc
 
 // Where an exception came from: its traceback's entries, the outermost first.
 Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
-  constexpr size_t kMost = 1000;
-  python::ObjectReader& objects = frames.objects();
-  const python::Layout& layout = frames.layout();
+  const uint64_t traceback = frames.objects().memory().Pointer(
+      exception + static_cast<uint64_t>(frames.layout().exception_traceback));
   List list;
-  uint64_t at = objects.memory().Pointer(exception + layout.exception_traceback);
-  absl::flat_hash_set<uint64_t> seen;
-  while (at != 0 && list.size() < kMost && seen.insert(at).second) {
-    const python::TypeInfo* type = objects.TypeOf(at);
-    if (!type || type->name != "traceback") break;
-    uint64_t frame_address = objects.memory().Pointer(at + layout.traceback_frame);
-    if (layout.frame_object_frame != python::kAbsent) {
-      frame_address = objects.memory().Pointer(frame_address + layout.frame_object_frame);
+  for (const python::TracebackEntry& entry : python::ReadTraceback(frames, traceback)) {
+    Object object;
+    if (!entry.file.empty()) {
+      object.fields = {
+          {"function", entry.function}, {"file", entry.file}, {"line", int64_t{entry.line}}};
     }
-    python::Frame frame;
-    frames.ReadFrame(frame_address, &frame);
-    Object entry;
-    if (frame.code) {
-      int64_t line = objects.memory().Get<int32_t>(at + layout.traceback_lineno).value_or(0);
-      // From 3.12 on it is worked out when somebody asks.
-      if (line <= 0) {
-        const int64_t lasti =
-            objects.memory().Get<int32_t>(at + layout.traceback_lasti).value_or(0);
-        line = python::LineAt(layout, *frame.code, lasti);
-      }
-      entry.fields.emplace_back("function", frame.code->qualname);
-      entry.fields.emplace_back("file", frame.code->filename);
-      entry.fields.emplace_back("line", line);
-    }
-    list.push_back(Value(std::move(entry)));
-    at = objects.memory().Pointer(at + layout.traceback_next);
+    list.push_back(Value(std::move(object)));
   }
   return list.empty() ? Value() : Value(std::move(list));
 }

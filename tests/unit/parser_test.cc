@@ -126,6 +126,7 @@ constexpr Form kForms[] = {
     {"py source"},
     {"py calls to Model.forward", "py calls to `Model.forward`"},
     {"py calls to model.py:7"},
+    {"py exceptions after 5 in thread 2"},
     {"py executions of model.py:7"},
     {"py executions of model!/./ after 5"},
     {"calls to f by python accumulate"},

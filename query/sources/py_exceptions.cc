@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+//
+// `py exceptions`: what was raised, where, and who caught it (query/python/raises.h).
+
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "fmt/format.h"
+#include "query/python/raises.h"
+#include "query/python/source_text.h"
+#include "query/sources/builder.h"
+#include "query/sources/plans.h"
+
+namespace ttq {
+namespace {
+
+using python::Raise;
+using python::RelatedException;
+using python::TracebackEntry;
+
+Object PlaceObject(const TracebackEntry& place) {
+  Object object;
+  object.fields = {{"function", place.function},
+                   {"file", OfText(place.file)},
+                   {"line", place.line > 0 ? Value(int64_t{place.line}) : Value()}};
+  return object;
+}
+
+Value TracebackOf(const std::vector<TracebackEntry>& entries, python::SourceText& source) {
+  List list;
+  for (const TracebackEntry& entry : entries) {
+    Object object = PlaceObject(entry);
+    object.fields.emplace_back("source", OfText(source.Line(entry.file, entry.line)));
+    list.emplace_back(std::move(object));
+  }
+  return list.empty() ? Value() : Value(std::move(list));
+}
+
+Value RelatedOf(const std::vector<RelatedException>& related) {
+  List list;
+  for (const RelatedException& one : related) {
+    Object object;
+    if (!one.relation.empty()) object.fields.emplace_back("relation", one.relation);
+    object.fields.emplace_back("type", one.text.type);
+    object.fields.emplace_back("message", one.text.message);
+    object.fields.emplace_back("object", Address(one.object));
+    object.fields.emplace_back("raised", one.raised ? Value(PlaceObject(*one.raised)) : Value());
+    if (!one.members.empty()) object.fields.emplace_back("exceptions", RelatedOf(one.members));
+    list.emplace_back(std::move(object));
+  }
+  return list.empty() ? Value() : Value(std::move(list));
+}
+
+class ExceptionSource : public Operator {
+ public:
+  ExceptionSource(const Context& context, TimeSpan span, std::optional<ThreadNo> thread,
+                  const SourceRequest& request)
+      : context_(context),
+        span_(span),
+        thread_(thread ? thread : request.thread),
+        control_(request.options->control),
+        outcome_(request.outcome),
+        source_(&context.process()) {}
+
+  absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
+
+ private:
+  absl::StatusOr<bool> TryNext(Row* row) {
+    if (!scanner_) {
+      auto scanner = python::RaiseScanner::Open(context_.recording(), context_.process(), span_,
+                                                thread_, control_);
+      if (!scanner.ok()) return scanner.status();
+      scanner_ = *std::move(scanner);
+    }
+    absl::StatusOr<std::optional<Raise>> next = scanner_->Next();
+    if (!next.ok()) return next.status();
+    if (!*next) return false;
+    const Raise& raise = **next;
+    static const python::RaisedException kUnknown;
+    const python::RaisedException& exception = raise.exception ? *raise.exception : kUnknown;
+    if (exception.text.own_text && told_.insert(exception.text.type).second) {
+      outcome_->AddNote(
+          fmt::format("{} has a __str__ of its own: its message is that of its "
+                      "arguments",
+                      exception.text.type));
+    }
+    const auto number = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
+    Value caught, caught_time, caught_by;
+    if (raise.caught) {
+      caught = Value(PlaceObject(raise.caught->place));
+      caught_time = raise.caught->time;
+      caught_by = raise.caught->in_c ? "C" : "python";
+    }
+    *row = {raise.time,
+            OfThread(raise.thread),
+            raise.pc,
+            OfText(exception.text.type),
+            exception.text.message,
+            raise.place.function,
+            OfText(raise.place.file),
+            number(raise.place.line),
+            std::move(caught),
+            TracebackOf(raise.traceback, source_),
+            RelatedOf(exception.chain),
+            RelatedOf(exception.members),
+            python::RaisedByName(raise.by),
+            std::move(caught_by),
+            std::move(caught_time),
+            exception.object != 0 ? Value(Address(exception.object)) : Value(),
+            Address(raise.frame),
+            Value(PlaceObject(raise.place))};
+    for (; remarks_ < source_.remarks().size(); ++remarks_) {
+      outcome_->AddNote(source_.remarks()[remarks_]);
+    }
+    return true;
+  }
+
+  const Context& context_;
+  const TimeSpan span_;
+  const std::optional<ThreadNo> thread_;
+  ScanControl* control_;
+  std::shared_ptr<Outcome> outcome_;
+  python::SourceText source_;
+  size_t remarks_ = 0;
+  absl::flat_hash_set<std::string> told_;
+  std::unique_ptr<python::RaiseScanner> scanner_;
+};
+
+}  // namespace
+
+absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions&, const ast::Query& query,
+                                const Context& context, const RunOptions&,
+                                const Context::TimeOfQuery& ask) {
+  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+  if (!span.ok()) return span.status();
+  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  if (!thread.ok()) return thread.status();
+  if (!context.HasPython()) {
+    return ErrorAt(query.source_range,
+                   python::DescribeNoRuntime(context.process(), context.process().info().end));
+  }
+  SourcePlan plan;
+  plan.scope.code = NameScope::Code::kNone;
+  plan.time_slot = 0;
+  plan.thread_slot = 1;
+  Add(&plan, "time", Type::kTime);
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "pc", Type::kAddress);
+  Add(&plan, "type", Type::kString);
+  Add(&plan, "message", Type::kString);
+  Add(&plan, "function", Type::kString);
+  Add(&plan, "file", Type::kString);
+  Add(&plan, "line", Type::kInteger);
+  Add(&plan, "caught_at", Type::kObject);
+  Add(&plan, "traceback", Type::kList);
+  Add(&plan, "chain", Type::kList);
+  Add(&plan, "exceptions", Type::kList);
+  Add(&plan, "raised_by", Type::kString);
+  Add(&plan, "caught_by", Type::kString);
+  Add(&plan, "caught_time", Type::kTime);
+  Add(&plan, "object", Type::kAddress);
+  Add(&plan, "frame_address", Type::kAddress);
+  Add(&plan, "python", Type::kObject);
+  plan.presentation.table_columns = {"time", "type", "message", "python", "caught_at"};
+  if (*thread || context.process().threads().size() > 1) {
+    plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
+  }
+  plan.presentation.no_rows = "no exception went through Python code" + SpanText(*span);
+  plan.open = [&context, span = *span,
+               thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    return OperatorPtr(
+        std::make_unique<ExceptionSource>(context, Intersect(span, request.span), thread, request));
+  };
+  plan.explain = [span = *span](const SourceRequest& request) {
+    return absl::StatusOr<std::string>(
+        "writes to the words of each Python thread that hold its "
+        "exception and its frame, block by block" +
+        SpanText(Intersect(span, request.span)));
+  };
+  return plan;
+}
+
+}  // namespace ttq
