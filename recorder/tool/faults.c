@@ -6,7 +6,7 @@
 // hard case: they look like memory until they are touched, and Valgrind, which reads code to
 // translate it, would take its own fault for a bug of its own.
 //
-// Thread-safety: as in ttq_main.c.
+// Thread-safety: as in main.c.
 
 #include "recorder/tool/faults.h"
 

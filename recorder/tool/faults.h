@@ -18,7 +18,7 @@ SizeT ttq_readable_prefix(Addr address, SizeT size);
 // Makes what Valgrind says of a signal, at `pc`, what the kernel would have said.
 void ttq_correct_signal(vki_siginfo_t* info, Addr pc);
 
-// In ttq_main.c: makes a system call that Valgrind has begun end with an error.
+// In syscalls.c: makes a system call that Valgrind has begun end with an error.
 void ttq_fail_syscall(ThreadId tid, UInt error);
 
 #endif  // TTQ_RECORDER_TOOL_FAULTS_H_

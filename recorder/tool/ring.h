@@ -21,7 +21,7 @@ const HChar* ttq_ring_name(void);
 TtqRing* ttq_ring(void);
 
 // Where the next record goes, and the last place a superblock's record may start. Threads that run
-// client code keep their own copy; see ttq_main.c.
+// client code keep their own copy; see log.c.
 typedef struct {
   UChar* next;
   UChar* limit;
