@@ -4,6 +4,7 @@
 #   make            build/ttq, build/libttq.so, build/python
 #   make demo       record a crash of a real program, and find its cause
 #   make test       everything that can fail
+#   make test-quick unit, golden and style tests alone, of what is built already
 #   make test-tsan  the C API's tests with ThreadSanitizer (a build of its own)
 #   make fuzz       every fuzz target for FUZZ_SECONDS (600)
 #   make bench      the figures of docs/performance.md
@@ -24,7 +25,7 @@ FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
 QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
 
-.PHONY: all configure demo test test-tsan configure-fuzz fuzz bench install clean
+.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -49,6 +50,12 @@ test: setup-test
 	ninja -C $(BUILD)/fuzz -j $(JOBS) $(QUICK_FUZZ)
 	ctest --test-dir $(BUILD)/fuzz --output-on-failure -R '$(subst $(eval ) ,|,$(QUICK_FUZZ))'
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+# What one edits by: a minute or two where a build is there.
+test-quick: setup-test
+	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
+	ninja -C $(BUILD) -j $(JOBS) quick_tests
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -L 'unit|golden|style'
 
 test-tsan: setup-test all
 	@cmake -S . -B $(BUILD)/tsan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=thread $(CMAKE_FLAGS)

@@ -12,27 +12,26 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "base/threads.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "query/engine.h"
-#include "query/format.h"
-#include "store/threads.h"
+#include "query/answers/format.h"
+#include "query/engine/engine.h"
 
 namespace ttq {
 namespace {
 
 constexpr size_t kFirstRows = 3;
 // Of rows that are compared, as text.
-constexpr size_t kMostAnswer = 512 << 20;
+constexpr size_t kMaxAnswer = 512 << 20;
 
 // A recording with engines for the processes that are asked about.
 class OpenTrace {
  public:
   static absl::StatusOr<std::unique_ptr<OpenTrace>> Open(const std::string& path) {
     auto out = std::make_unique<OpenTrace>();
-    absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(path);
-    if (!recording.ok()) return recording.status();
-    out->recording_ = *std::move(recording);
+    ASSIGN_OR_RETURN(out->recording_, Recording::Open(path));
     return out;
   }
   absl::StatusOr<const Engine*> EngineFor(std::optional<uint32_t> process) {
@@ -41,9 +40,7 @@ class OpenTrace {
     if (!engine) {
       std::optional<ProcessNo> number;
       if (process) number = ProcessNo(*process);
-      absl::StatusOr<std::unique_ptr<Engine>> opened = Engine::Open(recording_.get(), number);
-      if (!opened.ok()) return opened.status();
-      engine = *std::move(opened);
+      ASSIGN_OR_RETURN(engine, Engine::Open(recording_.get(), number));
     }
     return engine.get();
   }
@@ -111,20 +108,18 @@ absl::Status TooLong() {
 
 absl::StatusOr<std::vector<std::string>> AllRows(const Engine& engine, const Question& question,
                                                  ScanControl* control) {
-  absl::StatusOr<std::unique_ptr<ResultStream>> stream =
-      engine.Run(*question.query, RunOptions{.control = control});
-  if (!stream.ok()) return stream.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<ResultStream> stream,
+                   engine.Run(*question.query, RunOptions{.control = control}));
   std::vector<std::string> rows;
   size_t bytes = 0;
   for (Row row;;) {
-    absl::StatusOr<bool> more = (*stream)->Next(&row);
-    if (!more.ok()) return more.status();
-    if (!*more) break;
-    rows.push_back(RowText(row, (*stream)->columns()));
+    ASSIGN_OR_RETURN(bool more, stream->Next(&row));
+    if (!more) break;
+    rows.push_back(RowText(row, stream->columns()));
     bytes += rows.back().size();
-    if (bytes > kMostAnswer) return TooLong();
+    if (bytes > kMaxAnswer) return TooLong();
   }
-  if ((*stream)->interrupted()) return absl::CancelledError("interrupted");
+  if (stream->interrupted()) return absl::CancelledError("interrupted");
   return rows;
 }
 
@@ -211,32 +206,29 @@ class Worker {
     using Kind = Expectation::Kind;
     const Expectation& expect = question.expect;
     std::shared_ptr<OpenTrace> open;
-    absl::StatusOr<const Engine*> engine = Open(trace, question.process, &open);
-    if (!engine.ok()) return engine.status();
+    ASSIGN_OR_RETURN(const Engine* engine, Open(trace, question.process, &open));
     const bool compares = expect.kind == Kind::kSameAs || expect.kind == Kind::kRowsEqual;
-    absl::StatusOr<std::unique_ptr<ResultStream>> stream =
-        (*engine)->Run(*question.query, RunOptions{.control = control_});
-    if (!stream.ok()) return stream.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<ResultStream> stream,
+                     engine->Run(*question.query, RunOptions{.control = control_}));
     std::vector<std::string> rows;
     size_t bytes = 0;
     const uint64_t enough = Enough(expect);
     for (Row row;;) {
-      absl::StatusOr<bool> more = (*stream)->Next(&row);
-      if (!more.ok()) return more.status();
-      if (!*more) break;
+      ASSIGN_OR_RETURN(bool more, stream->Next(&row));
+      if (!more) break;
       if (result->rows == enough) {
         result->more = true;
         break;
       }
       ++result->rows;
       if (!compares && rows.size() >= kFirstRows) continue;
-      rows.push_back(RowText(row, (*stream)->columns()));
+      rows.push_back(RowText(row, stream->columns()));
       bytes += rows.back().size();
-      if (bytes > kMostAnswer) return TooLong();
+      if (bytes > kMaxAnswer) return TooLong();
     }
-    if ((*stream)->interrupted()) return absl::CancelledError("interrupted");
-    result->complete = (*stream)->complete();
-    result->detail = (*stream)->note();
+    if (stream->interrupted()) return absl::CancelledError("interrupted");
+    result->complete = stream->complete();
+    result->detail = stream->note();
     result->first_rows.assign(rows.begin(), rows.begin() + std::min(rows.size(), kFirstRows));
     const auto met = [result](bool is) { result->verdict = is ? Verdict::kMet : Verdict::kNotMet; };
     switch (expect.kind) {
@@ -254,7 +246,7 @@ class Worker {
       case Kind::kSameAs:
         return CompareWithTrace(question, rows, result);
       case Kind::kRowsEqual:
-        return CompareWithFile(expect, (*stream)->columns(), rows, result);
+        return CompareWithFile(expect, stream->columns(), rows, result);
     }
     return absl::OkStatus();
   }
@@ -269,13 +261,11 @@ class Worker {
   absl::Status CompareWithTrace(const Question& question, const std::vector<std::string>& rows,
                                 BatchResult* result) {
     std::shared_ptr<OpenTrace> keep;
-    absl::StatusOr<const Engine*> engine = Open(question.expect.path, question.process, &keep);
-    if (!engine.ok()) return engine.status();
-    absl::StatusOr<std::vector<std::string>> wanted = AllRows(**engine, question, control_);
-    if (!wanted.ok()) return wanted.status();
-    for (size_t i = 0; i < std::max(rows.size(), wanted->size()); ++i) {
+    ASSIGN_OR_RETURN(const Engine* engine, Open(question.expect.path, question.process, &keep));
+    ASSIGN_OR_RETURN(std::vector<std::string> wanted, AllRows(*engine, question, control_));
+    for (size_t i = 0; i < std::max(rows.size(), wanted.size()); ++i) {
       const std::string_view is = i < rows.size() ? std::string_view(rows[i]) : "";
-      const std::string_view want = i < wanted->size() ? std::string_view((*wanted)[i]) : "";
+      const std::string_view want = i < wanted.size() ? std::string_view(wanted[i]) : "";
       if (is != want) {
         Differ(i, is, want, result);
         break;
@@ -286,17 +276,16 @@ class Worker {
 
   absl::Status CompareWithFile(const Expectation& expect, const std::vector<Column>& columns,
                                const std::vector<std::string>& rows, BatchResult* result) {
-    absl::StatusOr<std::vector<nlohmann::json>> wanted = FileRows(expect.path);
-    if (!wanted.ok()) return wanted.status();
+    ASSIGN_OR_RETURN(std::vector<nlohmann::json> wanted, FileRows(expect.path));
     const bool csv = expect.path.ends_with(".csv");
-    if (csv && !wanted->empty()) wanted->erase(wanted->begin());  // the names
-    for (size_t i = 0; i < std::max(rows.size(), wanted->size()); ++i) {
+    if (csv && !wanted.empty()) wanted.erase(wanted.begin());  // the names
+    for (size_t i = 0; i < std::max(rows.size(), wanted.size()); ++i) {
       nlohmann::json is;
       if (i < rows.size()) is = nlohmann::json::parse(rows[i], nullptr, false);
       if (csv && i < rows.size()) is = CsvLine(is, columns);
-      const nlohmann::json want = i < wanted->size() ? (*wanted)[i] : nlohmann::json();
+      const nlohmann::json want = i < wanted.size() ? wanted[i] : nlohmann::json();
       if (is != want) {
-        Differ(i, i < rows.size() ? is.dump() : "", i < wanted->size() ? want.dump() : "", result);
+        Differ(i, i < rows.size() ? is.dump() : "", i < wanted.size() ? want.dump() : "", result);
         break;
       }
     }

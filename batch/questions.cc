@@ -13,14 +13,15 @@
 #include <set>
 
 #include "absl/strings/numbers.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/diagnostic.h"
-#include "query/parser.h"
+#include "query/language/diagnostic.h"
+#include "query/language/parser.h"
 
 namespace ttq {
 namespace {
 
-constexpr size_t kMostText = 16 << 20;
+constexpr size_t kMaxText = 16 << 20;
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   FILE* file = fopen(path.c_str(), "re");
@@ -31,7 +32,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   char buffer[1 << 16];
   while (const size_t n = fread(buffer, 1, sizeof buffer, file)) {
     text.append(buffer, n);
-    if (text.size() > kMostText) break;
+    if (text.size() > kMaxText) break;
   }
   const bool failed = ferror(file) != 0;
   const int error = errno;
@@ -39,7 +40,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   if (failed) {
     return absl::InvalidArgumentError(fmt::format("cannot read {}: {}", path, strerror(error)));
   }
-  if (text.size() > kMostText) return absl::InvalidArgumentError(path + " is longer than 16 MiB");
+  if (text.size() > kMaxText) return absl::InvalidArgumentError(path + " is longer than 16 MiB");
   return text;
 }
 
@@ -95,9 +96,10 @@ class YamlReader {
       const std::vector<std::string> words = Words(known);
       if (std::find(words.begin(), words.end(), key) != words.end()) continue;
       const std::string meant = NearestWord(key, known);
-      return Wrong(entry.first, fmt::format("there is no key '{}'{}", key,
-                                            meant.empty() ? fmt::format("; the keys are {}", known)
-                                                          : fmt::format(", did you mean '{}'?", meant)));
+      return Wrong(entry.first,
+                   fmt::format("there is no key '{}'{}", key,
+                               meant.empty() ? fmt::format("; the keys are {}", known)
+                                             : fmt::format(", did you mean '{}'?", meant)));
     }
     return absl::OkStatus();
   }
@@ -105,7 +107,7 @@ class YamlReader {
   absl::StatusOr<std::vector<Question>> Questions(const YAML::Node& root) {
     YAML::Node list = root;
     if (root.IsMap()) {
-      if (absl::Status s = CheckKeys(root, "questions"); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckKeys(root, "questions"));
       list = root["questions"];
     }
     if (!list || !list.IsSequence()) {
@@ -113,25 +115,22 @@ class YamlReader {
     }
     std::vector<Question> questions;
     for (const YAML::Node& node : list) {
-      absl::StatusOr<Question> question = One(node);
-      if (!question.ok()) return question.status();
-      questions.push_back(*std::move(question));
+      ASSIGN_OR_RETURN(Question question, One(node));
+      questions.push_back(std::move(question));
     }
     return questions;
   }
 
   absl::StatusOr<Question> One(const YAML::Node& node) {
     if (!node.IsMap()) return Wrong(node, "a question has the keys name, query, expect, process");
-    if (absl::Status s = CheckKeys(node, "name query expect process"); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckKeys(node, "name query expect process"));
     for (const auto& entry : node) {
       if (!entry.second.IsScalar()) return Wrong(entry.second, "expected one value here");
     }
     Question question;
     if (!node["query"]) return Wrong(node, "this question has no query");
     const YAML::Node query = node["query"];
-    if (absl::Status s = SetQuery(path_, query.Mark().line + 1, query.Scalar(), &question); !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(SetQuery(path_, query.Mark().line + 1, query.Scalar(), &question));
     if (node["name"]) question.name = node["name"].Scalar();
     if (const YAML::Node process = node["process"]) {
       uint32_t number;
@@ -188,7 +187,7 @@ absl::StatusOr<std::vector<Question>> ReadScript(const std::string& path, const 
         1 + static_cast<int>(std::count(text.begin(), text.begin() + query.range.begin, '\n'));
     Question question;
     const std::string own = text.substr(query.range.begin, query.range.end - query.range.begin);
-    if (absl::Status s = SetQuery(path, line, own, &question); !s.ok()) return s;
+    RETURN_IF_ERROR(SetQuery(path, line, own, &question));
     for (const std::string& comment : CommentsAbove(text, query.range.begin)) {
       const std::string trimmed =
           comment.substr(std::min(comment.find_first_not_of(' '), comment.size()));
@@ -228,8 +227,8 @@ absl::StatusOr<Expectation> ParseExpectation(std::string_view text, const std::s
     expect.kind = Expectation::Kind::kSome;
     return expect;
   }
-  static constexpr std::array<std::string_view, 7> kComparisons = {"<",  "<=", "=", "==",
-                                                                   "!=", ">=", ">"};
+  static constexpr std::array<std::string_view, 7> kComparisons = {
+      "<", "<=", "=", "==", "!=", ">=", ">"};
   if (words.size() == 3 && words[0] == "count" &&
       std::find(kComparisons.begin(), kComparisons.end(), words[1]) != kComparisons.end() &&
       absl::SimpleAtoi(words[2], &expect.count)) {
@@ -247,9 +246,9 @@ absl::StatusOr<Expectation> ParseExpectation(std::string_view text, const std::s
     expect.path = path(2);
     return expect;
   }
-  return absl::InvalidArgumentError(
-      fmt::format("cannot expect '{}': say none, some, count <= N, same as TRACE or rows equal FILE",
-                  expect.text));
+  return absl::InvalidArgumentError(fmt::format(
+      "cannot expect '{}': say none, some, count <= N, same as TRACE or rows equal FILE",
+      expect.text));
 }
 
 bool IsQuestionFile(std::string_view path) {
@@ -257,16 +256,14 @@ bool IsQuestionFile(std::string_view path) {
 }
 
 absl::StatusOr<std::vector<Question>> LoadQuestions(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   const std::string directory = std::filesystem::path(path).parent_path().string();
-  absl::StatusOr<std::vector<Question>> questions =
-      path.ends_with(".ttql") ? ReadScript(path, *text, directory)
-                              : YamlReader(path, directory).Read(*text);
-  if (!questions.ok()) return questions.status();
-  if (questions->empty()) return absl::InvalidArgumentError(path + " has no questions");
+  ASSIGN_OR_RETURN(std::vector<Question> questions, path.ends_with(".ttql")
+                                                        ? ReadScript(path, text, directory)
+                                                        : YamlReader(path, directory).Read(text));
+  if (questions.empty()) return absl::InvalidArgumentError(path + " has no questions");
   std::set<std::string> names;
-  for (Question& question : *questions) {
+  for (Question& question : questions) {
     const std::string base = question.name.empty() ? question.text : question.name;
     question.name = base;
     for (int n = 2; !names.insert(question.name).second; ++n) {

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "query/ast.h"
+#include "query/language/ast.h"
 
 namespace ttq {
 

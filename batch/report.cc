@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
+#include "base/text.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "query/format.h"
-#include "query/text.h"
+#include "query/answers/format.h"
 
 namespace ttq {
 namespace {

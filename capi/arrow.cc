@@ -14,7 +14,7 @@
 #include "capi/handles.h"
 #include "capi/ttq.h"
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/answers/format.h"
 
 namespace ttq::capi {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "query/diagnostic.h"
-#include "query/text.h"
+#include "base/text.h"
+#include "query/language/diagnostic.h"
 
 namespace ttq::capi {
 namespace {

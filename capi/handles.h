@@ -18,9 +18,9 @@
 
 #include "capi/error.h"
 #include "capi/ttq.h"
-#include "query/engine.h"
-#include "query/parser.h"
-#include "store/reader.h"
+#include "query/engine/engine.h"
+#include "query/language/parser.h"
+#include "store/read/reader.h"
 
 namespace ttq::capi {
 
@@ -81,9 +81,7 @@ class ResultUse {
   }
   ResultUse(const ResultUse&) = delete;
   bool held() const { return held_; }
-  static Ending Busy() {
-    return Ending(TTQ_ERROR_BUSY, "another thread is reading this result");
-  }
+  static Ending Busy() { return Ending(TTQ_ERROR_BUSY, "another thread is reading this result"); }
 
  private:
   ResultState* state_;

@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "capi/ttq.h"
 #include "fmt/format.h"
-#include "query/format.h"
-#include "query/text.h"
+#include "query/answers/format.h"
 
 namespace ttq::capi {
 namespace {
@@ -24,9 +25,10 @@ std::string_view TextArgument(const char* text, size_t length) {
 Ending Bind(ttq_query* query, size_t parameter, ParameterValue value) {
   if (!query) return InvalidArgument("ttq_bind: the query is NULL");
   if (parameter >= query->values.size()) {
-    return InvalidArgument(fmt::format("ttq_bind: the query has {} parameters, and {} is not the "
-                                       "index of one",
-                                       query->values.size(), parameter));
+    return InvalidArgument(
+        fmt::format("ttq_bind: the query has {} parameters, and {} is not the "
+                    "index of one",
+                    query->values.size(), parameter));
   }
   query->values[parameter] = std::move(value);
   return {};
@@ -55,17 +57,17 @@ Monitor::Monitor(const ttq_run_options& options, std::shared_ptr<ScanControl> co
     : control_(std::move(control)) {
   const std::chrono::milliseconds interval(
       options.progress_interval_ms ? options.progress_interval_ms : 100);
-  thread_ = std::thread([this, interval, call = options.progress,
-                         context = options.progress_context] {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!wake_.wait_for(lock, interval, [this] { return done_; })) {
-      lock.unlock();
-      if (call(context, control_->blocks_done.load(), control_->blocks_total.load())) {
-        control_->cancelled.store(true);
-      }
-      lock.lock();
-    }
-  });
+  thread_ =
+      std::thread([this, interval, call = options.progress, context = options.progress_context] {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!wake_.wait_for(lock, interval, [this] { return done_; })) {
+          lock.unlock();
+          if (call(context, control_->blocks_done.load(), control_->blocks_total.load())) {
+            control_->cancelled.store(true);
+          }
+          lock.lock();
+        }
+      });
 }
 
 Monitor::~Monitor() {
@@ -95,12 +97,11 @@ ttq_status ttq_prepare(ttq_process* process, const char* text, size_t length, tt
     if (!query) return InvalidArgument("ttq_prepare: nowhere to put the query");
     *query = nullptr;
     if (!process || !text) return InvalidArgument("ttq_prepare: an argument is NULL");
-    absl::StatusOr<std::vector<ttq::Parameter>> parameters = ttq::ParseParameters(words);
-    if (!parameters.ok()) return parameters.status();
+    ASSIGN_OR_RETURN(std::vector<ttq::Parameter> parameters, ttq::ParseParameters(words));
     auto made = std::make_unique<ttq_query>();
     made->process = process->state;
     made->text = words;
-    made->parameters = *std::move(parameters);
+    made->parameters = std::move(parameters);
     made->values.resize(made->parameters.size());
     *query = made.release();
     return {};
@@ -185,13 +186,12 @@ ttq_status ttq_run(ttq_query* query, const ttq_run_options* options, ttq_result*
     state->text = query->text;
     state->limit = known->limit;
     state->control = ttq::capi::StartRun(query);
-    absl::StatusOr<ttq::ast::Query> parsed = ttq::ParseQuery(query->text, query->values);
-    if (!parsed.ok()) return parsed.status();
+    ASSIGN_OR_RETURN(ttq::ast::Query parsed, ttq::ParseQuery(query->text, query->values));
     if (known->progress) {
       state->monitor = std::make_unique<ttq::capi::Monitor>(*known, state->control);
     }
     const ttq::RunOptions run{.control = state->control.get(), .full_scan = known->full_scan != 0};
-    auto stream = query->process->engine->Run(*parsed, run);
+    auto stream = query->process->engine->Run(parsed, run);
     if (!stream.ok()) {
       // What an interrupted nested query leads to is not what the caller wants to know.
       if (state->control->cancelled.load()) return absl::CancelledError("interrupted");
@@ -213,13 +213,10 @@ void ttq_query_interrupt(ttq_query* query) {
 ttq_status ttq_explain(ttq_query* query, const char** text) {
   return Guard(query ? std::string_view(query->text) : std::string_view(), [&]() -> Ending {
     if (!query || !text) return InvalidArgument("ttq_explain: an argument is NULL");
-    absl::StatusOr<ttq::ast::Query> parsed = ttq::ParseQuery(query->text, query->values);
-    if (!parsed.ok()) return parsed.status();
+    ASSIGN_OR_RETURN(ttq::ast::Query parsed, ttq::ParseQuery(query->text, query->values));
     const std::shared_ptr<ttq::ScanControl> control = ttq::capi::StartRun(query);
-    absl::StatusOr<std::string> steps =
-        query->process->engine->Explain(*parsed, {.control = control.get()});
-    if (!steps.ok()) return steps.status();
-    query->explanation = *std::move(steps);
+    ASSIGN_OR_RETURN(query->explanation,
+                     query->process->engine->Explain(parsed, {.control = control.get()}));
     *text = query->explanation.c_str();
     return {};
   });

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+#include "base/version.h"
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "capi/ttq.h"
@@ -36,7 +38,7 @@ Ending CheckTime(const ttq::Process& process, uint64_t time) {
 
 extern "C" {
 
-const char* ttq_version(void) { return TTQ_VERSION; }
+const char* ttq_version(void) { return ttq::kVersion; }
 
 void ttq_mark(const char* text) { TTQ_MARK(text); }
 
@@ -44,10 +46,9 @@ ttq_status ttq_open(const char* name, ttq_recording** recording) {
   return Guard([&]() -> Ending {
     if (!recording) return InvalidArgument("ttq_open: nowhere to put the recording");
     *recording = nullptr;
-    absl::StatusOr<std::unique_ptr<ttq::Recording>> opened = ttq::OpenRecording(name ? name : "");
-    if (!opened.ok()) return opened.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<ttq::Recording> opened, ttq::OpenRecording(name ? name : ""));
     auto state = std::make_shared<RecordingState>();
-    state->recording = *std::move(opened);
+    state->recording = std::move(opened);
     for (const std::string& a : state->recording->info().command) {
       state->arguments.push_back(a.c_str());
     }
@@ -119,9 +120,7 @@ ttq_status ttq_process_open(ttq_recording* recording, uint32_t number, ttq_proce
     if (number != 0) wanted = ttq::ProcessNo(number);
     auto state = std::make_shared<ProcessState>();
     state->recording = recording->state;
-    auto engine = ttq::Engine::Open(recording->state->recording.get(), wanted);
-    if (!engine.ok()) return engine.status();
-    state->engine = *std::move(engine);
+    ASSIGN_OR_RETURN(state->engine, ttq::Engine::Open(recording->state->recording.get(), wanted));
     *process = new ttq_process{std::move(state)};
     return {};
   });
@@ -167,16 +166,13 @@ ttq_status ttq_registers(ttq_process* process, uint64_t time, uint32_t thread,
     if (Ending bad = CheckTime(p, time); bad.code() != TTQ_OK) return bad;
     ttq::ThreadNo number(thread);
     if (thread == 0) {
-      absl::StatusOr<ttq::ThreadNo> running = p.ThreadAt(Time(time));
-      if (!running.ok()) return running.status();
-      number = *running;
+      ASSIGN_OR_RETURN(number, p.ThreadAt(Time(time)));
     }
-    absl::StatusOr<ttq::Registers> registers = p.RegistersAt(Time(time), number);
-    if (!registers.ok()) return registers.status();
+    ASSIGN_OR_RETURN(ttq::Registers registers, p.RegistersAt(Time(time), number));
     ttq_register_values out = {};
-    out.pc = registers->pc.v;
+    out.pc = registers.pc.v;
     static_assert(int{TTQ_REGISTER_COUNT} == int{ttq::kGprCount});
-    std::copy(std::begin(registers->gpr), std::end(registers->gpr), out.general);
+    std::copy(std::begin(registers.gpr), std::end(registers.gpr), out.general);
     out.thread = number.v;
     return CopyOut(out, values) ? Ending() : BadSize();
   });

@@ -10,7 +10,7 @@
 #include "capi/handles.h"
 #include "capi/ttq.h"
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/answers/format.h"
 
 namespace ttq::capi {
 
@@ -61,8 +61,8 @@ ttq_status OnValue(ttq_result* result, size_t column, bool null_too, const void*
     if (!use.held()) return ResultUse::Busy();
     const std::vector<Column>& columns = state.stream->columns();
     if (column >= columns.size()) {
-      return InvalidArgument(fmt::format("the result has {} columns, and {} is not the index of one",
-                                         columns.size(), column));
+      return InvalidArgument(fmt::format(
+          "the result has {} columns, and {} is not the index of one", columns.size(), column));
     }
     if (!state.has_row) return InvalidArgument("there is no current row; call ttq_result_next");
     const Value& value = state.row[column];
@@ -116,26 +116,27 @@ ttq_status ttq_result_column(const ttq_result* result, size_t index, ttq_column*
     if (!result || !column) return InvalidArgument("ttq_result_column: an argument is NULL");
     const std::vector<Column>& columns = result->state->stream->columns();
     if (index >= columns.size()) {
-      return InvalidArgument(fmt::format("the result has {} columns, and {} is not the index of one",
-                                         columns.size(), index));
+      return InvalidArgument(fmt::format(
+          "the result has {} columns, and {} is not the index of one", columns.size(), index));
     }
     const auto& shown = result->state->stream->presentation().table_columns;
     ttq_column out = {};
     out.name = columns[index].name.c_str();
     out.type = static_cast<ttq_type>(columns[index].type);
-    out.shown = shown.empty() ||
-                std::find(shown.begin(), shown.end(), columns[index].name) != shown.end();
+    out.shown =
+        shown.empty() || std::find(shown.begin(), shown.end(), columns[index].name) != shown.end();
     return CopyOut(out, column) ? Ending() : BadSize();
   });
 }
 
 ttq_status ttq_result_next(ttq_result* result) {
-  return Guard(result ? std::string_view(result->state->text) : std::string_view(), [&]() -> Ending {
-    if (!result) return InvalidArgument("ttq_result_next: the result is NULL");
-    ResultUse use(result->state.get());
-    if (!use.held()) return ResultUse::Busy();
-    return result->state->Next();
-  });
+  return Guard(result ? std::string_view(result->state->text) : std::string_view(),
+               [&]() -> Ending {
+                 if (!result) return InvalidArgument("ttq_result_next: the result is NULL");
+                 ResultUse use(result->state.get());
+                 if (!use.held()) return ResultUse::Busy();
+                 return result->state->Next();
+               });
 }
 
 ttq_status ttq_result_is_null(ttq_result* result, size_t column, int* is_null) {
@@ -162,10 +163,10 @@ ttq_status ttq_result_uint64(ttq_result* result, size_t column, uint64_t* number
 ttq_status ttq_result_int64(ttq_result* result, size_t column, int64_t* number) {
   return OnValue(result, column, false, number,
                  [&](const Value& value, const Column& of, ResultState&) -> Ending {
-                   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+                   constexpr uint64_t kMaxCount = std::numeric_limits<int64_t>::max();
                    uint64_t magnitude;
                    bool negative;
-                   if (!value.AsNumber(&magnitude, &negative) || (!negative && magnitude > kMost)) {
+                   if (!value.AsNumber(&magnitude, &negative) || (!negative && magnitude > kMaxCount)) {
                      return WrongType(of, "int64");
                    }
                    *number = static_cast<int64_t>(magnitude);

@@ -23,8 +23,8 @@
  *   live as long as it does unless the function says otherwise.
  * - Times are instructions retired since the process started; state "at t" is before instruction t.
  *   Ranges are half-open. Sizes are bytes.
- * - Structures that begin with `size` grow at their end only: set `size` to sizeof the structure you
- *   know (the TTQ_…_INIT macros do), and fields that the library knows and you do not are left out.
+ * - Structures that begin with `size` grow at their end only: set `size` to sizeof the structure
+ *   you know (the TTQ_…_INIT macros do), and the library leaves out fields that you do not know.
  * - No function changes a recording. One may be open any number of times, in any number of
  *   processes, also while it is being made: then it ends with the last block that was complete when
  *   it was opened.
@@ -95,8 +95,8 @@ typedef struct ttq_error {
   const char* rendered; /* for people: the message, the line of the query, carets below it */
 } ttq_error;
 
-/* The error of the last call of this thread that failed. Never NULL: status is TTQ_OK when none did.
- * Valid until the next call of this thread that fails. */
+/* The error of the last call of this thread that failed. Never NULL: status is TTQ_OK when none
+ * did. Valid until the next call of this thread that fails. */
 TTQ_API const ttq_error* ttq_last_error(void);
 
 /* ---- Recordings and processes --------------------------------------------------------------- */
@@ -131,11 +131,11 @@ typedef struct ttq_process_info {
   uint32_t pid;
   int by_exec; /* it replaced its parent, in the same pid */
   const char* program;
-  uint64_t end;          /* time: instructions retired */
-  int has_crash;         /* a signal ended it, raised by an instruction: */
-  uint64_t crash;        /* at this time */
-  int fatal_signal;      /* 0: none */
-  int has_exit_status;   /* it exited by itself */
+  uint64_t end;        /* time: instructions retired */
+  int has_crash;       /* a signal ended it, raised by an instruction: */
+  uint64_t crash;      /* at this time */
+  int fatal_signal;    /* 0: none */
+  int has_exit_status; /* it exited by itself */
   int exit_status;
   int64_t start_wall_ns; /* nanoseconds since 1970 */
   int64_t end_wall_ns;
@@ -195,8 +195,9 @@ TTQ_API ttq_status ttq_prepare(ttq_process* process, const char* text, size_t le
 TTQ_API void ttq_query_free(ttq_query* query);
 
 /* `?` and `:name` stand for values that are bound to the query, wherever a number, a text or a name
- * can stand: `memory ? len 64 at :t`, `calls to :function where arg0 == ?`. They count from 0 in the
- * order in which they first appear; each `?` is one of its own, all `:name` of one name are one. */
+ * can stand: `memory ? len 64 at :t`, `calls to :function where arg0 == ?`. They count from 0 in
+ * the order in which they first appear; each `?` is one of its own, all `:name` of one name are
+ * one. */
 TTQ_API size_t ttq_query_parameter_count(const ttq_query* query);
 /* Without the colon, "" for `?`; NULL when there is no such parameter. */
 TTQ_API const char* ttq_query_parameter_name(const ttq_query* query, size_t parameter);
@@ -220,9 +221,9 @@ TTQ_API ttq_status ttq_bind_name(ttq_query* query, size_t parameter, const char*
 /* Takes all values away. */
 TTQ_API ttq_status ttq_query_clear(ttq_query* query);
 
-/* Told how far a query is: blocks of the recording read, of so many to read (both grow). Called from
- * a thread of the library's own, one call at a time, from the start of ttq_run until the result is
- * read to its end or freed; it must not call functions on that query or result other than
+/* Told how far a query is: blocks of the recording read, of so many to read (both grow). Called
+ * from a thread of the library's own, one call at a time, from the start of ttq_run until the
+ * result is read to its end or freed; it must not call functions on that query or result other than
  * ttq_*_interrupt. Not 0: the query is interrupted. */
 typedef int (*ttq_progress)(void* context, uint64_t done, uint64_t total);
 
@@ -234,7 +235,8 @@ typedef struct ttq_run_options {
   int full_scan;                 /* read every block and no index; the rows are the same */
   uint64_t limit;                /* rows to give at most; 0: all */
 } ttq_run_options;
-#define TTQ_RUN_OPTIONS_INIT {sizeof(ttq_run_options), 0, 0, 0, 0, 0}
+#define TTQ_RUN_OPTIONS_INIT \
+  { sizeof(ttq_run_options), 0, 0, 0, 0, 0 }
 
 /* Runs the query; `options` may be NULL. It may be run again, also while earlier results are being
  * read: a result keeps the values it was run with. TTQ_ERROR_QUERY: a value is missing or of the
@@ -384,7 +386,8 @@ typedef struct ttq_arrow_options {
   uint64_t batch_rows; /* at most, per array; 0: 65536 */
   int plain;           /* text columns as text, not as dictionaries */
 } ttq_arrow_options;
-#define TTQ_ARROW_OPTIONS_INIT {sizeof(ttq_arrow_options), 0, 0}
+#define TTQ_ARROW_OPTIONS_INIT \
+  { sizeof(ttq_arrow_options), 0, 0 }
 
 /* The rows that were not yet read, as struct arrays with a child per column; `options` may be NULL.
  *
@@ -398,9 +401,9 @@ typedef struct ttq_arrow_options {
  *                      after its name, large_binary, has those
  *
  * Each field carries its type of ttq as metadata `ttq.type`. Arrays belong to the caller, who
- * releases them, and outlive stream, result and all. The stream shares the result's rows and belongs
- * to one thread at a time; the result may be freed before it. get_next fails with EINTR when the
- * query was interrupted and EIO otherwise. */
+ * releases them, and outlive stream, result and all. The stream shares the result's rows and
+ * belongs to one thread at a time; the result may be freed before it. get_next fails with EINTR
+ * when the query was interrupted and EIO otherwise. */
 TTQ_API ttq_status ttq_result_arrow(ttq_result* result, const ttq_arrow_options* options,
                                     struct ArrowArrayStream* stream);
 

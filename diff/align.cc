@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
+
 namespace ttq::diff {
 
 absl::Status ThreadStream::SeekTo(Time t) {
@@ -11,12 +13,10 @@ absl::Status ThreadStream::SeekTo(Time t) {
   offset_ = 0;
   last_ = {};
   if (t >= side_.end()) return absl::OkStatus();
-  auto runs = side_.process().RunsAround(t);
-  if (!runs.ok()) return runs.status();
-  runs_ = *std::move(runs);
+  ASSIGN_OR_RETURN(runs_, side_.process().RunsAround(t));
   const auto after = std::partition_point(
       runs_->begin(), runs_->end(), [&](const Run& r) { return r.time + r.instructions <= t; });
-  if (absl::Status s = FindRun(after - runs_->begin()); !s.ok()) return s;
+  RETURN_IF_ERROR(FindRun(after - runs_->begin()));
   if (run_ != nullptr && run_->time < t) offset_ = static_cast<uint32_t>(t.v - run_->time.v);
   return absl::OkStatus();
 }
@@ -34,11 +34,10 @@ absl::Status ThreadStream::FindRun(size_t from) {
     if (runs_->empty()) return absl::OkStatus();
     const Time next = runs_->back().time + runs_->back().instructions;
     if (next >= side_.end()) return absl::OkStatus();
-    auto runs = side_.process().RunsAround(next);
-    if (!runs.ok()) return runs.status();
+    ASSIGN_OR_RETURN(auto runs, side_.process().RunsAround(next));
     // A damaged store must not make us go round in circles.
-    if ((*runs)->empty() || (*runs)->front().time < next) return absl::OkStatus();
-    runs_ = *std::move(runs);
+    if (runs->empty() || runs->front().time < next) return absl::OkStatus();
+    runs_ = std::move(runs);
     from = 0;
   }
 }
@@ -66,16 +65,16 @@ Step ThreadStream::Here() const {
 }
 
 absl::Status Aligner::Start(Time a, Time b) {
-  if (absl::Status s = streams_[0].SeekTo(a); !s.ok()) return s;
+  RETURN_IF_ERROR(streams_[0].SeekTo(a));
   return streams_[1].SeekTo(b);
 }
 
 bool Aligner::SameCode(SuperblockId a, SuperblockId b) {
   if (a.v < equal_.size() && equal_[a.v] == b.v) return true;
-  constexpr uint32_t kMostIds = 1 << 25;  // what fits in a record's header
+  constexpr uint32_t kMaxIds = 1 << 25;  // what fits in a record's header
   const Side::Code& x = sides_[0]->CodeOf(a);
   const Side::Code& y = sides_[1]->CodeOf(b);
-  if (x.keys.empty() || x.keys != y.keys || a.v >= kMostIds) return false;
+  if (x.keys.empty() || x.keys != y.keys || a.v >= kMaxIds) return false;
   if (a.v >= equal_.size()) equal_.resize(a.v + 1024, 0);
   equal_[a.v] = b.v;
   return true;
@@ -119,8 +118,8 @@ absl::StatusOr<std::optional<Divergence>> Aligner::Next(Time limit) {
                 Step{y->time + at_b, sides_[1]->CodeOf(y->code).addresses[at_b], true}};
       }
       alike += same;
-      if (absl::Status s = a.Advance(same); !s.ok()) return s;
-      if (absl::Status s = b.Advance(same); !s.ok()) return s;
+      RETURN_IF_ERROR(a.Advance(same));
+      RETURN_IF_ERROR(b.Advance(same));
     }
     if (parted) {
       Divergence d;

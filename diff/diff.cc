@@ -6,6 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "base/status_macros.h"
 #include "diff/align.h"
 #include "fmt/format.h"
 #include "re2/re2.h"
@@ -14,10 +16,10 @@ namespace ttq::diff {
 namespace {
 
 // Differences passed over before the comparison gives up on a thread.
-constexpr uint64_t kMostPassed = 500;
+constexpr uint64_t kMaxPassed = 500;
 // Executions of a return address looked at for the one that leaves a frame.
-constexpr int kMostReturns = 256;
-constexpr size_t kMostThreads = 256;
+constexpr int kMaxReturns = 256;
+constexpr size_t kMaxThreads = 256;
 
 using Flow = InstructionEffects::Flow;
 
@@ -26,10 +28,10 @@ bool Ignored(const RE2* ignore, const std::string& text) {
 }
 
 std::vector<FrameText> TextOf(const Stack& stack) {
-  constexpr size_t kMostFrames = 30;
+  constexpr size_t kMaxFrames = 30;
   std::vector<FrameText> out;
   for (const Frame& f : stack.frames) {
-    if (out.size() == kMostFrames) break;
+    if (out.size() == kMaxFrames) break;
     out.push_back({f.function, f.module, f.file, f.line});
   }
   return out;
@@ -60,7 +62,7 @@ class Comparison {
   // How far to compare, and from where on both are known to be alike.
   struct Part {
     std::array<Time, 2> begin = {Time(0), Time(0)}, end = {kTimeMax, kTimeMax};
-    uint64_t most = kMostPassed;
+    uint64_t most = kMaxPassed;
   };
   absl::Status OfThread(ThreadNo thread, const Part& part, DiffResult* result);
   absl::Status AskForVariable(const Divergence& d, FirstDifference* first, bool* same);
@@ -114,17 +116,15 @@ absl::StatusOr<std::optional<Time>> Comparison::ReturnTime(int side, const Stack
   const std::optional<Address> cfa = stack.frames[frame].cfa;
   const Address back = stack.frames[frame + 1].pc;
   if (!cfa) return std::optional<Time>();
-  auto cursor = sides_[side]->process().Executions({{back, back + 1}}, {from, kTimeMax},
-                                                   Direction::kForward, stack.thread, control_);
-  if (!cursor.ok()) return cursor.status();
-  for (int i = 0; i < kMostReturns; ++i) {
-    const absl::StatusOr<std::optional<Execution>> row = (*cursor)->Next();
-    if (!row.ok()) return row.status();
-    if (!*row) break;
-    const auto registers = sides_[side]->RegistersAt((*row)->time, stack.thread);
-    if (!registers.ok()) return registers.status();
-    if (registers->gpr[kRsp] >= cfa->v) {
-      return registers->gpr[kRsp] == cfa->v ? std::optional<Time>((*row)->time) : std::nullopt;
+  ASSIGN_OR_RETURN(auto cursor,
+                   sides_[side]->process().Executions({{back, back + 1}}, {from, kTimeMax},
+                                                      Direction::kForward, stack.thread, control_));
+  for (int i = 0; i < kMaxReturns; ++i) {
+    ASSIGN_OR_RETURN(const std::optional<Execution> row, cursor->Next());
+    if (!row) break;
+    ASSIGN_OR_RETURN(const auto registers, sides_[side]->RegistersAt(row->time, stack.thread));
+    if (registers.gpr[kRsp] >= cfa->v) {
+      return registers.gpr[kRsp] == cfa->v ? std::optional<Time>(row->time) : std::nullopt;
     }
   }
   return std::optional<Time>();
@@ -132,18 +132,17 @@ absl::StatusOr<std::optional<Time>> Comparison::ReturnTime(int side, const Stack
 
 absl::StatusOr<std::optional<std::array<Time, 2>>> Comparison::After(
     const std::array<Stack, 2>& stacks, std::array<size_t, 2> frame, const Divergence& d) {
-  constexpr int kMostFrames = 8;
-  for (int tries = 0; tries < kMostFrames; ++tries, ++frame[0], ++frame[1]) {
+  constexpr int kMaxFrames = 8;
+  for (int tries = 0; tries < kMaxFrames; ++tries, ++frame[0], ++frame[1]) {
     std::array<Time, 2> out;
     bool both = true;
     for (int i : {0, 1}) {
-      const auto t = ReturnTime(i, stacks[i], frame[i], d.last[i].time + 1);
-      if (!t.ok()) return t.status();
-      if (!*t) {
+      ASSIGN_OR_RETURN(const auto t, ReturnTime(i, stacks[i], frame[i], d.last[i].time + 1));
+      if (!t) {
         both = false;
         break;
       }
-      out[i] = **t;
+      out[i] = *t;
     }
     if (both) return std::optional(out);
     if (frame[0] + 2 >= stacks[0].frames.size() || frame[1] + 2 >= stacks[1].frames.size()) break;
@@ -166,11 +165,10 @@ absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& o
   decision.compared = setter.instruction;
   for (int i : {0, 1}) {
     const InstructionEffects effects = sides_[i]->EffectsAt(setter.at[i].pc, setter.at[i].time);
-    const auto registers = sides_[i]->RegistersAt(setter.at[i].time, d.thread);
-    if (!registers.ok()) return registers.status();
+    ASSIGN_OR_RETURN(const auto registers, sides_[i]->RegistersAt(setter.at[i].time, d.thread));
     std::vector<std::string> values;
     for (const MemoryOperand& m : effects.memory) {
-      const std::optional<Address> at = m.AddressOf(registers->gpr);
+      const std::optional<Address> at = m.AddressOf(registers.gpr);
       if (!m.read || !at || m.size > 8) continue;
       const std::string bytes = sides_[i]->Memory(*at, m.size, setter.at[i].time);
       uint64_t v = 0;
@@ -181,7 +179,7 @@ absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& o
     }
     for (uint8_t reg = 0; reg < kGprCount; ++reg) {
       if (!(effects.reads >> reg & 1)) continue;
-      const uint64_t v = registers->gpr[reg];
+      const uint64_t v = registers.gpr[reg];
       values.push_back(fmt::format("{} = {}", RegisterName(reg),
                                    v < 1 << 20 ? fmt::format("{}", v) : fmt::format("{:#x}", v)));
     }
@@ -197,10 +195,9 @@ absl::Status Comparison::AddOrigin(Origin origin, FirstDifference* first) {
   const Origin& o = first->origin;
   if (!o.at[0].exists) return absl::OkStatus();
   const ThreadNo thread = o.thread.v == 0 ? first->thread : o.thread;
-  const absl::StatusOr<Stack> stack = sides_[0]->StackAt(o.at[0].time, thread);
-  if (!stack.ok()) return stack.status();
-  first->origin_stack = TextOf(*stack);
-  if (const Frame* own = sides_[0]->OwnFrame(*stack)) first->origin_place = PlaceOf(*own);
+  ASSIGN_OR_RETURN(const Stack stack, sides_[0]->StackAt(o.at[0].time, thread));
+  first->origin_stack = TextOf(stack);
+  if (const Frame* own = sides_[0]->OwnFrame(stack)) first->origin_place = PlaceOf(*own);
   return absl::OkStatus();
 }
 
@@ -213,21 +210,16 @@ absl::StatusOr<FirstDifference> Comparison::Explain(const Divergence& d) {
     first.time[i] = d.next[i].exists ? d.next[i].time : d.last[i].time;
     if (d.next[i].exists) first.next[i] = sides_[i]->PlaceOf(d.next[i].pc);
     if (!where.exists) continue;
-    auto stack = sides_[i]->StackAt(where.time, d.thread);
-    if (!stack.ok()) return stack.status();
-    stacks_[i] = *std::move(stack);
+    ASSIGN_OR_RETURN(stacks_[i], sides_[i]->StackAt(where.time, d.thread));
     first.stacks[i] = TextOf(stacks_[i]);
   }
   if (const Frame* own = sides_[0]->OwnFrame(stacks_[0])) first.place = PlaceOf(*own);
   first.in_own_code = d.last[0].exists && sides_[0]->IsOwnCode(d.last[0].pc);
-  auto origin = origins_.OfBranch(d);
-  if (!origin.ok()) return origin.status();
-  if (!origin->steps.empty()) {
-    auto decision = Decide(d, *origin);
-    if (!decision.ok()) return decision.status();
-    first.decision = *std::move(decision);
+  ASSIGN_OR_RETURN(auto origin, origins_.OfBranch(d));
+  if (!origin.steps.empty()) {
+    ASSIGN_OR_RETURN(first.decision, Decide(d, origin));
   }
-  if (absl::Status s = AddOrigin(*std::move(origin), &first); !s.ok()) return s;
+  RETURN_IF_ERROR(AddOrigin(std::move(origin), &first));
   return first;
 }
 
@@ -244,43 +236,39 @@ absl::Status Comparison::AskForVariable(const Divergence& d, FirstDifference* fi
     });
     if (found == frames.end() || !found->cfa) return absl::OkStatus();
     // The call wrote the return address; its argument is in rdi.
-    const auto call = LastAccess(sides_[i]->process(), {.ranges = {{*found->cfa - 8, *found->cfa}},
-                                                        .span = {Time(0), d.last[i].time},
-                                                        .direction = Direction::kBackward,
-                                                        .want_values = false});
-    if (!call.ok()) return call.status();
-    if (!*call) return absl::OkStatus();
-    const auto registers = sides_[i]->RegistersAt((*call)->time, d.thread);
-    if (!registers.ok()) return registers.status();
-    name[i] = sides_[i]->Memory(Address(registers->gpr[kRdi]), 128, (*call)->time);
+    ASSIGN_OR_RETURN(const auto call,
+                     LastAccess(sides_[i]->process(), {.ranges = {{*found->cfa - 8, *found->cfa}},
+                                                       .span = {Time(0), d.last[i].time},
+                                                       .direction = Direction::kBackward,
+                                                       .want_values = false}));
+    if (!call) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto registers, sides_[i]->RegistersAt(call->time, d.thread));
+    name[i] = sides_[i]->Memory(Address(registers.gpr[kRdi]), 128, call->time);
     name[i].resize(std::min(name[i].find('\0'), name[i].size()));
   }
   if (name[0].empty() || name[0] != name[1]) return absl::OkStatus();
-  auto variable = inputs_.Variable(name[0]);
-  if (!variable.ok()) return variable.status();
-  if (variable->value[0] == variable->value[1]) {
+  ASSIGN_OR_RETURN(auto variable, inputs_.Variable(name[0]));
+  if (variable.value[0] == variable.value[1]) {
     *same = true;
     return absl::OkStatus();
   }
   first->origin.kind = OriginKind::kInitial;
-  first->origin.text = fmt::format("{} {}", InputKindName(variable->kind), variable->text);
-  first->origin.input = *std::move(variable);
+  first->origin.text = fmt::format("{} {}", InputKindName(variable.kind), variable.text);
+  first->origin.input = std::move(variable);
   return absl::OkStatus();
 }
 
 absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult* result) {
   Aligner aligner(sides_[0], sides_[1], thread, control_);
-  if (absl::Status s = aligner.Start(part.begin[0], part.begin[1]); !s.ok()) return s;
+  RETURN_IF_ERROR(aligner.Start(part.begin[0], part.begin[1]));
   std::vector<std::array<Time, 2>> starts = {part.begin};
   origins_.SetStarts(starts);
   for (uint64_t passed = 0;; ++passed) {
-    auto divergence = aligner.Next(part.end[0]);
-    if (!divergence.ok()) return divergence.status();
-    if (!*divergence) return absl::OkStatus();
-    const Divergence& d = **divergence;
+    ASSIGN_OR_RETURN(auto divergence, aligner.Next(part.end[0]));
+    if (!divergence) return absl::OkStatus();
+    const Divergence& d = *divergence;
     result->alike += d.alike;
-    auto first = Explain(d);
-    if (!first.ok()) return first.status();
+    ASSIGN_OR_RETURN(auto first, Explain(d));
     std::array<size_t, 2> frame{};
     bool ignored = false;
     for (int i : {0, 1}) ignored |= NamedToIgnore(stacks_[i], &frame[i]);
@@ -295,18 +283,16 @@ absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult*
         frame[i] = depth[i] >= from_outside ? depth[i] - from_outside : 0;
       }
     } else {
-      ignored = OriginIgnored(*first);
-      if (absl::Status s = AskForVariable(d, &*first, &same_variable); !s.ok()) return s;
+      ignored = OriginIgnored(first);
+      RETURN_IF_ERROR(AskForVariable(d, &first, &same_variable));
     }
-    const bool address = first->origin.kind == OriginKind::kAddress;
+    const bool address = first.origin.kind == OriginKind::kAddress;
     // Other code does what it does for a reason that is known; anything else may turn out not to
     // matter.
     std::optional<std::array<Time, 2>> after;
-    if (first->origin.kind != OriginKind::kCode || ignored) {
+    if (first.origin.kind != OriginKind::kCode || ignored) {
       if (d.next[0].exists && d.next[1].exists && passed < part.most) {
-        auto found = After(stacks_, frame, d);
-        if (!found.ok()) return found.status();
-        after = *found;
+        ASSIGN_OR_RETURN(after, After(stacks_, frame, d));
       }
     }
     for (int i : {0, 1}) {
@@ -315,17 +301,17 @@ absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult*
     if (!after) {
       // They never come together again.
       if (ignored && !address) {
-        absl::StrAppend(&result->note, "what ", ToText(first->place),
+        absl::StrAppend(&result->note, "what ", ToText(first.place),
                         " began to do otherwise does not end where both go on alike. ");
         result->complete = false;
       }
-      candidates_.push_back({*std::move(first), {}, true});
+      candidates_.push_back({std::move(first), {}, true});
       return absl::OkStatus();
     }
     Parting parting;
     for (int i : {0, 1}) parting.span[i] = {d.last[i].time + 1, (*after)[i]};
     parting.thread = thread;
-    parting.origin = first->origin;
+    parting.origin = first.origin;
     if (ignored) {
       ++result->passed.ignored;
     } else if (address) {
@@ -333,13 +319,13 @@ absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult*
     } else if (same_variable) {
       ++result->passed.without_effect;
     } else {
-      candidates_.push_back({*std::move(first), parting.span, false});
+      candidates_.push_back({std::move(first), parting.span, false});
     }
     if (result->passed.first.empty() && (ignored || address)) {
       result->passed.first = stacks_[0].frames.empty() ? "" : stacks_[0].frames[0].function;
     }
     if (!ignored && !address && !same_variable) origins_.AddParting(std::move(parting));
-    if (absl::Status s = aligner.Start((*after)[0], (*after)[1]); !s.ok()) return s;
+    RETURN_IF_ERROR(aligner.Start((*after)[0], (*after)[1]));
     starts.push_back(*after);
     origins_.SetStarts(starts);
   }
@@ -347,17 +333,16 @@ absl::Status Comparison::OfThread(ThreadNo thread, const Part& part, DiffResult*
 
 absl::StatusOr<std::optional<Origin>> Comparison::OfPython(ThreadNo thread,
                                                            const PythonEvidence& evidence) {
-  constexpr uint64_t kMostParts = 16;
+  constexpr uint64_t kMaxParts = 16;
   DiffResult ignored;
   origins_.set_effort({.definitions = 40, .loops = 1});
   candidates_.clear();
-  const Part part{evidence.from, evidence.to, kMostParts};
-  if (absl::Status s = OfThread(thread, part, &ignored); !s.ok()) return s;
+  const Part part{evidence.from, evidence.to, kMaxParts};
+  RETURN_IF_ERROR(OfThread(thread, part, &ignored));
   origins_.set_effort({.definitions = 200, .loops = 4});
   for (const PythonEvidence::Memory& memory : evidence.memory) {
-    auto origin = origins_.OfMemory(thread, memory.at, memory.size, evidence.to);
-    if (!origin.ok()) return origin.status();
-    if (origin->input) return std::optional(*std::move(origin));
+    ASSIGN_OR_RETURN(auto origin, origins_.OfMemory(thread, memory.at, memory.size, evidence.to));
+    if (origin.input) return std::optional(std::move(origin));
   }
   // What decided: the branch after which they did not come together again in time.
   for (Candidate& c : candidates_) {
@@ -395,7 +380,7 @@ absl::Status Comparison::Choose(DiffResult* result) {
   }
   std::optional<FirstDifference> by_outcome;
   if (chosen == nullptr && outcome) {
-    if (absl::Status status = ByOutcome(result); !status.ok()) return status;
+    RETURN_IF_ERROR(ByOutcome(result));
     by_outcome = std::move(result->first);
     result->first.reset();
   }
@@ -447,27 +432,25 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
     const std::string &x = d.event[0]->bytes, &y = d.event[1]->bytes;
     while (byte + 1 < std::min(x.size(), y.size()) && x[byte] == y[byte]) ++byte;
     for (int i : {0, 1}) {
-      auto cursor = sides_[i]->process().Events({.span = {d.event[i]->time, d.event[i]->time + 2},
-                                                 .kind = EventKind::kSyscall,
-                                                 .thread = d.event[i]->thread});
-      if (!cursor.ok()) return cursor.status();
+      ASSIGN_OR_RETURN(auto cursor, sides_[i]->process().Events(
+                                        {.span = {d.event[i]->time, d.event[i]->time + 2},
+                                         .kind = EventKind::kSyscall,
+                                         .thread = d.event[i]->thread}));
       for (int k = 0; k < 4; ++k) {
-        auto event = (*cursor)->Next();
-        if (!event.ok()) return event.status();
-        if (!*event) break;
-        const std::string name = SyscallName((*event)->number);
+        ASSIGN_OR_RETURN(auto event, cursor->Next());
+        if (!event) break;
+        const std::string name = SyscallName(event->number);
         if (name == "write" || name == "pwrite64" || name == "sendto") {
-          call[i] = **event;
+          call[i] = *event;
           break;
         }
       }
     }
     if (call[0] && call[1]) {
-      auto found = origins_.OfMemory(
-          first.thread, {Address(call[0]->args[1] + byte), Address(call[1]->args[1] + byte)}, 1,
-          first.time);
-      if (!found.ok()) return found.status();
-      origin = *std::move(found);
+      ASSIGN_OR_RETURN(origin, origins_.OfMemory(first.thread,
+                                                 {Address(call[0]->args[1] + byte),
+                                                  Address(call[1]->args[1] + byte)},
+                                                 1, first.time));
     }
   }
   if (s.syscall && s.syscall->event[0] && s.syscall->event[1] &&
@@ -490,17 +473,15 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
     }
     if (argument < 6) {
       // Before the syscall instruction, which is the last one before the event.
-      auto found = origins_.OfRegister(first.thread, kArguments[argument], first.time);
-      if (!found.ok()) return found.status();
-      origin = *std::move(found);
+      ASSIGN_OR_RETURN(origin, origins_.OfRegister(first.thread, kArguments[argument], first.time));
     } else if (!origin && first.kind == "system call") {
-      auto input = inputs_.OfSystemCalls({KernelValue{*e[0], {}}, KernelValue{*e[1], {}}});
-      if (!input.ok()) return input.status();
+      ASSIGN_OR_RETURN(auto input,
+                       inputs_.OfSystemCalls({KernelValue{*e[0], {}}, KernelValue{*e[1], {}}}));
       origin.emplace();
       origin->kind = OriginKind::kKernel;
       origin->text = fmt::format("the kernel: {} | {}", e[0]->detail, e[1]->detail);
       origin->thread = first.thread;
-      origin->input = *std::move(input);
+      origin->input = std::move(input);
     }
   }
   if (first.kind.empty() && s.exits[0] != s.exits[1]) first.kind = "exit status";
@@ -515,7 +496,7 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
     }
   }
   if (origin) {
-    if (absl::Status status = AddOrigin(*std::move(origin), &first); !status.ok()) return status;
+    RETURN_IF_ERROR(AddOrigin(*std::move(origin), &first));
   }
   result->first = std::move(first);
   return absl::OkStatus();
@@ -528,12 +509,12 @@ absl::Status Comparison::Run(DiffResult* result) {
     const bool in_both = std::any_of(others.begin(), others.end(),
                                      [&](const Thread& t) { return t.number == thread.number; });
     if (!in_both) continue;
-    if (++count > kMostThreads) {
-      absl::StrAppend(&result->note, "only the first ", kMostThreads, " threads were compared. ");
+    if (++count > kMaxThreads) {
+      absl::StrAppend(&result->note, "only the first ", kMaxThreads, " threads were compared. ");
       result->complete = false;
       break;
     }
-    if (absl::Status s = OfThread(thread.number, {}, result); !s.ok()) return s;
+    RETURN_IF_ERROR(OfThread(thread.number, {}, result));
   }
   return Choose(result);
 }
@@ -572,10 +553,9 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
       if (i != 0 && i + 1 != d.evidence.size()) continue;
       const PythonEvidence& evidence = d.evidence[i];
       Comparison comparison(a, b, inputs, nullptr, control);
-      auto origin = comparison.OfPython(d.thread, evidence);
-      if (!origin.ok()) return origin.status();
-      if (!*origin) continue;
-      result->cause = Cause{*(*origin)->input, true};
+      ASSIGN_OR_RETURN(auto origin, comparison.OfPython(d.thread, evidence));
+      if (!origin) continue;
+      result->cause = Cause{*origin->input, true};
       return absl::OkStatus();
     }
     until = d.time;
@@ -591,9 +571,8 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
   } else {
     return absl::OkStatus();
   }
-  auto different = inputs->Different(until);
-  if (!different.ok()) return different.status();
-  if (different->empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto different, inputs->Different(until));
+  if (different.empty()) return absl::OkStatus();
   // One that has in it what the value became; else the last one of the likeliest kind.
   const auto holds_value = [&](const Input& input) {
     for (int i : {0, 1}) {
@@ -601,14 +580,14 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
     }
     return true;
   };
-  auto best = different->begin();
-  for (auto it = different->begin(); it != different->end(); ++it) {
+  auto best = different.begin();
+  for (auto it = different.begin(); it != different.end(); ++it) {
     const auto weight = [&](const Input& x) { return LikelihoodOf(x) + 10 * holds_value(x); };
     if (weight(*it) >= weight(*best)) best = it;
   }
   result->cause = Cause{*best, false};
-  different->erase(best);
-  result->others = *std::move(different);
+  different.erase(best);
+  result->others = std::move(different);
   result->complete = false;
   absl::StrAppend(&result->note,
                   "the cause is not established: it is the likeliest of the inputs that differ. ");
@@ -627,32 +606,29 @@ absl::StatusOr<DiffResult> Compare(Side* a, Side* b, const DiffOptions& options)
   }
   const RE2* pattern = ignore ? &*ignore : nullptr;
   DiffResult result;
-  if (absl::Status s = Side::MatchModules(a, b); !s.ok()) return s;
+  RETURN_IF_ERROR(Side::MatchModules(a, b));
   Inputs inputs(a, b);
-  auto summary = Summarize(a, b, pattern, options.control, &result.note);
-  if (!summary.ok()) return summary.status();
-  result.summary = *std::move(summary);
+  ASSIGN_OR_RETURN(result.summary, Summarize(a, b, pattern, options.control, &result.note));
   const Summary& s = result.summary;
   const bool outcome = !s.outputs.empty() || s.exits[0] != s.exits[1];
   bool is_python = false;
   for (const PythonScope scope : {PythonScope::kOwn, PythonScope::kAll}) {
     // What libraries do differently counts where it made a difference.
     if (result.python || (scope == PythonScope::kAll && !outcome)) break;
-    auto python = ComparePython(a, b, scope, pattern, options.control, &result.note, &is_python);
-    if (!python.ok()) return python.status();
-    result.python = *std::move(python);
+    ASSIGN_OR_RETURN(result.python, ComparePython(a, b, scope, pattern, options.control,
+                                                  &result.note, &is_python));
   }
   // What an interpreter does differently is told better by the program it runs.
   if (!result.python && (!is_python || outcome)) {
     Comparison comparison(a, b, &inputs, pattern, options.control);
-    if (absl::Status s = comparison.Run(&result); !s.ok()) return s;
+    RETURN_IF_ERROR(comparison.Run(&result));
   } else if (!result.python && s.instructions[0] != s.instructions[1]) {
     absl::StrAppend(
         &result.note,
         "the program's own Python code, its output and its end are alike; what libraries and "
         "native code do otherwise made no difference to them and is not looked for. ");
   }
-  if (absl::Status s = FindCause(a, b, &inputs, options.control, &result); !s.ok()) return s;
+  RETURN_IF_ERROR(FindCause(a, b, &inputs, options.control, &result));
   const std::array<const Side*, 2> sides = {a, b};
   for (int i : {0, 1}) {
     const ProcessInfo& info = sides[i]->process().info();

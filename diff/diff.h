@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/number_text.h"
 #include "diff/origin.h"
 #include "diff/python.h"
 #include "diff/side.h"
 #include "diff/summary.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq::diff {
 

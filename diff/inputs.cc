@@ -9,18 +9,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/answers/format.h"
 
 namespace ttq::diff {
 namespace {
 
-constexpr size_t kMostStrings = 4096;
-constexpr uint32_t kMostText = 1 << 17;      // bytes of one argument or variable
-constexpr uint32_t kMostCompared = 1 << 16;  // bytes of one read that Different compares
-constexpr size_t kMostCalls = 1 << 20;
+constexpr size_t kMaxStrings = 4096;
+constexpr uint32_t kMaxText = 1 << 17;      // bytes of one argument or variable
+constexpr uint32_t kMaxCompared = 1 << 16;  // bytes of one read that Different compares
+constexpr size_t kMaxCalls = 1 << 20;
 constexpr size_t kShown = 60;
-constexpr int kMostAncestors = 16;
+constexpr int kMaxAncestors = 16;
 
 std::string Shortened(std::string text) {
   if (text.size() <= kShown) return text;
@@ -131,9 +132,9 @@ absl::StatusOr<const Inputs::Start*> Inputs::StartOf(int side) {
   const auto strings = [&](std::vector<Text>* out) {
     for (;;) {
       const std::optional<uint64_t> pointer = word();
-      if (!pointer || *pointer == 0 || out->size() == kMostStrings) return pointer.has_value();
+      if (!pointer || *pointer == 0 || out->size() == kMaxStrings) return pointer.has_value();
       std::string text;
-      while (text.size() < kMostText) {
+      while (text.size() < kMaxText) {
         const std::string more = s.Memory(Address(*pointer + text.size()),
                                           4096 - (*pointer + text.size()) % 4096, Time(0));
         const size_t nul = more.find('\0');
@@ -144,7 +145,7 @@ absl::StatusOr<const Inputs::Start*> Inputs::StartOf(int side) {
     }
   };
   const std::optional<uint64_t> count = word();
-  if (!count || *count > kMostStrings || !strings(&start->arguments) ||
+  if (!count || *count > kMaxStrings || !strings(&start->arguments) ||
       !strings(&start->environment)) {
     return &*start;
   }
@@ -163,9 +164,8 @@ absl::StatusOr<Input> Inputs::Variable(const std::string& name) {
   input.name = name;
   std::array<bool, 2> there{};
   for (int i : {0, 1}) {
-    const auto start = StartOf(i);
-    if (!start.ok()) return start.status();
-    for (const Text& t : (*start)->environment) {
+    ASSIGN_OR_RETURN(const auto start, StartOf(i));
+    for (const Text& t : start->environment) {
       if (!absl::StartsWith(t.text, name + "=")) continue;
       input.value[i] = t.text;
       there[i] = true;
@@ -190,9 +190,7 @@ absl::StatusOr<std::optional<Input>> Inputs::OfFirstContents(std::array<Address,
   std::array<std::optional<size_t>, 2> which;
   std::array<bool, 2> random{};
   for (int i : {0, 1}) {
-    const auto start = StartOf(i);
-    if (!start.ok()) return start.status();
-    starts[i] = *start;
+    ASSIGN_OR_RETURN(starts[i], StartOf(i));
     const auto holds = [&](const Text& text) {
       return at[i] >= text.at && at[i].v <= text.at.v + text.text.size();
     };
@@ -223,13 +221,11 @@ absl::StatusOr<std::optional<Input>> Inputs::OfFirstContents(std::array<Address,
   };
   if (is_variable(0) && is_variable(1)) {
     const std::string a = name_of(0), b = name_of(1);
-    auto x = Variable(a);
-    if (!x.ok()) return x.status();
-    auto y = Variable(b);
-    if (!y.ok()) return y.status();
+    ASSIGN_OR_RETURN(auto x, Variable(a));
+    ASSIGN_OR_RETURN(auto y, Variable(b));
     // Of two variables that were taken for each other, the one that the other run lacks.
-    if (a == b || x->value[1].empty() || !y->value[0].empty()) return std::optional(*std::move(x));
-    return std::optional(*std::move(y));
+    if (a == b || x.value[1].empty() || !y.value[0].empty()) return std::optional(std::move(x));
+    return std::optional(std::move(y));
   }
   if (which[0] && which[1] && !is_variable(0) && !is_variable(1)) {
     input.kind = InputKind::kArgument;
@@ -249,9 +245,7 @@ absl::StatusOr<std::optional<Input>> Inputs::OfFirstContents(std::array<Address,
   std::array<const Mapping*, 2> mapping{};
   std::array<std::vector<Mapping>, 2> all;
   for (int i : {0, 1}) {
-    auto found = sides_[i]->process().MappingsAt(t[i]);
-    if (!found.ok()) return found.status();
-    all[i] = *std::move(found);
+    ASSIGN_OR_RETURN(all[i], sides_[i]->process().MappingsAt(t[i]));
     for (const Mapping& m : all[i]) {
       if (m.range.Contains(at[i]) && !m.path.empty() && m.path[0] != '[') mapping[i] = &m;
     }
@@ -275,24 +269,19 @@ absl::StatusOr<std::optional<Input>> Inputs::OfFirstContents(std::array<Address,
 absl::Status Inputs::Follow(const Recording& recording, const Process& process, Time until,
                             absl::flat_hash_map<int64_t, Open>* open, Files* files, int depth) {
   const ProcessInfo& info = process.info();
-  if (info.parent.v != 0 && depth < kMostAncestors) {
+  if (info.parent.v != 0 && depth < kMaxAncestors) {
     // A child begins with the descriptors of its parent.
-    const auto parent = recording.Open(info.parent);
-    if (!parent.ok()) return parent.status();
+    ASSIGN_OR_RETURN(const auto parent, recording.Open(info.parent));
     Time end = kTimeMax;
     if (!info.by_exec) {
-      auto forks = (*parent)->Events({.kind = EventKind::kFork});
-      if (!forks.ok()) return forks.status();
+      ASSIGN_OR_RETURN(auto forks, parent->Events({.kind = EventKind::kFork}));
       for (;;) {
-        const auto event = (*forks)->Next();
-        if (!event.ok()) return event.status();
-        if (!*event) break;
-        if ((*event)->number == info.pid) end = (*event)->time;
+        ASSIGN_OR_RETURN(const auto event, forks->Next());
+        if (!event) break;
+        if (event->number == info.pid) end = event->time;
       }
     }
-    if (absl::Status s = Follow(recording, **parent, end, open, nullptr, depth + 1); !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(Follow(recording, *parent, end, open, nullptr, depth + 1));
     for (auto& [fd, file] : *open) file.offset = std::make_shared<uint64_t>(*file.offset);
   } else {
     static constexpr const char* kStandard[] = {"standard input", "standard output",
@@ -301,8 +290,8 @@ absl::Status Inputs::Follow(const Recording& recording, const Process& process, 
       (*open)[fd] = {kStandard[fd], std::make_shared<uint64_t>(0)};
     }
   }
-  auto cursor = process.Events({.span = {Time(0), until}, .kind = EventKind::kSyscall});
-  if (!cursor.ok()) return cursor.status();
+  ASSIGN_OR_RETURN(auto cursor,
+                   process.Events({.span = {Time(0), until}, .kind = EventKind::kSyscall}));
   const auto text_at = [&](uint64_t at, Time t) -> std::string {
     std::string text;
     for (int k = 0; k < 64 && text.find('\0') == std::string::npos; ++k) {
@@ -313,11 +302,10 @@ absl::Status Inputs::Follow(const Recording& recording, const Process& process, 
     }
     return text.substr(0, text.find('\0'));
   };
-  for (size_t count = 0; count < kMostCalls; ++count) {
-    absl::StatusOr<std::optional<Event>> next = (*cursor)->Next();
-    if (!next.ok()) return next.status();
-    if (!*next) break;
-    const Event& e = **next;
+  for (size_t count = 0; count < kMaxCalls; ++count) {
+    ASSIGN_OR_RETURN(std::optional<Event> next, cursor->Next());
+    if (!next) break;
+    const Event& e = *next;
     const std::string name = SyscallName(e.number);
     const auto fd = static_cast<int64_t>(static_cast<int32_t>(e.args[0]));
     const auto put = [&](std::string path) {
@@ -390,10 +378,7 @@ absl::StatusOr<const Inputs::Files*> Inputs::FilesOf(int side) {
   Files files;
   absl::flat_hash_map<int64_t, Open> open;
   const Side& s = *sides_[side];
-  if (absl::Status status = Follow(s.recording(), s.process(), kTimeMax, &open, &files, 0);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Follow(s.recording(), s.process(), kTimeMax, &open, &files, 0));
   files_[side] = std::move(files);
   return &*files_[side];
 }
@@ -531,9 +516,8 @@ absl::StatusOr<Input> Inputs::OfSystemCalls(const std::array<KernelValue, 2>& va
   std::array<const Read*, 2> read{};
   std::array<uint64_t, 2> offset{};
   for (int i : {0, 1}) {
-    const auto files = FilesOf(i);
-    if (!files.ok()) return files.status();
-    const std::vector<Read>& reads = (*files)->reads;
+    ASSIGN_OR_RETURN(const auto files, FilesOf(i));
+    const std::vector<Read>& reads = files->reads;
     auto at = std::lower_bound(reads.begin(), reads.end(), e[i]->time,
                                [](const Read& r, Time t) { return r.time < t; });
     for (; at != reads.end() && at->time == e[i]->time; ++at) {
@@ -550,7 +534,7 @@ absl::StatusOr<Input> Inputs::OfSystemCalls(const std::array<KernelValue, 2>& va
   if (read[0] != nullptr && read[1] != nullptr) {
     // Where the bytes before differ as well, or the same ones were read from other places, people
     // want to see where that begins.
-    const uint64_t both = std::min({read[0]->size, read[1]->size, uint64_t{kMostCompared}});
+    const uint64_t both = std::min({read[0]->size, read[1]->size, uint64_t{kMaxCompared}});
     std::array<std::string, 2> bytes;
     for (int i : {0, 1}) {
       bytes[i] = sides_[i]->Memory(read[i]->buffer, static_cast<uint32_t>(both), read[i]->time);
@@ -606,12 +590,8 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
   std::array<const Start*, 2> starts{};
   std::array<const Files*, 2> files{};
   for (int i : {0, 1}) {
-    const auto start = StartOf(i);
-    if (!start.ok()) return start.status();
-    starts[i] = *start;
-    const auto f = FilesOf(i);
-    if (!f.ok()) return f.status();
-    files[i] = *f;
+    ASSIGN_OR_RETURN(starts[i], StartOf(i));
+    ASSIGN_OR_RETURN(files[i], FilesOf(i));
   }
   const size_t arguments = std::max(starts[0]->arguments.size(), starts[1]->arguments.size());
   for (size_t k = 0; k < arguments; ++k) {
@@ -638,9 +618,8 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
     for (const Text& t : starts[i]->environment) {
       const std::string name = t.text.substr(0, t.text.find('='));
       if (!names.insert(name).second) continue;
-      auto input = Variable(name);
-      if (!input.ok()) return input.status();
-      if (input->value[0] != input->value[1]) out.push_back(*std::move(input));
+      ASSIGN_OR_RETURN(auto input, Variable(name));
+      if (input.value[0] != input.value[1]) out.push_back(std::move(input));
     }
   }
   const size_t start_inputs = out.size();
@@ -661,9 +640,9 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
       if (k == from) ++from;
       std::array<std::string, 2> bytes;
       bytes[0] = sides_[0]->Memory(
-          a.buffer, static_cast<uint32_t>(std::min<uint64_t>(a.size, kMostCompared)), a.time);
+          a.buffer, static_cast<uint32_t>(std::min<uint64_t>(a.size, kMaxCompared)), a.time);
       bytes[1] = sides_[1]->Memory(
-          b.buffer, static_cast<uint32_t>(std::min<uint64_t>(b.size, kMostCompared)), b.time);
+          b.buffer, static_cast<uint32_t>(std::min<uint64_t>(b.size, kMaxCompared)), b.time);
       if (bytes[0] == bytes[1]) break;
       const size_t both = std::min(bytes[0].size(), bytes[1].size());
       const size_t same =
@@ -686,13 +665,13 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
     const auto others = of_name.find(name);
     const size_t k = count[name]++;
     // The first few of each tell enough, and what each gave takes long to look up.
-    constexpr size_t kMostOfName = 3;
-    if (k >= kMostOfName) continue;
+    constexpr size_t kMaxOfName = 3;
+    if (k >= kMaxOfName) continue;
     if (others == of_name.end() || k >= others->second.size()) continue;
-    auto input = OfSystemCalls({KernelValue{e, {}}, KernelValue{*others->second[k], {}}});
-    if (!input.ok()) return input.status();
-    if (input->value[0] == input->value[1] || !seen.insert(input->name).second) continue;
-    out.push_back(*std::move(input));
+    ASSIGN_OR_RETURN(auto input,
+                     OfSystemCalls({KernelValue{e, {}}, KernelValue{*others->second[k], {}}}));
+    if (input.value[0] == input.value[1] || !seen.insert(input.name).second) continue;
+    out.push_back(std::move(input));
   }
   std::stable_sort(out.begin() + start_inputs, out.end(),
                    [](const Input& x, const Input& y) { return x.time[0] < y.time[0]; });

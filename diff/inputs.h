@@ -19,7 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "diff/side.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq::diff {
 

@@ -7,18 +7,20 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
-#include "query/text.h"
 
 namespace ttq::diff {
 namespace {
 
 // A chain that is longer is cut, and says so.
-constexpr size_t kMostSteps = 300;
+constexpr size_t kMaxSteps = 300;
 // Blocks walked backwards for the last write of a register.
-constexpr int kMostBlocks = 64;
+constexpr int kMaxBlocks = 64;
 // Rounds of a loop among which the first that differs is looked for.
-constexpr size_t kMostRounds = 1 << 16;
+constexpr size_t kMaxRounds = 1 << 16;
 // How often the same instruction may be met before it counts as a loop's.
 constexpr int kLoopAfter = 2;
 // Instructions back that a loop's rounds are looked for.
@@ -115,9 +117,8 @@ absl::StatusOr<std::optional<uint64_t>> OriginFinder::ValueOf(int side, const Lo
     return std::optional<uint64_t>(NumberOf(bytes));
   }
   if (location.reg >= kGprCount) return std::optional<uint64_t>();
-  const absl::StatusOr<Registers> registers = sides_[side]->RegistersAt(t, location.thread[side]);
-  if (!registers.ok()) return registers.status();
-  return std::optional<uint64_t>(registers->gpr[location.reg]);
+  ASSIGN_OR_RETURN(const Registers registers, sides_[side]->RegistersAt(t, location.thread[side]));
+  return std::optional<uint64_t>(registers.gpr[location.reg]);
 }
 
 std::string OriginFinder::Describe(const Location& location) {
@@ -151,12 +152,11 @@ absl::StatusOr<std::optional<OriginFinder::Definition>> OriginFinder::DefineRegi
   const uint64_t bit = uint64_t{1} << location.reg;
   const Time before = location.before[which];
   Time t = before;
-  for (int blocks = 0; blocks < kMostBlocks && t.v > 0; ++blocks) {
-    const auto runs = side.process().RunsAround(t - 1);
-    if (!runs.ok()) return runs.status();
-    if ((*runs)->empty() || (*runs)->front().time >= t) break;
-    for (size_t i = (*runs)->size(); i-- > 0;) {
-      const Run& run = (**runs)[i];
+  for (int blocks = 0; blocks < kMaxBlocks && t.v > 0; ++blocks) {
+    ASSIGN_OR_RETURN(const auto runs, side.process().RunsAround(t - 1));
+    if (runs->empty() || runs->front().time >= t) break;
+    for (size_t i = runs->size(); i-- > 0;) {
+      const Run& run = (*runs)[i];
       if (run.time >= before || run.thread != location.thread[which]) continue;
       const Side::Code& code = side.CodeOf(run.code);
       if (!(code.all_writes & bit)) continue;
@@ -167,7 +167,7 @@ absl::StatusOr<std::optional<OriginFinder::Definition>> OriginFinder::DefineRegi
             Definition{{run.time + n, code.addresses[n], true}, run.thread});
       }
     }
-    t = (*runs)->front().time;
+    t = runs->front().time;
   }
   Definition none;
   none.initial = t.v == 0;
@@ -182,13 +182,11 @@ absl::StatusOr<std::optional<OriginFinder::Definition>> OriginFinder::DefineMemo
   query.span = {Time(0), location.before[which] + 1};
   query.direction = Direction::kBackward;
   query.want_values = false;
-  auto cursor = sides_[which]->process().Accesses(query, nullptr);
-  if (!cursor.ok()) return cursor.status();
+  ASSIGN_OR_RETURN(auto cursor, sides_[which]->process().Accesses(query, nullptr));
   for (;;) {
-    const absl::StatusOr<std::optional<Access>> row = (*cursor)->Next();
-    if (!row.ok()) return row.status();
-    if (!*row) break;
-    const Access& access = **row;
+    ASSIGN_OR_RETURN(const std::optional<Access> row, cursor->Next());
+    if (!row) break;
+    const Access& access = *row;
     if (access.actor == Actor::kInstruction && access.time >= location.before[which]) continue;
     Definition d;
     d.step = {access.time, access.pc, true};
@@ -216,9 +214,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   std::array<Registers, 2> registers;
   std::array<InstructionEffects, 2> effects;
   for (int i : {0, 1}) {
-    const absl::StatusOr<Registers> r = sides_[i]->RegistersAt(at[i].time, thread[i]);
-    if (!r.ok()) return r.status();
-    registers[i] = *r;
+    ASSIGN_OR_RETURN(registers[i], sides_[i]->RegistersAt(at[i].time, thread[i]));
     effects[i] = sides_[i]->EffectsAt(at[i].pc, at[i].time);
     step->instruction[i] = effects[i].text;
   }
@@ -380,32 +376,28 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   if (!other || *other >= sides_[1 - later]->end()) return std::optional<Location>();
   const auto registers = sides_[1 - later]->RegistersAt(*other, writers[later].thread);
   if (!registers.ok()) return std::optional<Location>();
-  const auto at_pc = PcAt(1 - later, *other, writers[later].thread);
-  if (!at_pc.ok()) return at_pc.status();
-  if (!*at_pc ||
-      sides_[1 - later]->KeyOf(**at_pc) != sides_[later]->KeyOf(writers[later].step.pc)) {
+  ASSIGN_OR_RETURN(const auto at_pc, PcAt(1 - later, *other, writers[later].thread));
+  if (!at_pc || sides_[1 - later]->KeyOf(*at_pc) != sides_[later]->KeyOf(writers[later].step.pc)) {
     return std::optional<Location>();
   }
   std::array<Step, 2> at;
   at[later] = writers[later].step;
-  at[1 - later] = {*other, **at_pc, true};
+  at[1 - later] = {*other, *at_pc, true};
   OriginStep step;
   bool placement = false;
   const ThreadNo thread = writers[later].thread;
-  auto input =
-      DifferingInput(at, {thread, thread}, nullptr, origin->steps.size(), &step, &placement);
-  if (!input.ok()) return input.status();
-  if (*input) origin->steps.push_back(std::move(step));
+  ASSIGN_OR_RETURN(auto input, DifferingInput(at, {thread, thread}, nullptr, origin->steps.size(),
+                                              &step, &placement));
+  if (input) origin->steps.push_back(std::move(step));
   return input;
 }
 
 // What a thread executed at a time; nullopt: it did not run then.
 absl::StatusOr<std::optional<Address>> OriginFinder::PcAt(int side, Time t, ThreadNo thread) {
-  const auto runs = sides_[side]->process().RunsAround(t);
-  if (!runs.ok()) return runs.status();
-  const auto run = std::partition_point((*runs)->begin(), (*runs)->end(),
+  ASSIGN_OR_RETURN(const auto runs, sides_[side]->process().RunsAround(t));
+  const auto run = std::partition_point(runs->begin(), runs->end(),
                                         [&](const Run& r) { return r.time + r.instructions <= t; });
-  if (run == (*runs)->end() || run->time > t || run->thread != thread) {
+  if (run == runs->end() || run->time > t || run->thread != thread) {
     return std::optional<Address>();
   }
   const Side::Code& code = sides_[side]->CodeOf(run->code);
@@ -421,18 +413,16 @@ absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRo
   for (int i : {0, 1}) {
     const Address pc = last[i].step.pc;
     const Time begin(last[i].step.time.v - std::min(last[i].step.time.v, kLongestLoop));
-    auto cursor = sides_[i]->process().Executions({{pc, pc + 1}}, {begin, last[i].step.time + 1},
-                                                  Direction::kBackward, last[i].thread, nullptr);
-    if (!cursor.ok()) return cursor.status();
-    while (rounds[i].size() < kMostRounds) {
-      const absl::StatusOr<std::optional<Execution>> row = (*cursor)->Next();
-      if (!row.ok()) return row.status();
-      if (!*row) break;
-      rounds[i].push_back((*row)->time);
+    ASSIGN_OR_RETURN(auto cursor, sides_[i]->process().Executions(
+                                      {{pc, pc + 1}}, {begin, last[i].step.time + 1},
+                                      Direction::kBackward, last[i].thread, nullptr));
+    while (rounds[i].size() < kMaxRounds) {
+      ASSIGN_OR_RETURN(const std::optional<Execution> row, cursor->Next());
+      if (!row) break;
+      rounds[i].push_back(row->time);
     }
-    const absl::StatusOr<Registers> r = sides_[i]->RegistersAt(last[i].step.time, last[i].thread);
-    if (!r.ok()) return r.status();
-    frame[i] = r->gpr[kRsp];
+    ASSIGN_OR_RETURN(const Registers r, sides_[i]->RegistersAt(last[i].step.time, last[i].thread));
+    frame[i] = r.gpr[kRsp];
   }
   const size_t count = std::min(rounds[0].size(), rounds[1].size());
   // Whether round `k`, counted backwards, is of the same call and leaves different values.
@@ -440,21 +430,17 @@ absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRo
     std::array<std::optional<uint64_t>, 2> value;
     for (int i : {0, 1}) {
       const Time t = rounds[i][k];
-      const absl::StatusOr<Registers> r = sides_[i]->RegistersAt(t, last[i].thread);
-      if (!r.ok()) return r.status();
-      if (r->gpr[kRsp] != frame[i]) return false;
-      const absl::StatusOr<std::optional<uint64_t>> v = ValueOf(i, location, t + 1);
-      if (!v.ok()) return v.status();
-      value[i] = *v;
+      ASSIGN_OR_RETURN(const Registers r, sides_[i]->RegistersAt(t, last[i].thread));
+      if (r.gpr[kRsp] != frame[i]) return false;
+      ASSIGN_OR_RETURN(value[i], ValueOf(i, location, t + 1));
     }
     return value[0] && value[1] &&
            Compare(*value[0], *value[1], rounds[0][k], rounds[1][k]) == Same::kDifferent;
   };
   size_t good = 0, bad = count;  // good differs; bad does not, or is none
   for (size_t step = 1; good + step < bad;) {
-    const absl::StatusOr<bool> d = differs(good + step);
-    if (!d.ok()) return d.status();
-    if (*d) {
+    ASSIGN_OR_RETURN(const bool d, differs(good + step));
+    if (d) {
       good += step;
       step *= 2;
     } else {
@@ -482,13 +468,13 @@ int OriginFinder::WeightOf(const Origin& origin) {
     case OriginKind::kMachine:
     case OriginKind::kUninitialized:
     case OriginKind::kThreads:
-      return kMostWeight;
+      return kMaxWeight;
     case OriginKind::kKernel:
     case OriginKind::kInitial:
-      return !origin.input || !differs(*origin.input) ? 2 : kMostWeight;
+      return !origin.input || !differs(*origin.input) ? 2 : kMaxWeight;
     case OriginKind::kAddress:
     case OriginKind::kWriters:
-      return origin.input ? kMostWeight : 1;
+      return origin.input ? kMaxWeight : 1;
     case OriginKind::kUnknown:
       break;
   }
@@ -499,9 +485,9 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   std::optional<Origin> best;
   definitions_ = loops_ = 0;
   for (;;) {
-    if (absl::Status s = FollowOne(location, &origin); !s.ok()) return s;
+    RETURN_IF_ERROR(FollowOne(location, &origin));
     if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
-    if (WeightOf(*best) == kMostWeight || alternatives_.empty() ||
+    if (WeightOf(*best) == kMaxWeight || alternatives_.empty() ||
         definitions_ > effort_.definitions) {
       return *std::move(best);
     }
@@ -517,19 +503,16 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
 absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
   Origin& origin = *result;
   absl::flat_hash_map<uint64_t, int> visits;
-  while (origin.steps.size() < kMostSteps) {
+  while (origin.steps.size() < kMaxSteps) {
     if (++definitions_ > effort_.definitions) break;
     std::array<std::optional<Definition>, 2> found;
     for (int i : {0, 1}) {
-      auto d = Define(i, location);
-      if (!d.ok()) return d.status();
-      found[i] = *std::move(d);
+      ASSIGN_OR_RETURN(found[i], Define(i, location));
     }
     if (found[0] && found[1]) {
       // Each ends the search where it applies.
-      auto uninitialized = IsUninitialized(location, found, &origin);
-      if (!uninitialized.ok()) return uninitialized.status();
-      if (*uninitialized || IsThreadOrder(location, found, &origin)) return absl::OkStatus();
+      ASSIGN_OR_RETURN(auto uninitialized, IsUninitialized(location, found, &origin));
+      if (uninitialized || IsThreadOrder(location, found, &origin)) return absl::OkStatus();
     }
     if (!found[0] || !found[1] || found[0]->initial || found[1]->initial || found[0]->kernel ||
         found[1]->kernel) {
@@ -539,10 +522,9 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
       if (IsWrittenApart(found, &origin)) return absl::OkStatus();
-      auto why = WhyElsewhere(now, &origin);
-      if (!why.ok()) return why.status();
-      if (*why) {
-        location = **why;
+      ASSIGN_OR_RETURN(auto why, WhyElsewhere(now, &origin));
+      if (why) {
+        location = *why;
         continue;
       }
       origin.kind = OriginKind::kWriters;
@@ -559,19 +541,17 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
       return absl::OkStatus();
     }
     if (++visits[now[0].step.pc.v] > kLoopAfter && ++loops_ <= effort_.loops) {
-      auto earliest = EarliestRound(now, location);
-      if (!earliest.ok()) return earliest.status();
-      now = *earliest;
+      ASSIGN_OR_RETURN(now, EarliestRound(now, location));
     }
     OriginStep step;
     bool placement = false;
     const std::array<Step, 2> at = {now[0].step, now[1].step};
     const std::array<ThreadNo, 2> thread = {now[0].thread, now[1].thread};
-    auto input = DifferingInput(at, thread, &location, origin.steps.size(), &step, &placement);
-    if (!input.ok()) return input.status();
+    ASSIGN_OR_RETURN(auto input,
+                     DifferingInput(at, thread, &location, origin.steps.size(), &step, &placement));
     origin.steps.push_back(step);
-    if (*input) {
-      location = **input;
+    if (input) {
+      location = *input;
       continue;
     }
     const bool other_code = step.instruction[0] != step.instruction[1];
@@ -606,7 +586,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     }
     return absl::OkStatus();
   }
-  origin.text = fmt::format("not found within {} steps", kMostSteps);
+  origin.text = fmt::format("not found within {} steps", kMaxSteps);
   if (!origin.steps.empty()) origin.at = origin.steps.back().at;
   return absl::OkStatus();
 }
@@ -621,22 +601,22 @@ absl::StatusOr<std::optional<std::string>> OriginFinder::NeverWritten(int which,
   uint64_t offset = 0;
   const std::optional<std::string> region = side.RegionOf(at.v, before, &offset);
   if (!region) return std::optional<std::string>();
-  constexpr uint64_t kRedZone = 128, kMostStack = 64 << 20;
+  constexpr uint64_t kRedZone = 128, kMaxStack = 64 << 20;
   const auto registers = side.RegistersAt(before, location.thread[which]);
   if (registers.ok() && at.v + kRedZone >= registers->gpr[kRsp] &&
-      at.v < registers->gpr[kRsp] + kMostStack) {
+      at.v < registers->gpr[kRsp] + kMaxStack) {
     const absl::StatusOr<Stack> stack = side.StackAt(before, location.thread[which]);
     if (!stack.ok()) return std::optional<std::string>();  // of a thread that ended
     for (const Frame& frame : stack->frames) {
       if (!frame.cfa || frame.cfa->v <= at.v) continue;
       // The frame is as old as the return address at its top.
       if (frame.cfa->v - at.v <= 8) break;
-      const auto call = LastAccess(side.process(), {.ranges = {{*frame.cfa - 8, *frame.cfa}},
-                                                    .span = {Time(0), before},
-                                                    .direction = Direction::kBackward,
-                                                    .want_values = false});
-      if (!call.ok()) return call.status();
-      if (!*call || (*call)->time <= written) break;
+      ASSIGN_OR_RETURN(const auto call,
+                       LastAccess(side.process(), {.ranges = {{*frame.cfa - 8, *frame.cfa}},
+                                                   .span = {Time(0), before},
+                                                   .direction = Direction::kBackward,
+                                                   .want_values = false}));
+      if (!call || call->time <= written) break;
       return std::optional("a variable of " +
                            ToText(Place{frame.function, frame.module, frame.file, frame.line}));
     }
@@ -668,10 +648,9 @@ absl::StatusOr<bool> OriginFinder::IsUninitialized(
   if (!location.memory) return false;
   std::optional<std::string> what;
   for (int i : {0, 1}) {
-    auto never = NeverWritten(i, location, *found[i]);
-    if (!never.ok()) return never.status();
-    if (!*never) return false;
-    if (!what) what = *std::move(never);
+    ASSIGN_OR_RETURN(auto never, NeverWritten(i, location, *found[i]));
+    if (!never) return false;
+    if (!what) what = std::move(never);
   }
   std::array<std::string, 2> who;
   Input input;
@@ -772,9 +751,7 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
       origin->text = fmt::format("{} was so from the start", RegisterName(location.reg));
       return absl::OkStatus();
     }
-    auto input = inputs_.OfFirstContents(location.address, location.before);
-    if (!input.ok()) return input.status();
-    origin->input = *std::move(input);
+    ASSIGN_OR_RETURN(origin->input, inputs_.OfFirstContents(location.address, location.before));
     if (origin->input) {
       origin->text = fmt::format("{} {}", InputKindName(origin->input->kind), origin->input->text);
       return absl::OkStatus();
@@ -798,15 +775,12 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
         fmt::format("the kernel: {} | {}", SyscallText(0, *found[0]), SyscallText(1, *found[1]));
     std::array<KernelValue, 2> values;
     for (int i : {0, 1}) {
-      auto event = SyscallOf(i, *found[i]);
-      if (!event.ok()) return event.status();
-      if (!*event) return absl::OkStatus();
-      values[i].event = **std::move(event);
+      ASSIGN_OR_RETURN(auto event, SyscallOf(i, *found[i]));
+      if (!event) return absl::OkStatus();
+      values[i].event = *std::move(event);
       if (location.memory) values[i].at = location.address[i];
     }
-    auto input = inputs_.OfSystemCalls(values);
-    if (!input.ok()) return input.status();
-    origin->input = *std::move(input);
+    ASSIGN_OR_RETURN(origin->input, inputs_.OfSystemCalls(values));
     return absl::OkStatus();
   }
   origin->kind = OriginKind::kWriters;
@@ -823,19 +797,19 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
 
 // The text, of bytes up to a NUL, that holds the byte at a location; "" when it is no text.
 std::string OriginFinder::StringAround(int side, const Location& location) {
-  constexpr uint32_t kMost = 256;
+  constexpr uint32_t kMaxCount = 256;
   if (!location.memory) return "";
   const Time t = location.before[side];
   const uint64_t at = location.address[side].v;
   std::string before;
-  for (uint32_t reach = kMost; reach >= 8 && before.empty(); reach /= 2) {
+  for (uint32_t reach = kMaxCount; reach >= 8 && before.empty(); reach /= 2) {
     if (at < reach) continue;
     before = sides_[side]->Memory(Address(at - reach), reach, t);
     if (before.size() < reach) before.clear();
   }
   const size_t nul = before.rfind('\0');
   if (nul == std::string::npos) return "";
-  std::string text = before.substr(nul + 1) + sides_[side]->Memory(Address(at), kMost, t);
+  std::string text = before.substr(nul + 1) + sides_[side]->Memory(Address(at), kMaxCount, t);
   text.resize(std::min(text.find('\0'), text.size()));
   const bool printable = std::all_of(text.begin(), text.end(), [](char c) {
     return static_cast<uint8_t>(c) >= 0x20 || c == '\n' || c == '\t';
@@ -850,10 +824,9 @@ absl::StatusOr<std::optional<Event>> OriginFinder::SyscallOf(int side,
   query.thread = definition.thread;
   query.span = {Time(0), definition.step.time + 2};
   query.direction = Direction::kBackward;
-  auto cursor = sides_[side]->process().Events(query);
-  if (!cursor.ok()) return cursor.status();
+  ASSIGN_OR_RETURN(auto cursor, sides_[side]->process().Events(query));
   for (int i = 0; i < 4; ++i) {
-    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+    absl::StatusOr<std::optional<Event>> event = cursor->Next();
     if (!event.ok() || !*event) return event;
     if (definition.syscall >= 0 && (*event)->number != definition.syscall) continue;
     return event;
@@ -883,11 +856,11 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
     if (effects.flow == Flow::kNone && !(d.next[0].exists && d.next[1].exists)) {
       OriginStep step;
       bool placement = false;
-      auto input = DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement);
-      if (!input.ok()) return input.status();
-      if (*input) {
+      ASSIGN_OR_RETURN(auto input,
+                       DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement));
+      if (input) {
         origin.steps.push_back(std::move(step));
-        return Follow(**input, std::move(origin));
+        return Follow(*input, std::move(origin));
       }
     }
     origin.at = {d.next[0].exists ? d.next[0] : d.last[0],
@@ -905,10 +878,10 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
   }
   OriginStep step;
   bool placement = false;
-  auto input = DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement);
-  if (!input.ok()) return input.status();
+  ASSIGN_OR_RETURN(auto input,
+                   DifferingInput(d.last, {d.thread, d.thread}, nullptr, 0, &step, &placement));
   origin.steps.push_back(step);
-  if (*input) return Follow(**input, std::move(origin));
+  if (input) return Follow(*input, std::move(origin));
   if (placement) {
     origin.kind = OriginKind::kAddress;
     origin.text = "only addresses differ";

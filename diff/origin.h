@@ -23,7 +23,7 @@
 #include "diff/align.h"
 #include "diff/inputs.h"
 #include "diff/side.h"
-#include "query/heap.h"
+#include "query/process/heap.h"
 
 namespace ttq::diff {
 
@@ -139,7 +139,7 @@ class OriginFinder {
                                                          const Location* result, size_t steps,
                                                          OriginStep* step, bool* placement);
   bool InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b);
-  static constexpr int kMostWeight = 3;
+  static constexpr int kMaxWeight = 3;
   static int WeightOf(const Origin& origin);
   absl::StatusOr<std::array<Definition, 2>> EarliestRound(const std::array<Definition, 2>& last,
                                                           const Location& location);

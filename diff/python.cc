@@ -10,9 +10,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/frame_history.h"
-#include "query/python/frames.h"
+#include "query/cpython/frame_history.h"
+#include "query/cpython/frames.h"
 
 namespace ttq::diff {
 namespace {
@@ -25,11 +27,11 @@ using python::ObjectReader;
 using python::Transition;
 using python::TransitionKind;
 
-constexpr size_t kMostPoints = 8 << 20;        // calls and returns remembered
-constexpr size_t kMostInstructions = 1 << 20;  // of one function between two calls
-constexpr size_t kMostVariables = 20;
-constexpr size_t kMostHistory = 12;
-constexpr size_t kMostGlobals = 2000;
+constexpr size_t kMaxPoints = 8 << 20;        // calls and returns remembered
+constexpr size_t kMaxInstructions = 1 << 20;  // of one function between two calls
+constexpr size_t kMaxVariables = 20;
+constexpr size_t kMaxHistory = 12;
+constexpr size_t kMaxGlobals = 2000;
 
 // Of the standard library or an installed package, or the interpreter's own.
 bool IsLibrary(const std::string& file) {
@@ -129,9 +131,7 @@ class TransitionStream {
     for (;;) {
       while (chunk_ == nullptr || index_ >= chunk_->size()) {
         if (next_chunk_ >= side_.history().chunks()) return nullptr;
-        auto chunk = side_.history().Chunk(next_chunk_++);
-        if (!chunk.ok()) return chunk.status();
-        chunk_ = *std::move(chunk);
+        ASSIGN_OR_RETURN(chunk_, side_.history().Chunk(next_chunk_++));
         index_ = 0;
       }
       const Transition& t = (*chunk_)[index_++];
@@ -262,9 +262,7 @@ class PythonComparison {
 
 absl::Status PythonComparison::MoveTo(int side, Time t) {
   if (!moments_[side]) {
-    auto moment = sides_[side]->side().process().At(t);
-    if (!moment.ok()) return moment.status();
-    moments_[side] = *std::move(moment);
+    ASSIGN_OR_RETURN(moments_[side], sides_[side]->side().process().At(t));
     memories_[side] = std::make_unique<MomentMemory>(moments_[side].get());
   }
   return memories_[side]->MoveTo(t);
@@ -283,13 +281,11 @@ absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(int si
   const Address word(frame.frame + layout.frame_instruction);
   query.ranges = {{word, word + (pointer ? 8 : 4)}};
   query.span = span;
-  auto cursor = sides_[side]->side().process().Accesses(query, control_);
-  if (!cursor.ok()) return cursor.status();
-  while (out.size() < kMostInstructions) {
-    const absl::StatusOr<std::optional<Access>> row = (*cursor)->Next();
-    if (!row.ok()) return row.status();
-    if (!*row) return out;
-    const Access& access = **row;
+  ASSIGN_OR_RETURN(auto cursor, sides_[side]->side().process().Accesses(query, control_));
+  while (out.size() < kMaxInstructions) {
+    ASSIGN_OR_RETURN(const std::optional<Access> row, cursor->Next());
+    if (!row) return out;
+    const Access& access = *row;
     const std::optional<int64_t> offset = OffsetIn(layout, code, access);
     if (offset) out.push_back({access.time, *offset});
   }
@@ -329,7 +325,7 @@ absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
                                                                        const std::string& only) {
   Values out;
   if (running.code == python::kNoCode || running.frame == 0) return out;
-  if (absl::Status s = MoveTo(side, t); !s.ok()) return s;
+  RETURN_IF_ERROR(MoveTo(side, t));
   const python::Layout& layout = sides_[side]->history().layout_of(running.code);
   ObjectReader objects(memories_[side].get(), layout);
   FrameReader reader(&objects);
@@ -356,7 +352,7 @@ absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
     }
     return true;
   };
-  for (const python::LocalVariable& v : reader.Locals(frame, kMostGlobals)) {
+  for (const python::LocalVariable& v : reader.Locals(frame, kMaxGlobals)) {
     if (!only.empty() && v.name != only) continue;
     uint64_t value = v.value;
     if (value == 0 || absl::StartsWith(v.name, "__")) continue;
@@ -372,7 +368,7 @@ absl::StatusOr<PythonComparison::Values> PythonComparison::VariablesAt(int side,
     if (const uint64_t value = objects.DictGet(frame.globals, only)) add(only, value);
     return out;
   }
-  const auto items = objects.DictItems(frame.globals, kMostGlobals);
+  const auto items = objects.DictItems(frame.globals, kMaxGlobals);
   if (!items) return out;
   for (const auto& [key, value] : *items) {
     const std::optional<std::string> name = objects.Str(key, 200);
@@ -385,9 +381,7 @@ absl::StatusOr<std::vector<PythonVariable>> PythonComparison::Differing(
     const std::array<RunningFrame, 2>& frame, std::array<Time, 2> t, const std::string& only) {
   std::array<Values, 2> values;
   for (int i : {0, 1}) {
-    auto v = VariablesAt(i, frame[i], t[i], only);
-    if (!v.ok()) return v.status();
-    values[i] = *std::move(v);
+    ASSIGN_OR_RETURN(values[i], VariablesAt(i, frame[i], t[i], only));
   }
   const auto value_of = [&](int side, const std::string& name) -> std::string {
     for (const auto& [n, value] : values[side]) {
@@ -399,11 +393,11 @@ absl::StatusOr<std::vector<PythonVariable>> PythonComparison::Differing(
   for (const auto& [name, value] : values[0]) {
     std::string other = value_of(1, name);
     if (other != value) out.push_back({name, {value, std::move(other)}});
-    if (out.size() == kMostVariables) return out;
+    if (out.size() == kMaxVariables) return out;
   }
   for (const auto& [name, value] : values[1]) {
     if (value_of(0, name).empty()) out.push_back({name, {"", value}});
-    if (out.size() == kMostVariables) return out;
+    if (out.size() == kMaxVariables) return out;
   }
   return out;
 }
@@ -414,10 +408,9 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
     const std::string& name, const std::array<RunningFrame, 2>& frame, std::array<Time, 2> before) {
   std::optional<PythonVariable> last;
   const auto differs = [&](std::array<Time, 2> t) -> absl::StatusOr<bool> {
-    auto found = Differing(frame, t, name);
-    if (!found.ok()) return found.status();
-    if (found->empty()) return false;
-    last = found->front();
+    ASSIGN_OR_RETURN(auto found, Differing(frame, t, name));
+    if (found.empty()) return false;
+    last = found.front();
     return true;
   };
   // Points between the call of the frame and `before`.
@@ -441,9 +434,8 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   size_t low = first, high = end;  // the first point at which it differs
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    auto d = differs(points_[middle].time);
-    if (!d.ok()) return d.status();
-    if (*d) {
+    ASSIGN_OR_RETURN(auto d, differs(points_[middle].time));
+    if (d) {
       high = middle;
     } else {
       low = middle + 1;
@@ -455,17 +447,14 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   const std::array<Time, 2> until = low < end ? points_[low].time : before;
   std::array<std::vector<Instruction>, 2> steps;
   for (int i : {0, 1}) {
-    auto s = InstructionsOf(i, in[i], {points_[low - 1].time[i], until[i] + 1});
-    if (!s.ok()) return s.status();
-    steps[i] = *std::move(s);
+    ASSIGN_OR_RETURN(steps[i], InstructionsOf(i, in[i], {points_[low - 1].time[i], until[i] + 1}));
   }
   const size_t count = std::min(steps[0].size(), steps[1].size());
   size_t a = 0, b = count;  // the first instruction before which it differs
   while (a < b) {
     const size_t middle = a + (b - a) / 2;
-    auto d = differs({steps[0][middle].time, steps[1][middle].time});
-    if (!d.ok()) return d.status();
-    if (*d) {
+    ASSIGN_OR_RETURN(auto d, differs({steps[0][middle].time, steps[1][middle].time}));
+    if (d) {
       b = middle;
     } else {
       a = middle + 1;
@@ -500,7 +489,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromOutside(
     const std::string& name, const std::array<RunningFrame, 2>& frame, std::array<Time, 2> before) {
   std::array<RunningFrame, 2> module = frame;
   for (int i : {0, 1}) {
-    if (absl::Status s = MoveTo(i, before[i]); !s.ok()) return s;
+    RETURN_IF_ERROR(MoveTo(i, before[i]));
     const python::Layout& layout = sides_[i]->history().layout_of(frame[i].code);
     ObjectReader objects(memories_[i].get(), layout);
     FrameReader reader(&objects);
@@ -509,7 +498,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromOutside(
         read.globals == 0) {
       return std::optional<PythonAssignment>();
     }
-    for (const python::LocalVariable& v : reader.Locals(read, kMostGlobals)) {
+    for (const python::LocalVariable& v : reader.Locals(read, kMaxGlobals)) {
       if (v.name == name && read.locals != read.globals) return FromCaller(name, frame);
     }
     module[i].dict = read.globals;
@@ -527,10 +516,10 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromCaller(
   const std::array<RunningFrame, 2> caller = running_[k - 2];
   std::array<std::vector<Instruction>, 2> steps;
   for (int i : {0, 1}) {
-    auto s = InstructionsOf(i, caller[i], {points_[k - 2].time[i], points_[k - 1].time[i] + 1});
-    if (!s.ok()) return s.status();
-    if (s->empty()) return std::optional<PythonAssignment>();
-    steps[i] = *std::move(s);
+    ASSIGN_OR_RETURN(
+        auto s, InstructionsOf(i, caller[i], {points_[k - 2].time[i], points_[k - 1].time[i] + 1}));
+    if (s.empty()) return std::optional<PythonAssignment>();
+    steps[i] = std::move(s);
   }
   PythonAssignment out;
   out.name = name;
@@ -565,7 +554,7 @@ absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
   std::array<RunningFrame, 2> frame = start;
   PythonPlace place = d->place;
   std::vector<PythonVariable> candidates = d->variables;
-  while (d->history.size() < kMostHistory && !candidates.empty()) {
+  while (d->history.size() < kMaxHistory && !candidates.empty()) {
     // Those that the line names, where its source can be read; else all.
     const std::string source = SourceLine(0, place);
     std::vector<PythonVariable> named;
@@ -580,10 +569,9 @@ absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
     std::array<Time, 2> from, to;
     size_t after = 0;
     for (const PythonVariable& v : candidates) {
-      auto set = WhenSet(v.name, frame, t);
-      if (!set.ok()) return set.status();
-      if (!*set || (earliest && (*set)->time[0] >= earliest->time[0])) continue;
-      earliest = **std::move(set);
+      ASSIGN_OR_RETURN(auto set, WhenSet(v.name, frame, t));
+      if (!set || (earliest && set->time[0] >= earliest->time[0])) continue;
+      earliest = *std::move(set);
       in = set_in_;
       from = set_from_;
       to = set_to_;
@@ -592,19 +580,16 @@ absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
     if (!earliest) break;
     if (!d->history.empty() && d->history.back().time[0] <= earliest->time[0]) break;
     d->history.push_back(*earliest);
-    if (absl::Status s = AddEvidence(earliest->name, frame, from, to, d); !s.ok()) return s;
+    RETURN_IF_ERROR(AddEvidence(earliest->name, frame, from, to, d));
     frame = in;
     place = earliest->place;
     t = earliest->time;
-    auto returned = FromReturn(*earliest, after, &frame, &t);
-    if (!returned.ok()) return returned.status();
-    if (*returned) {
-      place = (*returned)->place;
-      d->history.push_back(**std::move(returned));
+    ASSIGN_OR_RETURN(auto returned, FromReturn(*earliest, after, &frame, &t));
+    if (returned) {
+      place = returned->place;
+      d->history.push_back(*std::move(returned));
     }
-    auto more = Differing(frame, t, "");
-    if (!more.ok()) return more.status();
-    candidates = *std::move(more);
+    ASSIGN_OR_RETURN(candidates, Differing(frame, t, ""));
   }
   d->origin = d->history.empty() ? d->place : d->history.back().place;
   return absl::OkStatus();
@@ -627,16 +612,14 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromReturn(
       return none;
     }
     // Nothing but the assignment itself: else the value was made from others too.
-    auto own = InstructionsOf(i, caller, {back[i], set.time[i] + 1});
-    if (!own.ok()) return own.status();
-    if (own->size() > 1) return none;
+    ASSIGN_OR_RETURN(auto own, InstructionsOf(i, caller, {back[i], set.time[i] + 1}));
+    if (own.size() > 1) return none;
     // What a constructor makes is not what its __init__ returns.
     const std::string& name = sides_[i]->history().code(callee[i].code).name;
     if (name == "__init__" || name == "__new__") return none;
-    auto s = InstructionsOf(i, callee[i], {began[i], back[i] + 1});
-    if (!s.ok()) return s.status();
-    if (s->empty()) return none;
-    steps[i] = *std::move(s);
+    ASSIGN_OR_RETURN(auto s, InstructionsOf(i, callee[i], {began[i], back[i] + 1}));
+    if (s.empty()) return none;
+    steps[i] = std::move(s);
   }
   PythonAssignment out;
   out.name = sides_[0]->PlaceOf(callee[0].code, 0).function + "()";
@@ -660,7 +643,7 @@ absl::Status PythonComparison::AddEvidence(const std::string& name,
   std::array<std::string, 2> type;
   for (int i : {0, 1}) {
     if (frame[i].code == python::kNoCode) return absl::OkStatus();
-    if (absl::Status s = MoveTo(i, to[i]); !s.ok()) return s;
+    RETURN_IF_ERROR(MoveTo(i, to[i]));
     const python::Layout& layout = sides_[i]->history().layout_of(frame[i].code);
     ObjectReader objects(memories_[i].get(), layout);
     FrameReader reader(&objects);
@@ -669,7 +652,7 @@ absl::Status PythonComparison::AddEvidence(const std::string& name,
       object[i] = objects.DictGet(frame[i].dict, name);
     } else if (frame[i].frame != 0 &&
                reader.ReadFrame(frame[i].frame, &read) != FrameReader::Kind::kBroken) {
-      for (const python::LocalVariable& v : reader.Locals(read, kMostGlobals)) {
+      for (const python::LocalVariable& v : reader.Locals(read, kMaxGlobals)) {
         if (v.name != name) continue;
         object[i] = v.value;
         slot[i] = v.slot;
@@ -698,11 +681,10 @@ absl::StatusOr<std::vector<PythonPlace>> PythonComparison::StackOf(int side, Thr
                                                                    Time t) {
   std::vector<PythonPlace> out;
   const FrameHistory& history = sides_[side]->history();
-  const auto frames = history.StackAt(thread, t);
-  if (!frames.ok()) return frames.status();
-  if (absl::Status s = MoveTo(side, t); !s.ok()) return s;
-  for (size_t i = frames->size(); i-- > 0 && out.size() < 30;) {
-    const FrameHistory::ActiveFrame& f = (*frames)[i];
+  ASSIGN_OR_RETURN(const auto frames, history.StackAt(thread, t));
+  RETURN_IF_ERROR(MoveTo(side, t));
+  for (size_t i = frames.size(); i-- > 0 && out.size() < 30;) {
+    const FrameHistory::ActiveFrame& f = frames[i];
     if (f.code == python::kNoCode) continue;
     out.push_back(sides_[side]->PlaceOf(
         f.code, python::FrameOffset(history.layout_of(f.code), *memories_[side], f.frame,
@@ -721,9 +703,8 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
   // A forked child goes on in a frame of its parent's: a point of the common history too.
   std::array<RunningFrame, 2> first;
   for (int i : {0, 1}) {
-    const auto stack = sides_[i]->history().StackAt(thread, Time(0));
-    if (!stack.ok()) return stack.status();
-    if (!stack->empty()) first[i] = {stack->back().frame, stack->back().code, Time(0), 0};
+    ASSIGN_OR_RETURN(const auto stack, sides_[i]->history().StackAt(thread, Time(0)));
+    if (!stack.empty()) first[i] = {stack.back().frame, stack.back().code, Time(0), 0};
   }
   if (first[0].code != python::kNoCode && first[1].code != python::kNoCode) {
     points_.push_back({{Time(0), Time(0)}});
@@ -733,17 +714,15 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
     if (alike % 65536 == 0 && control_ != nullptr && control_->cancelled) {
       return absl::CancelledError("interrupted");
     }
-    auto p = a.Next();
-    if (!p.ok()) return p.status();
-    auto q = b.Next();
-    if (!q.ok()) return q.status();
-    if (*p == nullptr && *q == nullptr) return BySteps(thread);
-    x = *p == nullptr ? std::nullopt : std::optional(**p);
-    y = *q == nullptr ? std::nullopt : std::optional(**q);
+    ASSIGN_OR_RETURN(auto p, a.Next());
+    ASSIGN_OR_RETURN(auto q, b.Next());
+    if (p == nullptr && q == nullptr) return BySteps(thread);
+    x = p == nullptr ? std::nullopt : std::optional(*p);
+    y = q == nullptr ? std::nullopt : std::optional(*q);
     if (!x || !y || sides_[0]->KeyOf(*x) != sides_[1]->KeyOf(*y)) break;
     last_a = x;
     last_b = y;
-    if (points_.size() < kMostPoints) {
+    if (points_.size() < kMaxPoints) {
       points_.push_back({{x->time, y->time}});
       running_.push_back({AfterIt(*x), AfterIt(*y)});
     }
@@ -773,7 +752,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::OfThread(Threa
   std::array<Time, 2> from;
   for (int i : {0, 1}) from[i] = *last[i] ? (*last[i])->time : Time(0);
   bool lines_differ = false;
-  if (absl::Status s = Describe(frame, from, &d, &lines_differ); !s.ok()) return s;
+  RETURN_IF_ERROR(Describe(frame, from, &d, &lines_differ));
   return std::optional(std::move(d));
 }
 
@@ -782,9 +761,7 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
                                         bool* lines_differ) {
   std::array<std::vector<Instruction>, 2> steps;
   for (int i : {0, 1}) {
-    auto s = InstructionsOf(i, frame[i], {from[i], d->time[i] + 1});
-    if (!s.ok()) return s.status();
-    steps[i] = *std::move(s);
+    ASSIGN_OR_RETURN(steps[i], InstructionsOf(i, frame[i], {from[i], d->time[i] + 1}));
   }
   // Line by line, as long as they are in the same function.
   size_t k = 0;
@@ -804,7 +781,7 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
     d->place = sides_[0]->PlaceOf(frame[0].code, steps[0].front().offset);
   } else if (frame[0].code != python::kNoCode) {
     // In the midst of an instruction (a built-in function that calls back).
-    if (absl::Status s = MoveTo(0, d->time[0]); !s.ok()) return s;
+    RETURN_IF_ERROR(MoveTo(0, d->time[0]));
     const FrameHistory& history = sides_[0]->history();
     d->place = sides_[0]->PlaceOf(
         frame[0].code, python::FrameOffset(history.layout_of(frame[0].code), *memories_[0],
@@ -839,15 +816,11 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
   }
   d->evidence.push_back(std::move(parting));
   for (int i : {0, 1}) {
-    auto stack = StackOf(i, d->thread, at[i]);
-    if (!stack.ok()) return stack.status();
-    d->stacks[i] = *std::move(stack);
+    ASSIGN_OR_RETURN(d->stacks[i], StackOf(i, d->thread, at[i]));
   }
   d->origin = d->place;
   if (!same_function) return absl::OkStatus();
-  auto variables = Differing(frame, at, "");
-  if (!variables.ok()) return variables.status();
-  d->variables = *std::move(variables);
+  ASSIGN_OR_RETURN(d->variables, Differing(frame, at, ""));
   return Trace(frame, at, d);
 }
 
@@ -877,10 +850,9 @@ class StepStream {
     for (const uint64_t word : words) query.ranges.push_back({Address(word), Address(word + 8)});
     query.span = span;
     query.thread = thread;
-    auto cursor = side->side().process().Accesses(std::move(query), control);
-    if (!cursor.ok()) return cursor.status();
+    ASSIGN_OR_RETURN(auto cursor, side->side().process().Accesses(std::move(query), control));
     auto out = std::unique_ptr<StepStream>(new StepStream(side));
-    out->cursor_ = *std::move(cursor);
+    out->cursor_ = std::move(cursor);
     return out;
   }
 
@@ -895,9 +867,7 @@ class StepStream {
     const Code* code = counts ? &side_.history().code(frame.code) : nullptr;
     for (;;) {
       if (!next_ && !ended_) {
-        auto row = cursor_->Next();
-        if (!row.ok()) return row.status();
-        next_ = *std::move(row);
+        ASSIGN_OR_RETURN(next_, cursor_->Next());
         ended_ = !next_;
       }
       if (!next_ || next_->time > to) return absl::OkStatus();
@@ -938,10 +908,10 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(Thread
     if (words.empty()) return std::optional<PythonDifference>();
     std::vector<uint64_t> sorted(words.begin(), words.end());
     std::sort(sorted.begin(), sorted.end());
-    auto stream = StepStream::Open(sides_[i], thread, sorted,
-                                   {points_.front().time[i], points_.back().time[i] + 1}, control_);
-    if (!stream.ok()) return stream.status();
-    streams[i] = *std::move(stream);
+    ASSIGN_OR_RETURN(
+        streams[i],
+        StepStream::Open(sides_[i], thread, sorted,
+                         {points_.front().time[i], points_.back().time[i] + 1}, control_));
   }
   std::array<std::vector<Instruction>, 2> steps;
   std::array<std::vector<int64_t>, 2> keys;
@@ -954,7 +924,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(Thread
         running_[k][0].code != python::kNoCode && running_[k][1].code != python::kNoCode;
     for (int i : {0, 1}) {
       absl::Status s =
-          streams[i]->Take(running_[k][i], from[i], to[i], kMostInstructions, &steps[i]);
+          streams[i]->Take(running_[k][i], from[i], to[i], kMaxInstructions, &steps[i]);
       if (!s.ok()) return s;
       keys[i].clear();
       for (const Instruction& step : steps[i]) {
@@ -969,7 +939,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(Thread
     d.time = to;
     d.next = {"goes on", "goes on"};
     bool lines_differ = false;
-    if (absl::Status s = Describe(running_[k], from, &d, &lines_differ); !s.ok()) return s;
+    RETURN_IF_ERROR(Describe(running_[k], from, &d, &lines_differ));
     if (lines_differ) return std::optional(std::move(d));
   }
   return std::optional<PythonDifference>();
@@ -1003,9 +973,8 @@ absl::StatusOr<std::optional<PythonDifference>> ComparePython(Side* a, Side* b, 
                      [&](const Thread& t) { return t.number == thread.number; })) {
       continue;
     }
-    auto d = comparison.OfThread(thread.number);
-    if (!d.ok()) return d.status();
-    if (*d && (!first || (*d)->time[0] < first->time[0])) first = **std::move(d);
+    ASSIGN_OR_RETURN(auto d, comparison.OfThread(thread.number));
+    if (d && (!first || d->time[0] < first->time[0])) first = *std::move(d);
   }
   return first;
 }

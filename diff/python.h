@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/number_text.h"
 #include "diff/side.h"
 #include "re2/re2.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq::diff {
 

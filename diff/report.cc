@@ -3,10 +3,11 @@
 // What a comparison found, as text and as JSON.
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "base/text.h"
 #include "diff/diff.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "query/text.h"
 
 namespace ttq::diff {
 namespace {

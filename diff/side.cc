@@ -6,13 +6,15 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
 
 namespace ttq::diff {
 namespace {
 
 // Longer functions are known by their offsets, which may then differ between builds.
-constexpr uint64_t kMostFunctionBytes = 1 << 20;
+constexpr uint64_t kMaxFunctionBytes = 1 << 20;
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -50,15 +52,11 @@ absl::StatusOr<std::unique_ptr<Side>> Side::Open(const Recording* recording,
                                                  std::optional<ProcessNo> number) {
   auto side = std::make_unique<Side>();
   side->recording_ = recording;
-  absl::StatusOr<const Process*> process =
-      recording->Open(number.value_or(recording->default_process()));
-  if (!process.ok()) return process.status();
-  side->process_ = *process;
+  ASSIGN_OR_RETURN(side->process_, recording->Open(number.value_or(recording->default_process())));
   side->context_ = std::make_unique<Context>(recording, side->process_);
   side->unwinder_ = std::make_unique<Unwinder>(*side->context_);
-  absl::StatusOr<std::vector<LoadedModule>> modules = side->process_->Modules();
-  if (!modules.ok()) return modules.status();
-  for (LoadedModule& m : *modules) {
+  ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, side->process_->Modules());
+  for (LoadedModule& m : modules) {
     std::string name = BaseName(m.path);
     side->modules_.insert(side->modules_.begin(), {std::move(m), std::move(name), false});
   }
@@ -109,7 +107,7 @@ const Side::Function* Side::FunctionAround(Address pc) {
   const absl::StatusOr<const Symbolizer*> symbols = context_->AllSymbols();
   if (!symbols.ok()) return nullptr;
   const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
-  if (location->frames.empty() || location->offset_in_function > kMostFunctionBytes) return nullptr;
+  if (location->frames.empty() || location->offset_in_function > kMaxFunctionBytes) return nullptr;
   const uint64_t entry = pc.v - location->offset_in_function;
   std::unique_ptr<Function>& slot = functions_[entry];
   if (slot) return slot->begin == 0 ? nullptr : slot.get();
@@ -119,7 +117,7 @@ const Side::Function* Side::FunctionAround(Address pc) {
   const ModuleState* module = Find(pc);
   for (const CodeRange& piece : info->ranges) {
     if (!piece.range.Contains(pc) || piece.kind == CodeRange::Kind::kInlined) continue;
-    if (piece.range.size() > kMostFunctionBytes) return nullptr;
+    if (piece.range.size() > kMaxFunctionBytes) return nullptr;
     slot->begin = piece.range.begin.v;
     slot->end = piece.range.end.v;
     slot->name = absl::StrCat(location->frames.back().symbol,
@@ -221,9 +219,7 @@ std::string Side::Memory(Address at, uint32_t size, Time t) {
 
 absl::StatusOr<Stack> Side::StackAt(Time t, ThreadNo thread) {
   if (!moment_) {
-    absl::StatusOr<std::unique_ptr<Moment>> moment = process_->At(t);
-    if (!moment.ok()) return moment.status();
-    moment_ = *std::move(moment);
+    ASSIGN_OR_RETURN(moment_, process_->At(t));
   } else if (absl::Status s = moment_->MoveTo(t); !s.ok()) {
     return s;
   }

@@ -19,10 +19,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "query/context.h"
-#include "query/instruction_effects.h"
-#include "query/stack.h"
-#include "store/reader.h"
+#include "base/number_text.h"
+#include "query/code/instruction_effects.h"
+#include "query/cpython/context.h"
+#include "query/process/stack.h"
+#include "store/read/reader.h"
 
 namespace ttq::diff {
 

@@ -8,15 +8,16 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/format.h"
+#include "query/answers/format.h"
 
 namespace ttq::diff {
 namespace {
 
-constexpr size_t kMostEvents = 1 << 20;
-constexpr size_t kMostOutput = 64 << 20;
-constexpr size_t kMostFunctions = 1000;
+constexpr size_t kMaxEvents = 1 << 20;
+constexpr size_t kMaxOutput = 64 << 20;
+constexpr size_t kMaxFunctions = 1000;
 
 // "exit status 0", "killed by SIGSEGV"
 std::string ExitOf(const ProcessInfo& p) {
@@ -91,10 +92,9 @@ absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
   const Process& process = side->process();
   for (Time t{0}; t < side->end();) {
     if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
-    const auto block = process.RunsAround(t);
-    if (!block.ok()) return block.status();
-    if ((*block)->empty()) break;
-    for (const Run& run : **block) {
+    ASSIGN_OR_RETURN(const auto block, process.RunsAround(t));
+    if (block->empty()) break;
+    for (const Run& run : *block) {
       if (run.code.v >= counted.size()) counted.resize(run.code.v + 4096);
       Counted& c = counted[run.code.v];
       if (!c.known) {
@@ -106,7 +106,7 @@ absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
         ++c.times[i];
       }
     }
-    const Time next = (*block)->back().time + (*block)->back().instructions;
+    const Time next = block->back().time + block->back().instructions;
     if (next <= t) break;
     t = next;
   }
@@ -126,16 +126,13 @@ absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
 
 absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2* ignore,
                                                      ScanControl* control) {
-  const auto x = CountEntries(a, control);
-  if (!x.ok()) return x.status();
-  const auto y = CountEntries(b, control);
-  if (!y.ok()) return y.status();
+  ASSIGN_OR_RETURN(const auto x, CountEntries(a, control));
+  ASSIGN_OR_RETURN(const auto y, CountEntries(b, control));
   std::map<std::pair<std::string, std::string>, CallCount> found;
   const auto note = [&](Side* side, Address at, uint64_t calls_a,
                         uint64_t calls_b) -> absl::Status {
-    const absl::StatusOr<const Symbolizer*> symbols = side->context().AllSymbols();
-    if (!symbols.ok()) return symbols.status();
-    const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(at);
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, side->context().AllSymbols());
+    const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(at);
     if (location->frames.empty() || location->offset_in_function != 0 ||
         location->source == NameSource::kPlt) {
       return absl::OkStatus();
@@ -149,15 +146,15 @@ absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2
     c.calls[1] += calls_b;
     return absl::OkStatus();
   };
-  for (const auto& [key, entry] : *x) {
-    const auto other = y->find(key);
-    const uint64_t calls = other == y->end() ? 0 : other->second.calls;
+  for (const auto& [key, entry] : x) {
+    const auto other = y.find(key);
+    const uint64_t calls = other == y.end() ? 0 : other->second.calls;
     if (calls == entry.calls) continue;
-    if (absl::Status s = note(a, entry.address, entry.calls, calls); !s.ok()) return s;
+    RETURN_IF_ERROR(note(a, entry.address, entry.calls, calls));
   }
-  for (const auto& [key, entry] : *y) {
-    if (x->contains(key)) continue;
-    if (absl::Status s = note(b, entry.address, 0, entry.calls); !s.ok()) return s;
+  for (const auto& [key, entry] : y) {
+    if (x.contains(key)) continue;
+    RETURN_IF_ERROR(note(b, entry.address, 0, entry.calls));
   }
   std::vector<CallCount> out;
   for (auto& [name, count] : found) out.push_back(std::move(count));
@@ -167,29 +164,27 @@ absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2
   };
   std::stable_sort(out.begin(), out.end(),
                    [&](const CallCount& m, const CallCount& n) { return weight(m) > weight(n); });
-  if (out.size() > kMostFunctions) out.resize(kMostFunctions);
+  if (out.size() > kMaxFunctions) out.resize(kMaxFunctions);
   return out;
 }
 
 absl::StatusOr<std::vector<Event>> EventsOf(const Side& side, EventKind kind, const RE2* ignore,
                                             bool* cut) {
-  auto cursor = side.process().Events({.kind = kind});
-  if (!cursor.ok()) return cursor.status();
+  ASSIGN_OR_RETURN(auto cursor, side.process().Events({.kind = kind}));
   std::vector<Event> out;
   size_t bytes = 0;
   for (;;) {
-    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
-    if (!event.ok()) return event.status();
-    if (!*event) return out;
-    if (out.size() == kMostEvents || bytes > kMostOutput) {
+    ASSIGN_OR_RETURN(std::optional<Event> event, cursor->Next());
+    if (!event) return out;
+    if (out.size() == kMaxEvents || bytes > kMaxOutput) {
       *cut = true;
       return out;
     }
-    const std::string_view text = kind == EventKind::kOutput ? std::string_view((*event)->bytes)
-                                                             : std::string_view((*event)->detail);
+    const std::string_view text = kind == EventKind::kOutput ? std::string_view(event->bytes)
+                                                             : std::string_view(event->detail);
     if (ignore != nullptr && RE2::PartialMatch(text, *ignore)) continue;
-    bytes += (*event)->bytes.size();
-    out.push_back(**std::move(event));
+    bytes += event->bytes.size();
+    out.push_back(*std::move(event));
   }
 }
 
@@ -305,9 +300,7 @@ absl::StatusOr<Summary> Summarize(Side* a, Side* b, const RE2* ignore, ScanContr
   if (cut) absl::StrAppend(note, "system calls and output were compared as far as 1 M events. ");
   CompareSyscalls(syscalls, &summary);
   CompareOutputs(outputs, &summary);
-  auto functions = CompareCounts(a, b, ignore, control);
-  if (!functions.ok()) return functions.status();
-  summary.functions = *std::move(functions);
+  ASSIGN_OR_RETURN(summary.functions, CompareCounts(a, b, ignore, control));
   return summary;
 }
 

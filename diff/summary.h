@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "diff/side.h"
 #include "re2/re2.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq::diff {
 

@@ -10,7 +10,7 @@
 lexer grammar TtqLexer;
 
 // '|' where it means C's operator: inside brackets and not before the name of a stage. Made from Pipe
-// by the reader of the tokens (query/tokens.cc), which knows the brackets.
+// by the reader of the tokens (query/language/tokens.cc), which knows the brackets.
 tokens { BitOr }
 
 @lexer::members {

@@ -8,8 +8,9 @@
 
 #include <cstdlib>
 
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
-#include "query/text.h"
 
 namespace ttq {
 namespace {
@@ -68,9 +69,8 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
                                                          FileAccess files) {
-  absl::StatusOr<std::string> directory = FindTrace(name);
-  if (!directory.ok()) return directory.status();
-  return Recording::Open(*directory, files);
+  ASSIGN_OR_RETURN(std::string directory, FindTrace(name));
+  return Recording::Open(directory, files);
 }
 
 }  // namespace ttq

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 

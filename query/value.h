@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-#include "store/types.h"
+#include "base/types.h"
 
 namespace ttq {
 

@@ -33,6 +33,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
 
 extern char** environ;
@@ -259,7 +260,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
   };
   if (name.empty()) return absl::NotFoundError("'': not found");
   if (name.find('/') != std::string::npos) {
-    if (absl::Status s = check(name); !s.ok()) return s;
+    RETURN_IF_ERROR(check(name));
     return name;
   }
   const char* path = getenv("PATH");
@@ -282,10 +283,10 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     return absl::FailedPreconditionError(
         fmt::format("{} is missing: install the valgrind package", kValgrind));
   }
-  auto directory = RingDirectory::Make(kTtqRingHeaderBytes +
-                                       options.block_bytes * std::min(options.block_count, 4u));
-  if (!directory.ok()) return directory.status();
-  const std::string& path = (*directory)->path();
+  ASSIGN_OR_RETURN(auto directory,
+                   RingDirectory::Make(kTtqRingHeaderBytes +
+                                       options.block_bytes * std::min(options.block_count, 4u)));
+  const std::string& path = directory->path();
   int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (notify < 0 || inotify_add_watch(notify, path.c_str(), IN_MOVED_TO) < 0) {
     return absl::ErrnoToStatus(errno, "inotify");
@@ -373,7 +374,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     return absl::OkStatus();
   };
   // Descriptors and memory may be there again when some process has ended: for how long to wait.
-  constexpr int kMostTries = 10;
+  constexpr int kMaxTries = 10;
   int tries = 0;
   bool gave_up = false;
   auto look_for_rings = [&] {
@@ -382,12 +383,12 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
       trouble = take_rings();
     } catch (const std::bad_alloc&) {
       trouble = absl::UnavailableError("out of memory");
-      tries = kMostTries;  // what was found is lost
+      tries = kMaxTries;  // what was found is lost
     }
     tries = trouble.ok() ? 0 : tries + 1;
-    if (tries < kMostTries) return;
+    if (tries < kMaxTries) return;
     gave_up = true;
-    (*directory)->Unlock();
+    directory->Unlock();
     on_ring(trouble);
   };
   while (!all_consumed() || !exited) {

@@ -25,7 +25,7 @@
 #include <mutex>
 
 #include "fmt/format.h"
-#include "store/compressor.h"
+#include "store/format/compressor.h"
 
 namespace ttq {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "store/format.h"
+#include "store/format/format.h"
 
 namespace ttq {
 

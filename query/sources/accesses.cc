@@ -4,9 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/engine/engine.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -35,55 +38,49 @@ std::string WhereBytesComeFrom(const Process& process, Address address, Time t) 
 
 absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+                                const TimeOfQuery& ask) {
   using Kind = ast::Accesses::Kind;
   using Mode = ast::Accesses::Mode;
   const Process& process = context.process();
   const ProcessInfo& info = process.info();
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
   // What the location's expression means is as of `at`, else of the time that the span names.
   EvaluateAt where;
   if (query.clauses.at) {
-    absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-    if (!at.ok()) return at.status();
-    where.time = *at;
-    absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
-    if (!inlined.ok()) return inlined.status();
-    where.inlined = *inlined;
-    if (!query.clauses.span && source.mode == Mode::kLast) span->end = *at;
+    ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+    where.time = at;
+    ASSIGN_OR_RETURN(where.inlined, InlinedAt(query.clauses.at, ask));
+    if (!query.clauses.span && source.mode == Mode::kLast) span.end = at;
   } else if (query.clauses.span) {
     const bool after = query.clauses.span->kind == ast::Span::Kind::kAfter;
-    where.time = std::min(after ? span->begin : span->end, info.end);
+    where.time = std::min(after ? span.begin : span.end, info.end);
   }
-  where.thread = *thread;
+  where.thread = thread;
   if (query.clauses.frame) {
     where.frame = query.clauses.frame->value;
     if (!where.time) where.time = info.end;
   }
-  absl::StatusOr<ResolvedLocation> location = context.ResolveLocation(source.location, 1, where);
-  if (!location.ok()) return location.status();
+  ASSIGN_OR_RETURN(ResolvedLocation location, ResolveLocation(context, source.location, 1, where));
 
   AccessQuery base;
-  base.ranges = location->ranges;
-  base.span = *span;
+  base.ranges = location.ranges;
+  base.span = span;
   base.reads = source.kind != Kind::kWrites;
   base.writes = source.kind != Kind::kReads;
-  base.thread = *thread;
+  base.thread = thread;
   base.full_scan = options.full_scan;
   std::string filters;
   SourcePlan plan;
   if (query.clauses.by && !query.clauses.by->python) {
-    absl::StatusOr<ResolvedCode> code =
-        context.ResolveFunction(std::get<ast::FunctionPattern>(query.clauses.by->what));
-    if (!code.ok()) return code.status();
-    base.code = code->ranges;
-    if (!code->note.empty()) plan.notes.push_back(code->note);
-    absl::StrAppend(&filters, " by ", code->text);
+    ASSIGN_OR_RETURN(
+        ResolvedCode code,
+        ResolveFunction(context, std::get<ast::FunctionPattern>(query.clauses.by->what)));
+    base.code = code.ranges;
+    if (!code.note.empty()) plan.notes.push_back(code.note);
+    absl::StrAppend(&filters, " by ", code.text);
   }
-  if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
+  if (thread) absl::StrAppend(&filters, " in thread ", thread->v);
 
   AddMoment(&plan);
   Add(&plan, "address", Type::kAddress);
@@ -104,19 +101,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   if (source.mode == Mode::kFirst || source.mode == Mode::kNext) {
     plan.take_one = Direction::kForward;
   }
-  if (!location->note.empty()) plan.notes.push_back(location->note);
-  NotePastEnd(*span, info, &plan);
+  if (!location.note.empty()) plan.notes.push_back(location.note);
+  NotePastEnd(span, info, &plan);
 
   const char* verb = source.kind == Kind::kWrites  ? "wrote"
                      : source.kind == Kind::kReads ? "read"
                                                    : "read or wrote";
   plan.presentation.no_rows =
-      fmt::format("nothing {} {}{}{} ({})", verb, location->text, SpanText(*span), filters,
+      fmt::format("nothing {} {}{}{} ({})", verb, location.text, SpanText(span), filters,
                   !info.complete      ? "in what was recorded"
                   : options.full_scan ? "every block was read"
                                       : "proved from the index");
-  plan.explain_nothing = [&process, kind = source.kind, begin = location->ranges[0].begin,
-                          t = std::min(span->end, info.end)]() -> std::string {
+  plan.explain_nothing = [&process, kind = source.kind, begin = location.ranges[0].begin,
+                          t = std::min(span.end, info.end)]() -> std::string {
     if (kind == Kind::kReads) {
       absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);
       if (!maps.ok()) return "";
@@ -158,17 +155,16 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     return OperatorPtr(
         std::make_unique<CursorSource<Access>>(open, fill, control, request.outcome));
   };
-  plan.explain = [refine, &process, verb = std::string(verb), text = location->text,
+  plan.explain = [refine, &process, verb = std::string(verb), text = location.text,
                   filters](const SourceRequest& request) -> absl::StatusOr<std::string> {
     const AccessQuery refined = refine(request);
     if (refined.span.empty()) return std::string("no time to look at: no rows");
-    absl::StatusOr<ScanPlan> scan = process.ExplainAccesses(refined);
-    if (!scan.ok()) return scan.status();
+    ASSIGN_OR_RETURN(ScanPlan scan, process.ExplainAccesses(refined));
     return ScanText(
         fmt::format("what {} {}{}{}, {}{}", verb, text, SpanText(refined.span), filters,
                     refined.direction == Direction::kForward ? "first to last" : "last to first",
                     refined.want_values ? "" : ", without values"),
-        *scan);
+        scan);
   };
   return plan;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "query/outcome.h"
 
 namespace ttq {
 
@@ -122,22 +123,6 @@ std::string ScanText(std::string_view what, const ScanPlan& scan) {
                      scan.uses_index ? "by index" : "by scanning in parallel", scan.blocks,
                      scan.blocks_total,
                      scan.description.empty() ? "" : absl::StrCat(" (", scan.description, ")"));
-}
-
-void Outcome::AddNote(std::string_view sentence) {
-  if (sentence.empty() || note.find(sentence) != std::string::npos) return;
-  if (!note.empty()) note += "; ";
-  note += sentence;
-}
-
-void Outcome::MarkIncomplete(std::string_view reason) {
-  complete = false;
-  AddNote(reason);
-}
-
-void Outcome::MarkInterrupted() {
-  interrupted = true;
-  MarkIncomplete("interrupted before the end");
 }
 
 }  // namespace ttq

@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "query/operators.h"
-#include "query/sources.h"
+#include "base/status_macros.h"
+#include "query/engine/operators.h"
+#include "query/engine/sources.h"
+#include "query/outcome.h"
 #include "query/value.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 
@@ -53,17 +55,14 @@ class CursorSource : public Operator {
 
  private:
   absl::StatusOr<bool> TryNext(Row* row) {
-    if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
+    RETURN_IF_ERROR(NotInterrupted(control_));
     if (!cursor_) {
-      auto cursor = open_();
-      if (!cursor.ok()) return cursor.status();
-      cursor_ = *std::move(cursor);
+      ASSIGN_OR_RETURN(cursor_, open_());
     }
-    absl::StatusOr<std::optional<StoreRow>> next = cursor_->Next();
-    if (!next.ok()) return next.status();
-    if (!next->has_value()) return false;
+    ASSIGN_OR_RETURN(std::optional<StoreRow> next, cursor_->Next());
+    if (!next.has_value()) return false;
     row->clear();
-    fill_(std::move(**next), row);
+    fill_(std::move(*next), row);
     return true;
   }
 
@@ -85,9 +84,8 @@ class ComputedSource : public Operator {
  private:
   absl::StatusOr<bool> TryNext(Row* row) {
     if (!rows_) {
-      absl::StatusOr<std::vector<Row>> rows = compute_();
-      if (!rows.ok()) return rows.status();
-      rows_ = MakeRows(*std::move(rows));
+      ASSIGN_OR_RETURN(std::vector<Row> rows, compute_());
+      rows_ = MakeRows(std::move(rows));
     }
     return rows_->Next(row);
   }

@@ -9,23 +9,29 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/ctypes/frame.h"
+#include "query/ctypes/frame_state.h"
+#include "query/ctypes/name_scope.h"
+#include "query/ctypes/render.h"
+#include "query/engine/engine.h"
+#include "query/engine/frame_values.h"
+#include "query/outcome.h"
+#include "query/process/row_moment.h"
+#include "query/process/stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/stack.h"
-#include "query/types/frame.h"
-#include "query/types/frame_state.h"
-#include "query/types/name_scope.h"
-#include "query/types/render.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
 
 // Functions whose return types are looked at before a query runs, and the size of a result that a
 // column of values shows.
-constexpr size_t kMostTyped = 64;
+constexpr size_t kMaxTyped = 64;
 constexpr const char* kArgumentNames[] = {"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"};
-constexpr uint64_t kMostBytes = 4096;
+constexpr uint64_t kMaxBytes = 4096;
 
 // Slots of the rows as CallSource gives them.
 enum Slot : size_t {
@@ -82,33 +88,26 @@ class CallSource : public Operator {
     opened_ = true;
     const CallQuery& q = request_.calls;
     if (!q.entries.empty()) {
-      auto calls = context_.process().Calls(q, control_);
-      if (!calls.ok()) return calls.status();
-      calls_ = *std::move(calls);
+      ASSIGN_OR_RETURN(calls_, context_.process().Calls(q, control_));
     }
     if (!request_.inlined.empty()) {
-      auto inlined = context_.process().Executions(FirstInstructions(request_.inlined), q.span,
-                                                   q.direction, q.thread, control_);
-      if (!inlined.ok()) return inlined.status();
-      inlined_ = *std::move(inlined);
+      ASSIGN_OR_RETURN(inlined_,
+                       context_.process().Executions(FirstInstructions(request_.inlined), q.span,
+                                                     q.direction, q.thread, control_));
     }
     return absl::OkStatus();
   }
 
   absl::StatusOr<bool> TryNext(Row* row) {
     if (!opened_) {
-      if (absl::Status s = Open(); !s.ok()) return s;
+      RETURN_IF_ERROR(Open());
     }
     if (calls_ && !call_) {
-      absl::StatusOr<std::optional<Call>> next = calls_->Next();
-      if (!next.ok()) return next.status();
-      call_ = *next;
+      ASSIGN_OR_RETURN(call_, calls_->Next());
       if (!call_) calls_.reset();
     }
     if (inlined_ && !copy_) {
-      absl::StatusOr<std::optional<Execution>> next = inlined_->Next();
-      if (!next.ok()) return next.status();
-      copy_ = *next;
+      ASSIGN_OR_RETURN(copy_, inlined_->Next());
       nested_ = 0;
       if (!copy_) inlined_.reset();
     }
@@ -118,14 +117,13 @@ class CallSource : public Operator {
     const bool take_call =
         call_ && (!copy_ || (backward ? call_->time > copy_->time : call_->time <= copy_->time));
     if (take_call) {
-      if (absl::Status s = Fill(*call_, row); !s.ok()) return s;
+      RETURN_IF_ERROR(Fill(*call_, row));
       call_.reset();
       return true;
     }
-    absl::StatusOr<const std::vector<Place>*> copies = CopiesAt(copy_->time, copy_->pc);
-    if (!copies.ok()) return copies.status();
-    Fill(*copy_, (**copies)[backward ? (*copies)->size() - 1 - nested_ : nested_], row);
-    if (++nested_ == (*copies)->size()) copy_.reset();
+    ASSIGN_OR_RETURN(const std::vector<Place>* copies, CopiesAt(copy_->time, copy_->pc));
+    Fill(*copy_, (*copies)[backward ? copies->size() - 1 - nested_ : nested_], row);
+    if (++nested_ == copies->size()) copy_.reset();
     return true;
   }
 
@@ -149,11 +147,10 @@ class CallSource : public Operator {
 
   // Of a function's first instruction.
   absl::StatusOr<const Place*> PlaceOf(Time t, Address pc) {
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
-    if (!symbols.ok()) return symbols.status();
-    auto [it, is_new] = places_.try_emplace(std::pair(*symbols, pc.v));
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
+    auto [it, is_new] = places_.try_emplace(std::pair(symbols, pc.v));
     if (is_new) {
-      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
+      const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(pc);
       const size_t outermost = location->frames.empty() ? 0 : location->frames.size() - 1;
       it->second = std::make_unique<Place>(PlaceIn(*location, outermost));
     }
@@ -163,11 +160,10 @@ class CallSource : public Operator {
   // Those of the functions asked for that are inlined and begin at `pc`, outermost first; not
   // empty.
   absl::StatusOr<const std::vector<Place>*> CopiesAt(Time t, Address pc) {
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
-    if (!symbols.ok()) return symbols.status();
-    auto [it, is_new] = copies_.try_emplace(std::pair(*symbols, pc.v));
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
+    auto [it, is_new] = copies_.try_emplace(std::pair(symbols, pc.v));
     if (is_new) {
-      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
+      const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(pc);
       it->second = std::make_unique<std::vector<Place>>();
       for (size_t n = location->frames.size(); n-- > 0;) {
         const InlinedCopy copy{pc, location->frames[n].function};
@@ -184,10 +180,9 @@ class CallSource : public Operator {
 
   // The function that holds the call before a return address.
   absl::StatusOr<Value> CallerAt(Time t, Address return_address) {
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
-    if (!symbols.ok()) return symbols.status();
-    auto [it, is_new] = callers_.try_emplace(std::pair(*symbols, return_address.v));
-    if (is_new) it->second = OfText((*symbols)->Symbolize(return_address - 1)->function);
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
+    auto [it, is_new] = callers_.try_emplace(std::pair(symbols, return_address.v));
+    if (is_new) it->second = OfText(symbols->Symbolize(return_address - 1)->function);
     return it->second;
   }
 
@@ -200,21 +195,19 @@ class CallSource : public Operator {
   }
 
   absl::Status Fill(const Call& call, Row* row) {
-    absl::StatusOr<const Place*> place = PlaceOf(call.time, call.entry);
-    if (!place.ok()) return place.status();
+    ASSIGN_OR_RETURN(const Place* place, PlaceOf(call.time, call.entry));
     row->assign(kWidth, Value());
     (*row)[kTime] = call.time;
     (*row)[kThread] = OfThread(call.thread);
     (*row)[kPc] = (*row)[kAddress] = call.entry;
-    FillPlace(**place, row);
+    FillPlace(*place, row);
     if (call.return_time != kTimeMax) {
       (*row)[kReturned] = Word{call.result};
       (*row)[kReturnTime] = call.return_time;
     }
     if (call.return_address) {
-      absl::StatusOr<Value> caller = CallerAt(call.time, *call.return_address);
-      if (!caller.ok()) return caller.status();
-      (*row)[kCaller] = *std::move(caller);
+      ASSIGN_OR_RETURN(Value caller, CallerAt(call.time, *call.return_address));
+      (*row)[kCaller] = std::move(caller);
       (*row)[kReturnAddress] = *call.return_address;
     }
     (*row)[kKind] = "call";
@@ -291,7 +284,7 @@ Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int
 // fills in which arguments all of the scope's functions have. No fields: they are too many.
 absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context, NameScope* scope) {
   std::vector<Column> fields;
-  if (scope->entries.size() + scope->inlined.size() > kMostTyped) return fields;
+  if (scope->entries.size() + scope->inlined.size() > kMaxTyped) return fields;
   std::map<std::string, size_t> functions_with;
   size_t functions = 0;
   const auto add = [&fields](Column column) {
@@ -303,8 +296,7 @@ absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context, Na
       *same = {column.name, Type::kObject, /*any=*/true, {}};
     }
   };
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(context.process().info().end);
-  if (!types.ok()) return types.status();
+  ASSIGN_OR_RETURN(const TypeSpace* types, context.TypesAt(context.process().info().end));
   absl::Status s = NamesInScope(context, *scope).ForEachEntry([&](FrameState& frame) {
     const std::vector<Die> parameters = frame.Parameters();
     ++functions;
@@ -315,7 +307,7 @@ absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context, Na
       const std::string name(DebugFile::NameOf(parameters[i]));
       if (!name.empty()) ++functions_with[name];
       const CType* type = frame.placed()->file->TypeAt(DebugFile::TypeOf(parameters[i]));
-      add(ColumnOf(ArgumentName(name, i), **types, type));
+      add(ColumnOf(ArgumentName(name, i), *types, type));
     }
     return false;
   });
@@ -335,13 +327,12 @@ class Results {
 
   // REQUIRES: called once, before At.
   absl::Status Settle(const std::vector<Address>& entries) {
-    if (entries.empty() || entries.size() > kMostTyped) return absl::OkStatus();
+    if (entries.empty() || entries.size() > kMaxTyped) return absl::OkStatus();
     std::optional<Type> common;
     for (const Address entry : entries) {
-      absl::StatusOr<const std::optional<ResultPlace>*> place =
-          PlaceOf(context_.process().info().end, entry);
-      if (!place.ok()) return place.status();
-      const Type type = **place ? TypeOf(***place) : Type::kValue;
+      ASSIGN_OR_RETURN(const std::optional<ResultPlace>* place,
+                       PlaceOf(context_.process().info().end, entry));
+      const Type type = *place ? TypeOf(**place) : Type::kValue;
       if (common.value_or(type) != type) return absl::OkStatus();
       common = type;
     }
@@ -354,37 +345,32 @@ class Results {
   absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
     const Word* rax = row[kReturned].get<Word>();
     if (!rax) return Value(Null{});
-    absl::StatusOr<const std::optional<ResultPlace>*> found =
-        PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>());
-    if (!found.ok()) return found.status();
-    if (!**found) {
+    ASSIGN_OR_RETURN(const std::optional<ResultPlace>* found,
+                     PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
+    if (!*found) {
       moment.AddNote("results are by the ABI: rax, where no debug information has the type");
       return Value(*rax);
     }
-    const ResultPlace& result = ***found;
+    const ResultPlace& result = **found;
     Registers registers;
     Moment* then = nullptr;
     if (result.in_rax) {
       registers.gpr[kRax] = rax->v;
     } else if (result.type->Strip()->kind != CType::Kind::kVoid) {
-      absl::StatusOr<Moment*> moved = returns_.At(*row[kReturnTime].get<Time>());
-      if (!moved.ok()) return moved.status();
-      then = *moved;
-      absl::StatusOr<Registers> held =
-          then->RegistersOf(ThreadNo(static_cast<uint32_t>(*row[kThread].get<int64_t>())));
-      if (!held.ok()) return held.status();
-      registers = *held;
+      ASSIGN_OR_RETURN(then, returns_.At(*row[kReturnTime].get<Time>()));
+      ASSIGN_OR_RETURN(
+          registers,
+          then->RegistersOf(ThreadNo(static_cast<uint32_t>(*row[kThread].get<int64_t>()))));
     }
-    absl::StatusOr<CValue> value = ResultAtReturn(result, registers);
-    if (!value.ok()) return value.status();
-    if (!value->missing.empty()) {
-      if (then) moment.AddNote(absl::StrCat("a result is not known: ", value->missing));
+    ASSIGN_OR_RETURN(CValue value, ResultAtReturn(result, registers));
+    if (!value.missing.empty()) {
+      if (then) moment.AddNote(absl::StrCat("a result is not known: ", value.missing));
       return Value(Null{});
     }
     const CType* type = result.type->Strip();
     if (type->IsReference()) return Value(Address(registers.gpr[kRax]));
     if (type_ != Type::kValue) {
-      absl::StatusOr<Value> shown = Renderer(*result.types, then).Structured(*value);
+      absl::StatusOr<Value> shown = Renderer(*result.types, then).Structured(value);
       // An enumeration's value without a name.
       const int64_t* number = shown.ok() ? shown->get<int64_t>() : nullptr;
       if (type_ == Type::kString && number) return Value(std::to_string(*number));
@@ -393,14 +379,13 @@ class Results {
     // As in `args`; a column of integers would have no place for the greatest.
     const bool is_unsigned = type->kind == CType::Kind::kInteger && !type->is_signed;
     if (is_unsigned || type->is_vector) {
-      return Renderer(*result.types, then).Structured(*value);
+      return Renderer(*result.types, then).Structured(value);
     }
-    if (result.types->SizeOf(result.type).value_or(kMostBytes + 1) > kMostBytes) {
+    if (result.types->SizeOf(result.type).value_or(kMaxBytes + 1) > kMaxBytes) {
       return Value(Null{});
     }
-    absl::StatusOr<LoadedValue> loaded = ValueReader(*result.types, then).Load(*value);
-    if (!loaded.ok()) return loaded.status();
-    return loaded->complete() ? ValueOfBytes(loaded->bytes) : Value(Null{});
+    ASSIGN_OR_RETURN(LoadedValue loaded, ValueReader(*result.types, then).Load(value));
+    return loaded.complete() ? ValueOfBytes(loaded.bytes) : Value(Null{});
   }
 
  private:
@@ -412,13 +397,11 @@ class Results {
   }
 
   absl::StatusOr<const std::optional<ResultPlace>*> PlaceOf(Time t, Address entry) {
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(t);
-    if (!symbols.ok()) return symbols.status();
-    auto [it, is_new] = places_.try_emplace(std::pair(*symbols, entry.v));
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
+    auto [it, is_new] = places_.try_emplace(std::pair(symbols, entry.v));
     if (is_new) {
-      absl::StatusOr<std::optional<ResultPlace>> place = ResultPlaceOf(context_, t, entry);
-      if (!place.ok()) return place.status();
-      it->second = std::make_unique<std::optional<ResultPlace>>(*std::move(place));
+      ASSIGN_OR_RETURN(std::optional<ResultPlace> place, ResultPlaceOf(context_, t, entry));
+      it->second = std::make_unique<std::optional<ResultPlace>>(std::move(place));
     }
     return it->second.get();
   }
@@ -437,64 +420,57 @@ absl::StatusOr<Value> CallerOfCall(RowMoment& moment, const Row& row) {
   const Address* return_address = row[kReturnAddress].get<Address>();
   const int64_t* thread = row[kThread].get<int64_t>();
   if (!return_address || !thread) return row[kCaller];
-  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
-  if (!then.ok()) return then.status();
-  absl::StatusOr<std::optional<std::string>> jumped =
-      moment.unwinder().JumpedFrom(**then, ThreadNo(static_cast<uint32_t>(*thread)),
-                                   *row[kAddress].get<Address>(), *return_address);
-  if (!jumped.ok()) return jumped.status();
-  return *jumped ? OfText(**jumped) : row[kCaller];
+  ASSIGN_OR_RETURN(Moment * then, moment.At(*row[kTime].get<Time>()));
+  ASSIGN_OR_RETURN(std::optional<std::string> jumped,
+                   moment.unwinder().JumpedFrom(*then, ThreadNo(static_cast<uint32_t>(*thread)),
+                                                *row[kAddress].get<Address>(), *return_address));
+  return jumped ? OfText(*jumped) : row[kCaller];
 }
 
 absl::StatusOr<Value> DepthOfCall(RowMoment& moment, const Row& row) {
   const Time* time = row[kTime].get<Time>();
   const int64_t* thread = row[kThread].get<int64_t>();
   if (!time || !thread) return Value(Null{});
-  absl::StatusOr<Moment*> then = moment.At(*time);
-  if (!then.ok()) return then.status();
+  ASSIGN_OR_RETURN(Moment * then, moment.At(*time));
   const std::string* function = row[kFunction].get<std::string>();
-  absl::StatusOr<int64_t> depth = moment.unwinder().DepthOf(
-      **then, ThreadNo(static_cast<uint32_t>(*thread)), function ? *function : std::string());
-  if (!depth.ok()) return depth.status();
-  return Value(*depth);
+  ASSIGN_OR_RETURN(int64_t depth,
+                   moment.unwinder().DepthOf(*then, ThreadNo(static_cast<uint32_t>(*thread)),
+                                             function ? *function : std::string()));
+  return Value(depth);
 }
 
 // Of an inlined copy, where its debug information has them.
 absl::StatusOr<Value> ArgumentsOfCopy(const Context& context, RowMoment& moment, const Row& row) {
   const int64_t* inlined = row[kInlined].get<int64_t>();
   if (!inlined) return Value(Null{});
-  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
-  if (!then.ok()) return then.status();
+  ASSIGN_OR_RETURN(Moment * then, moment.At(*row[kTime].get<Time>()));
   const ThreadNo thread(static_cast<uint32_t>(*row[kThread].get<int64_t>()));
   StackOptions options;
   options.max_frames = 1;
   options.inlined = static_cast<uint32_t>(*inlined);
-  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(**then, thread, options);
+  absl::StatusOr<Stack> stack = moment.unwinder().StackOf(*then, thread, options);
   if (absl::IsNotFound(stack.status())) return Value(Null{});
   if (!stack.ok()) return stack.status();
   if (stack->frames.empty()) return Value(Null{});
-  return FrameArguments(context, **then, thread, stack->frames.front());
+  return FrameArguments(context, *then, thread, stack->frames.front());
 }
 
 absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment, const Row& row) {
   if (row[kArguments].is_null()) return ArgumentsOfCopy(context, moment, row);
-  absl::StatusOr<Moment*> then = moment.At(*row[kTime].get<Time>());
-  if (!then.ok()) return then.status();
+  ASSIGN_OR_RETURN(Moment * then, moment.At(*row[kTime].get<Time>()));
   FrameView view;
   view.thread = ThreadNo(static_cast<uint32_t>(*row[kThread].get<int64_t>()));
-  absl::StatusOr<Registers> registers = (*then)->RegistersOf(view.thread);
-  if (!registers.ok()) return registers.status();
-  view.registers = *registers;
-  view.pc = registers->pc;
-  view.cfa = Address(registers->gpr[kRsp] + 8);
+  ASSIGN_OR_RETURN(Registers registers, then->RegistersOf(view.thread));
+  view.registers = registers;
+  view.pc = registers.pc;
+  view.cfa = Address(registers.gpr[kRsp] + 8);
   view.entered = *row[kTime].get<Time>();
   view.present_only = true;
   if (const int64_t* inlined = row[kInlined].get<int64_t>()) {
     view.inlined = static_cast<size_t>(*inlined);
   }
-  absl::StatusOr<std::vector<Argument>> arguments = ArgumentsOf(context, view, *then);
-  if (!arguments.ok()) return arguments.status();
-  if (!arguments->empty()) return ArgumentsObject(*arguments);
+  ASSIGN_OR_RETURN(std::vector<Argument> arguments, ArgumentsOf(context, view, then));
+  if (!arguments.empty()) return ArgumentsObject(arguments);
   moment.AddNote("arguments are by the ABI: the six registers for integers and pointers");
   uint64_t gpr[kGprCount] = {};
   for (int i = 0; i < 6; ++i) gpr[ArgumentRegister(i)] = row[kArguments + i].get<Word>()->v;
@@ -504,18 +480,15 @@ absl::StatusOr<Value> ArgumentsOfCall(const Context& context, RowMoment& moment,
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<ResolvedCode> code = context.ResolveFunction(source.function);
+  absl::StatusOr<ResolvedCode> code = ResolveFunction(context, source.function);
   if (!code.ok()) return code.status();
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
   CallRequest base;
-  base.calls.span = *span;
-  base.calls.thread = *thread;
+  base.calls.span = span;
+  base.calls.thread = thread;
   const Address none(~uint64_t{0});
   for (const Address entry : code->functions) {
     if (entry != none) base.calls.entries.push_back(entry);
@@ -525,19 +498,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   SourcePlan plan;
   std::string filters;
   if (query.clauses.by && !query.clauses.by->python) {
-    absl::StatusOr<ResolvedCode> callers =
-        context.ResolveFunction(std::get<ast::FunctionPattern>(query.clauses.by->what));
-    if (!callers.ok()) return callers.status();
-    base.calls.callers = callers->ranges;
+    ASSIGN_OR_RETURN(
+        ResolvedCode callers,
+        ResolveFunction(context, std::get<ast::FunctionPattern>(query.clauses.by->what)));
+    base.calls.callers = callers.ranges;
     // An inlined copy is called by the function it lies in.
     std::erase_if(base.inlined, [&](const InlinedCopy& copy) {
-      return std::none_of(callers->ranges.begin(), callers->ranges.end(),
+      return std::none_of(callers.ranges.begin(), callers.ranges.end(),
                           [&](const AddressRange& r) { return r.Contains(copy.entry); });
     });
-    if (!callers->note.empty()) plan.notes.push_back(callers->note);
-    absl::StrAppend(&filters, " by ", callers->text);
+    if (!callers.note.empty()) plan.notes.push_back(callers.note);
+    absl::StrAppend(&filters, " by ", callers.text);
   }
-  if (*thread) absl::StrAppend(&filters, " in thread ", (*thread)->v);
+  if (thread) absl::StrAppend(&filters, " in thread ", thread->v);
 
   plan.width = kWidth;
   plan.time_slot = kTime;
@@ -559,16 +532,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   plan.scope.entries = base.calls.entries;
   plan.scope.inlined = base.inlined;
   plan.inlined_slot = kInlined;
-  absl::StatusOr<std::vector<Column>> fields = FieldsOfArguments(context, &plan.scope);
-  if (!fields.ok()) return fields.status();
-  plan.columns.push_back({{"args", Type::kObject, /*any=*/false, *std::move(fields)},
+  ASSIGN_OR_RETURN(std::vector<Column> fields, FieldsOfArguments(context, &plan.scope));
+  plan.columns.push_back({{"args", Type::kObject, /*any=*/false, std::move(fields)},
                           0,
                           Derived::kComputed,
                           [&context](RowMoment& moment, const Row& row) {
                             return ArgumentsOfCall(context, moment, row);
                           }});
   auto results = std::make_shared<Results>(context);
-  if (absl::Status s = results->Settle(base.calls.entries); !s.ok()) return s;
+  RETURN_IF_ERROR(results->Settle(base.calls.entries));
   plan.columns.push_back(
       {{"result", results->type()},
        0,
@@ -585,11 +557,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   plan.presentation.table_columns = {"time",   "thread",      "function", "args",
                                      "result", "return_time", "depth",    "caller"};
   plan.presentation.no_rows =
-      fmt::format("{} was not called{}{} ({})", code->text, SpanText(*span), filters,
+      fmt::format("{} was not called{}{} ({})", code->text, SpanText(span), filters,
                   process.info().complete ? "proved from the index" : "in what was recorded");
   plan.reversible = true;
   if (!code->note.empty()) plan.notes.push_back(code->note);
-  NotePastEnd(*span, process.info(), &plan);
+  NotePastEnd(span, process.info(), &plan);
   const auto refine = [base](const SourceRequest& request) {
     CallRequest refined = base;
     refined.calls.span = Intersect(base.calls.span, request.span);
@@ -610,14 +582,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
     if (refined.calls.span.empty()) return std::string("no time to look at: no rows");
     std::vector<AddressRange> code = FirstInstructions(refined.inlined);
     for (const Address entry : refined.calls.entries) code.push_back({entry, entry + 1});
-    absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(code, refined.calls.span);
-    if (!scan.ok()) return scan.status();
+    ASSIGN_OR_RETURN(ScanPlan scan, process.ExplainExecutions(code, refined.calls.span));
     return ScanText(
         fmt::format(
             "calls to {}{}{}, {}{}", text, SpanText(refined.calls.span), filters,
             refined.calls.direction == Direction::kForward ? "first to last" : "last to first",
             refined.calls.want_returns ? "" : ", without returns"),
-        *scan);
+        scan);
   };
   return plan;
 }

@@ -4,11 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/disassembler.h"
-#include "query/origin.h"
+#include "query/code/disassembler.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/process/origin.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -43,9 +47,9 @@ Value ValuesOf(const Process& process, const Disassembler& disassembler,
 
 absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+                                const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<ResolvedCode> code = context.ResolvePlace(source.place);
+  absl::StatusOr<ResolvedCode> code = ResolvePlace(context, source.place);
   if (!code.ok()) {
     // A line of no native file may be one of Python's.
     const auto* line = std::get_if<ast::FileLine>(&source.place.what);
@@ -54,9 +58,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
         Plan(ast::PyExecutions{*line}, query, context, options, ask);
     return python.ok() || line->file.ends_with(".py") ? python : code.status();
   }
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  absl::StatusOr<std::optional<ThreadNo>> thread = ResolveThread(context, query.clauses.thread);
   if (!thread.ok()) return thread.status();
   std::vector<AddressRange> entries;
   for (const Address entry : code->entries) {
@@ -67,13 +70,13 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
   plan.columns.push_back({{"instruction", Type::kString}, 0, Derived::kInstruction});
   plan.presentation.table_columns = {"time", "thread", "pc", "instruction", "function"};
   plan.presentation.no_rows =
-      fmt::format("{} was not executed{}{} ({})", code->text, SpanText(*span),
+      fmt::format("{} was not executed{}{} ({})", code->text, SpanText(span),
                   *thread ? absl::StrCat(" in thread ", (*thread)->v) : "",
                   process.info().complete ? "proved from the index" : "in what was recorded");
   plan.reversible = true;
   if (!code->note.empty()) plan.notes.push_back(code->note);
-  NotePastEnd(*span, process.info(), &plan);
-  plan.open = [&process, entries, base = *span,
+  NotePastEnd(span, process.info(), &plan);
+  plan.open = [&process, entries, base = span,
                base_thread = *thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const TimeSpan refined = Intersect(base, request.span);
     if (refined.empty() || entries.empty()) return NoRows(request);
@@ -90,27 +93,24 @@ absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query&
     return OperatorPtr(
         std::make_unique<CursorSource<Execution>>(open, fill, control, request.outcome));
   };
-  plan.explain = [&process, entries, base = *span,
+  plan.explain = [&process, entries, base = span,
                   text = code->text](const SourceRequest& request) -> absl::StatusOr<std::string> {
     const TimeSpan refined = Intersect(base, request.span);
     if (refined.empty()) return std::string("no time to look at: no rows");
-    absl::StatusOr<ScanPlan> scan = process.ExplainExecutions(entries, refined);
-    if (!scan.ok()) return scan.status();
+    ASSIGN_OR_RETURN(ScanPlan scan, process.ExplainExecutions(entries, refined));
     return ScanText(
         fmt::format("executions of {}{}, {}", text, SpanText(refined),
                     request.direction == Direction::kForward ? "first to last" : "last to first"),
-        *scan);
+        scan);
   };
   return plan;
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*at);
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(at);
   if (!symbols.ok()) return symbols.status();
   std::vector<AddressRange> ranges;
   SourcePlan plan;
@@ -133,19 +133,18 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
                                        address.v, kDisassembleBytes));
     }
   } else {
-    absl::StatusOr<ResolvedCode> code = context.ResolvePlace(source.place);
-    if (!code.ok()) return code.status();
-    ranges = code->ranges;
+    ASSIGN_OR_RETURN(ResolvedCode code, ResolvePlace(context, source.place));
+    ranges = code.ranges;
     if (std::holds_alternative<ast::FunctionPattern>(source.place.what)) {
       // Copies of it inside other functions are those functions' code, unless there is no other.
       std::vector<AddressRange> copies = std::exchange(ranges, {});
-      for (const Address entry : code->entries) {
+      for (const Address entry : code.entries) {
         const std::optional<FunctionInfo> function = (*symbols)->FunctionAt(entry);
         if (function && function->entry == entry) own_code(*function);
       }
       if (ranges.empty()) ranges = std::move(copies);
     }
-    if (!code->note.empty()) plan.notes.push_back(code->note);
+    if (!code.note.empty()) plan.notes.push_back(code.note);
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
@@ -170,7 +169,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
   }
   SetCompute(
       &plan,
-      [&process, ranges, t = *at, symbols = *symbols,
+      [&process, ranges, t = at, symbols = *symbols,
        then = query.clauses.at.has_value()]() -> absl::StatusOr<std::vector<Row>> {
         const Disassembler disassembler([symbols](Address a) { return symbols->NameOf(a); });
         std::optional<Registers> registers;
@@ -180,17 +179,16 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
         }
         std::vector<Row> rows;
         for (const AddressRange& range : ranges) {
-          absl::StatusOr<MemoryImage> image = process.Memory(range.begin, range.size(), t);
-          if (!image.ok()) return image.status();
-          for (size_t i = 0; i < image->bytes.size();) {
-            if (!image->present[i]) {
+          ASSIGN_OR_RETURN(MemoryImage image, process.Memory(range.begin, range.size(), t));
+          for (size_t i = 0; i < image.bytes.size();) {
+            if (!image.present[i]) {
               ++i;
               continue;
             }
             size_t end = i;
-            while (end < image->bytes.size() && image->present[end]) ++end;
+            while (end < image.bytes.size() && image.present[end]) ++end;
             const auto bytes = absl::MakeConstSpan(
-                reinterpret_cast<const uint8_t*>(image->bytes.data()) + i, end - i);
+                reinterpret_cast<const uint8_t*>(image.bytes.data()) + i, end - i);
             for (DisassembledInstruction& instruction :
                  disassembler.Disassemble(bytes, range.begin + i)) {
               Value mark, values;
@@ -208,9 +206,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query
         }
         return rows;
       },
-      fmt::format("{} bytes of code as memory at time {}", total, at->v));
+      fmt::format("{} bytes of code as memory at time {}", total, at.v));
   plan.presentation.no_rows =
-      ranges.empty() ? "no code" : process.DescribeUnmapped(ranges[0].begin, *at);
+      ranges.empty() ? "no code" : process.DescribeUnmapped(ranges[0].begin, at);
   return plan;
 }
 

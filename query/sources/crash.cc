@@ -11,14 +11,19 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/heap.h"
-#include "query/origin.h"
+#include "query/engine/engine.h"
+#include "query/engine/frame_values.h"
+#include "query/engine/py_stack.h"
+#include "query/outcome.h"
+#include "query/process/heap.h"
+#include "query/process/origin.h"
+#include "query/process/stack.h"
+#include "query/sources/address_kind.h"
 #include "query/sources/builder.h"
 #include "query/sources/fault_object.h"
 #include "query/sources/plans.h"
-#include "query/sources/py_stack.h"
-#include "query/stack.h"
 #include "re2/re2.h"
 
 namespace ttq {
@@ -28,7 +33,7 @@ constexpr uint32_t kOriginDepth = 12;
 constexpr uint32_t kHolderDepth = 8;
 constexpr uint32_t kTracedDepth = 60;  // before the hops are left out that tell nothing
 constexpr size_t kLastWrites = 4;
-constexpr size_t kMostThreads = 100;
+constexpr size_t kMaxThreads = 100;
 constexpr size_t kFramesOfOthers = 64, kFramesOfFaulting = 1000;
 constexpr size_t kMessageBytes = 400;
 constexpr uint64_t kLongestInstruction = 15;
@@ -76,18 +81,14 @@ class Investigation {
     const ProcessInfo& info = process_.info();
     r_.time = *info.crash;
     r_.signal = SignalName(info.fatal_signal);
-    absl::StatusOr<ThreadNo> thread = process_.ThreadAt(r_.time);
-    if (!thread.ok()) return thread.status();
-    r_.thread = *thread;
-    if (absl::Status s = FindSignal(); !s.ok()) return s;
-    absl::StatusOr<Registers> registers = process_.RegistersAt(r_.time, r_.thread);
-    if (!registers.ok()) return registers.status();
-    r_.registers = *registers;
-    if (absl::Status s = Backtraces(); !s.ok()) return s;
-    if (absl::Status s = FindMessage(); !s.ok()) return s;
-    if (absl::Status s = Fault(); !s.ok()) return s;
-    if (absl::Status s = LastWrites(); !s.ok()) return s;
-    if (absl::Status s = PythonObject(); !s.ok()) return s;
+    ASSIGN_OR_RETURN(r_.thread, process_.ThreadAt(r_.time));
+    RETURN_IF_ERROR(FindSignal());
+    ASSIGN_OR_RETURN(r_.registers, process_.RegistersAt(r_.time, r_.thread));
+    RETURN_IF_ERROR(Backtraces());
+    RETURN_IF_ERROR(FindMessage());
+    RETURN_IF_ERROR(Fault());
+    RETURN_IF_ERROR(LastWrites());
+    RETURN_IF_ERROR(PythonObject());
     return std::move(r_);
   }
 
@@ -97,14 +98,12 @@ class Investigation {
     query.span = {r_.time, r_.time + 3};
     query.kind = EventKind::kSignal;
     query.direction = Direction::kBackward;
-    absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
-    if (!cursor.ok()) return cursor.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Event>> cursor, process_.Events(query));
     for (;;) {
-      absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
-      if (!event.ok()) return event.status();
-      if (!*event) return absl::OkStatus();
-      if ((*event)->number != process_.info().fatal_signal) continue;
-      r_.event = **event;
+      ASSIGN_OR_RETURN(std::optional<Event> event, cursor->Next());
+      if (!event) return absl::OkStatus();
+      if (event->number != process_.info().fatal_signal) continue;
+      r_.event = *event;
       r_.by_processor = r_.event.args[1] != 0 && IsFault(r_.event.number);
       if (r_.event.thread.v != 0) r_.thread = r_.event.thread;
       return absl::OkStatus();
@@ -112,14 +111,13 @@ class Investigation {
   }
 
   absl::Status Backtraces() {
-    absl::StatusOr<std::unique_ptr<Moment>> moment = process_.At(r_.time);
-    if (!moment.ok()) return moment.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(r_.time));
     Unwinder unwinder(context_);
     std::vector<ThreadNo> threads = {r_.thread};
     for (const Thread& t : process_.threads()) {
       if (t.number == r_.thread || t.start > r_.time || t.end < r_.time) continue;
-      if (threads.size() == kMostThreads) {
-        outcome_.AddNote(fmt::format("the stacks of {} threads are shown", kMostThreads));
+      if (threads.size() == kMaxThreads) {
+        outcome_.AddNote(fmt::format("the stacks of {} threads are shown", kMaxThreads));
         break;
       }
       threads.push_back(t.number);
@@ -127,24 +125,20 @@ class Investigation {
     std::unique_ptr<python::PythonState> python;
     python::SourceText source(&process_);
     if (context_.HasPython()) {
-      absl::StatusOr<std::unique_ptr<python::PythonState>> state =
-          python::PythonState::At(&context_.recording(), &process_, r_.time);
-      if (!state.ok()) return state.status();
-      python = *std::move(state);
+      ASSIGN_OR_RETURN(python, python::PythonState::At(&context_.recording(), &process_, r_.time));
       if (!python->problem().empty()) outcome_.AddNote(python->problem());
     }
     for (ThreadNo thread : threads) {
-      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
+      RETURN_IF_ERROR(NotInterrupted(control_));
       const bool faulting = thread == r_.thread;
       absl::StatusOr<Stack> stack = unwinder.StackOf(
-          **moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
+          *moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
       if (absl::IsNotFound(stack.status())) continue;
       if (!stack.ok()) return stack.status();
       List frames;
       for (const Frame& frame : stack->frames) {
-        absl::StatusOr<Object> object = FrameObject(context_, **moment, thread, frame);
-        if (!object.ok()) return object.status();
-        frames.emplace_back(*std::move(object));
+        ASSIGN_OR_RETURN(Object object, FrameObject(context_, *moment, thread, frame));
+        frames.emplace_back(std::move(object));
         if (faulting) functions_.push_back(frame.function);
       }
       if (faulting || stack->truncated) Describe(*stack, &outcome_);
@@ -166,22 +160,20 @@ class Investigation {
 
   // What it wrote to stderr shortly before, however small the pieces.
   absl::Status FindMessage() {
-    constexpr size_t kMostBytes = 1 << 16;
+    constexpr size_t kMaxBytes = 1 << 16;
     EventQuery query;
     query.span = {r_.time.v < kMessageInstructions ? Time(0) : r_.time - kMessageInstructions,
                   r_.time + 1};
     query.kind = EventKind::kOutput;
     query.direction = Direction::kBackward;
-    absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
-    if (!cursor.ok()) return cursor.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Event>> cursor, process_.Events(query));
     std::vector<std::string> pieces;  // the last first
-    for (size_t bytes = 0; bytes < kMostBytes;) {
-      absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
-      if (!event.ok()) return event.status();
-      if (!*event) break;
-      if ((*event)->number != 2) continue;
-      bytes += (*event)->bytes.size();
-      pieces.push_back(std::move((*event)->bytes));
+    for (size_t bytes = 0; bytes < kMaxBytes;) {
+      ASSIGN_OR_RETURN(std::optional<Event> event, cursor->Next());
+      if (!event) break;
+      if (event->number != 2) continue;
+      bytes += event->bytes.size();
+      pieces.push_back(std::move(event->bytes));
     }
     std::reverse(pieces.begin(), pieces.end());
     const std::string text = absl::StrJoin(pieces, "");
@@ -203,9 +195,9 @@ class Investigation {
 
   absl::Status Fault() {
     if (!r_.by_processor) return Raised();
-    absl::StatusOr<std::optional<OriginTracer::Instruction>> found = tracer_.InstructionAt(r_.time);
-    if (!found.ok()) return found.status();
-    const bool executed = *found && (*found)->pc == r_.registers.pc;
+    ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> found,
+                     tracer_.InstructionAt(r_.time));
+    const bool executed = found && found->pc == r_.registers.pc;
     if (!executed) {
       // It came here by a jump, or the instruction is none.
       switch (process_.info().fatal_signal) {
@@ -217,23 +209,21 @@ class Investigation {
           return Jumped();
       }
     }
-    std::string code((*found)->bytes);
+    std::string code(found->bytes);
     // One that the recorder does not execute has no bytes: the memory there has.
     const bool refused = code.empty();
     if (refused) {
-      absl::StatusOr<MemoryImage> image =
-          process_.Memory(r_.registers.pc, kLongestInstruction, r_.time);
-      if (!image.ok()) return image.status();
-      code = image->bytes;
+      ASSIGN_OR_RETURN(MemoryImage image,
+                       process_.Memory(r_.registers.pc, kLongestInstruction, r_.time));
+      code = image.bytes;
     }
     const auto bytes =
         absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(code.data()), code.size());
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
-    if (!symbols.ok()) return symbols.status();
-    const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
-    const auto lines = disassembler.Disassemble(bytes, (*found)->pc, 1);
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(r_.time));
+    const Disassembler disassembler([&](Address a) { return symbols->NameOf(a); });
+    const auto lines = disassembler.Disassemble(bytes, found->pc, 1);
     if (!lines.empty()) r_.instruction = lines[0].text;
-    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, (*found)->pc);
+    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, found->pc);
     if (decoded) AddOperands(*decoded);
     if (refused && process_.info().fatal_signal == SIGSEGV) {
       r_.cause = "an instruction that only the kernel may execute";
@@ -305,20 +295,19 @@ class Investigation {
     if (!fatal_.empty()) r_.cause = fatal_;
     const bool in_free = has("free") || has("realloc") || has("operator delete");
     if (!in_free) return absl::OkStatus();
-    absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);
-    if (!heap.ok()) return heap.status();
+    ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
     const BadFree* bad = nullptr;
-    for (const BadFree& b : (*heap)->bad_frees()) {
+    for (const BadFree& b : heap->bad_frees()) {
       if (b.thread == r_.thread && b.time <= r_.time) bad = &b;
     }
     if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return absl::OkStatus();
     r_.address = bad->pointer;
     r_.access = "free";
-    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, bad->pointer, bad->time, control_);
-    if (!kind.ok()) return kind.status();
-    r_.memory = *kind;
-    r_.cause = kind->kind == "freed heap" ? "double free"
-                                          : "free of a pointer that the allocator did not give";
+    ASSIGN_OR_RETURN(AddressKind kind,
+                     DescribeAddress(context_, bad->pointer, bad->time, control_));
+    r_.memory = kind;
+    r_.cause = kind.kind == "freed heap" ? "double free"
+                                         : "free of a pointer that the allocator did not give";
     // The pointer's origin is the argument's.
     ValuePlace place;
     place.kind = ValuePlace::Kind::kGeneral;
@@ -336,13 +325,12 @@ class Investigation {
   // The processor has executed a breakpoint when it tells of it.
   absl::Status Trapped() {
     r_.cause = "a breakpoint instruction";
-    absl::StatusOr<std::optional<OriginTracer::Instruction>> before =
-        tracer_.InstructionBefore(r_.thread, r_.time);
-    if (!before.ok()) return before.status();
-    if (!*before) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(
-        reinterpret_cast<const uint8_t*>((*before)->bytes.data()), (*before)->bytes.size());
-    const auto lines = Disassembler().Disassemble(bytes, (*before)->pc, 1);
+    ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> before,
+                     tracer_.InstructionBefore(r_.thread, r_.time));
+    if (!before) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(before->bytes.data()),
+                                           before->bytes.size());
+    const auto lines = Disassembler().Disassemble(bytes, before->pc, 1);
     if (!lines.empty()) r_.instruction = lines[0].text;
     return absl::OkStatus();
   }
@@ -364,9 +352,8 @@ class Investigation {
       if (value == 0) r_.cause = "division by zero";
     } else if (const auto at = EffectiveAddress(divisor, decoded, r_.registers)) {
       place.address = *at;
-      absl::StatusOr<MemoryImage> image = process_.Memory(*at, divisor.size, r_.time);
-      if (!image.ok()) return image.status();
-      if (image->bytes.find_first_not_of('\0') == std::string::npos) {
+      ASSIGN_OR_RETURN(MemoryImage image, process_.Memory(*at, divisor.size, r_.time));
+      if (image.bytes.find_first_not_of('\0') == std::string::npos) {
         r_.cause = "division by zero";
       }
     } else {
@@ -394,10 +381,9 @@ class Investigation {
         const bool small_base = pointer && r_.registers.gpr[*pointer] < 4096;
         if (operand.index.file == RegisterName::File::kGeneral && (!pointer || !small_base)) {
           // Of base and index the one that is not a good address.
-          absl::StatusOr<std::vector<Mapping>> maps = process_.MappingsAt(r_.time);
-          if (!maps.ok()) return maps.status();
+          ASSIGN_OR_RETURN(std::vector<Mapping> maps, process_.MappingsAt(r_.time));
           const bool base_is_good =
-              !pointer || std::any_of(maps->begin(), maps->end(), [&](const Mapping& m) {
+              !pointer || std::any_of(maps.begin(), maps.end(), [&](const Mapping& m) {
                 return m.range.Contains(Address(r_.registers.gpr[*pointer]));
               });
           if (base_is_good) pointer = operand.index.number;
@@ -420,9 +406,7 @@ class Investigation {
         }
       }
     }
-    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
-    if (!kind.ok()) return kind.status();
-    r_.memory = *kind;
+    ASSIGN_OR_RETURN(r_.memory, DescribeAddress(context_, *r_.address, r_.time, control_));
     r_.base = pointer;
     if (pointer && *pointer != kRsp) {
       ValuePlace place;
@@ -430,7 +414,7 @@ class Investigation {
       place.number = *pointer;
       place.thread = r_.thread;
       place.before = r_.time;
-      if (absl::Status s = Trace(place); !s.ok()) return s;
+      RETURN_IF_ERROR(Trace(place));
     }
     r_.cause = CauseOfAccess();
     return absl::OkStatus();
@@ -475,34 +459,30 @@ class Investigation {
   absl::Status Jumped() {
     r_.address = r_.registers.pc;
     r_.access = "execute";
-    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *r_.address, r_.time, control_);
-    if (!kind.ok()) return kind.status();
-    r_.memory = *kind;
-    r_.cause = kind->kind != "null"     ? "a jump to where no code is"
+    ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *r_.address, r_.time, control_));
+    r_.memory = kind;
+    r_.cause = kind.kind != "null"      ? "a jump to where no code is"
                : r_.registers.pc.v == 0 ? "a jump to a null pointer"
                                         : "a jump to " + SmallNumber(r_.registers.pc.v);
-    absl::StatusOr<std::optional<OriginTracer::Instruction>> before =
-        tracer_.InstructionBefore(r_.thread, r_.time);
-    if (!before.ok()) return before.status();
-    if (!*before) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(
-        reinterpret_cast<const uint8_t*>((*before)->bytes.data()), (*before)->bytes.size());
-    absl::StatusOr<Registers> registers = process_.RegistersAt((*before)->time, r_.thread);
-    if (!registers.ok()) return registers.status();
-    absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(r_.time);
-    if (!symbols.ok()) return symbols.status();
-    const Disassembler disassembler([&](Address a) { return (*symbols)->NameOf(a); });
-    r_.instruction = disassembler.Disassemble(bytes, (*before)->pc, 1)[0].text;
-    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, (*before)->pc);
+    ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> before,
+                     tracer_.InstructionBefore(r_.thread, r_.time));
+    if (!before) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(before->bytes.data()),
+                                           before->bytes.size());
+    ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(before->time, r_.thread));
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(r_.time));
+    const Disassembler disassembler([&](Address a) { return symbols->NameOf(a); });
+    r_.instruction = disassembler.Disassemble(bytes, before->pc, 1)[0].text;
+    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, before->pc);
     if (!decoded) return absl::OkStatus();
-    r_.registers = *registers;
+    r_.registers = registers;
     AddOperands(*decoded);
     ValuePlace place;
     place.thread = r_.thread;
-    place.before = (*before)->time;
+    place.before = before->time;
     if (decoded->operation == Operation::kReturn) {
       r_.cause += ": the return address on the stack was overwritten";
-      place.address = Address(registers->gpr[kRsp]);
+      place.address = Address(registers.gpr[kRsp]);
       return Trace(place);
     }
     if (decoded->operands.size() != 1) return absl::OkStatus();
@@ -510,7 +490,7 @@ class Investigation {
     if (target.kind == Operand::Kind::kRegister) {
       place.kind = ValuePlace::Kind::kGeneral;
       place.number = target.reg.number;
-    } else if (const auto at = EffectiveAddress(target, *decoded, *registers)) {
+    } else if (const auto at = EffectiveAddress(target, *decoded, registers)) {
       place.address = *at;
     } else {
       return absl::OkStatus();
@@ -526,10 +506,9 @@ class Investigation {
       bool saved = i + 1 < hops.size() && hops[i].kind == "memory" && !hops[i].address &&
                    hops[i + 1].kind == "register" && hops[i + 1].from == hops[i].place;
       if (saved && hops[i + 1].address) {
-        absl::StatusOr<AddressKind> kind =
-            DescribeAddress(context_, *hops[i + 1].address, hops[i].time, control_);
-        if (!kind.ok()) return kind.status();
-        saved = kind->kind == "stack";
+        ASSIGN_OR_RETURN(AddressKind kind,
+                         DescribeAddress(context_, *hops[i + 1].address, hops[i].time, control_));
+        saved = kind.kind == "stack";
       }
       if (saved) {
         ++i;
@@ -542,23 +521,19 @@ class Investigation {
 
   absl::Status Trace(const ValuePlace& place) {
     std::string note;
-    absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kTracedDepth, &note);
-    if (!hops.ok()) return hops.status();
-    absl::StatusOr<std::vector<Hop>> kept = WithoutSaves(*std::move(hops));
-    if (!kept.ok()) return kept.status();
-    r_.origin = *std::move(kept);
+    ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kTracedDepth, &note));
+    ASSIGN_OR_RETURN(r_.origin, WithoutSaves(std::move(hops)));
     if (r_.origin.size() > kOriginDepth) r_.origin.resize(kOriginDepth);
     // The word of a data structure tells more than where a compiler kept it for a while.
     Time used = place.before;
     for (const Hop& hop : r_.origin) {
       if (hop.address) {
-        absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *hop.address, used, control_);
-        if (!kind.ok()) return kind.status();
-        if (!r_.word || kind->kind != "stack") {
+        ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *hop.address, used, control_));
+        if (!r_.word || kind.kind != "stack") {
           r_.word = hop.address;
-          r_.word_memory = *kind;
+          r_.word_memory = kind;
         }
-        if (kind->kind != "stack") break;
+        if (kind.kind != "stack") break;
       }
       used = hop.time;
     }
@@ -572,35 +547,31 @@ class Investigation {
     if (hop == r_.origin.end()) return absl::OkStatus();
     // That hop wrote the word; the one before it, in this list, read it.
     const Time read = hop == r_.origin.begin() ? r_.time : std::prev(hop)->time;
-    absl::StatusOr<std::optional<OriginTracer::Instruction>> found = tracer_.InstructionAt(read);
-    if (!found.ok()) return found.status();
-    if (!*found) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>((*found)->bytes.data()),
-                                           (*found)->bytes.size());
-    const std::optional<DecodedInstruction> decoded = Disassembler().Decode(bytes, (*found)->pc);
+    ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> found, tracer_.InstructionAt(read));
+    if (!found) return absl::OkStatus();
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(found->bytes.data()),
+                                           found->bytes.size());
+    const std::optional<DecodedInstruction> decoded = Disassembler().Decode(bytes, found->pc);
     if (!decoded) return absl::OkStatus();
     for (const Operand& operand : decoded->operands) {
       if (operand.kind != Operand::Kind::kMemory ||
           operand.base.file != RegisterName::File::kGeneral || operand.base.number == kRsp) {
         continue;
       }
-      absl::StatusOr<Registers> registers = process_.RegistersAt(read, r_.thread);
-      if (!registers.ok()) return registers.status();
-      reached_by_ = registers->gpr[operand.base.number];
+      ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(read, r_.thread));
+      reached_by_ = registers.gpr[operand.base.number];
       ValuePlace place;
       place.kind = ValuePlace::Kind::kGeneral;
       place.number = operand.base.number;
       place.thread = r_.thread;
       place.before = read;
       std::string note;
-      absl::StatusOr<std::vector<Hop>> hops = tracer_.Trace(place, kHolderDepth, &note);
-      if (!hops.ok()) return hops.status();
+      ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kHolderDepth, &note));
       Time used = read;
-      for (const Hop& h : *hops) {
+      for (const Hop& h : hops) {
         if (h.address) {
-          absl::StatusOr<AddressKind> kind = DescribeAddress(context_, *h.address, used, control_);
-          if (!kind.ok()) return kind.status();
-          if (kind->kind != "stack") {
+          ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *h.address, used, control_));
+          if (kind.kind != "stack") {
             holder_ = h.address;
             break;
           }
@@ -617,13 +588,11 @@ class Investigation {
     query.ranges = {{*r_.word, *r_.word + 8}};
     query.span = {Time(0), r_.time};
     query.direction = Direction::kBackward;
-    absl::StatusOr<std::unique_ptr<Cursor<Access>>> cursor = process_.Accesses(query, control_);
-    if (!cursor.ok()) return cursor.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Access>> cursor, process_.Accesses(query, control_));
     while (r_.last_writes.size() < kLastWrites) {
-      absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
-      if (!access.ok()) return access.status();
-      if (!*access) break;
-      const Access& a = **access;
+      ASSIGN_OR_RETURN(std::optional<Access> access, cursor->Next());
+      if (!access) break;
+      const Access& a = *access;
       Object one;
       one.fields = {
           {"time", a.time},
@@ -670,11 +639,10 @@ class Investigation {
     // Who lives, and holds the word, goes before who had its memory earlier.
     if (r_.word && r_.word_memory.kind != "stack") {
       const std::string how = fmt::format("the word at {:#x}", r_.word->v);
-      absl::StatusOr<MemoryImage> image = process_.Memory(*r_.word, 8, r_.time);
-      if (!image.ok()) return image.status();
+      ASSIGN_OR_RETURN(MemoryImage image, process_.Memory(*r_.word, 8, r_.time));
       std::optional<uint64_t> broken;
-      if (image->bytes.size() == sizeof *broken) {
-        memcpy(&broken.emplace(), image->bytes.data(), sizeof *broken);
+      if (image.bytes.size() == sizeof *broken) {
+        memcpy(&broken.emplace(), image.bytes.data(), sizeof *broken);
       }
       const auto add_living = [&](uint64_t address) {
         suspects.push_back({address, true, Interest::kLiving, how, broken});
@@ -698,9 +666,8 @@ class Investigation {
          {kRdi, kRbx, kRbp, kR12, kR13, kR14, kR15, kRsi, kRdx, kRcx, kR8, kR9, kRax, kR10, kR11}) {
       add_register(at_hand, Interest::kCountedAfter);
     }
-    absl::StatusOr<Value> object = ObjectAtFault(context_, suspects, r_.time, control_, &outcome_);
-    if (!object.ok()) return object.status();
-    r_.python_object = *std::move(object);
+    ASSIGN_OR_RETURN(r_.python_object,
+                     ObjectAtFault(context_, suspects, r_.time, control_, &outcome_));
     return absl::OkStatus();
   }
 
@@ -772,7 +739,7 @@ std::string HowItEnded(const ProcessInfo& info) {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Context& context,
-                                const RunOptions&, const Context::TimeOfQuery&) {
+                                const RunOptions&, const TimeOfQuery&) {
   const ProcessInfo& info = context.process().info();
   SourcePlan plan;
   AddMoment(&plan);
@@ -803,9 +770,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
         [&context, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
           std::vector<Row> rows;
           if (!context.process().info().crash) return rows;
-          absl::StatusOr<Report> report = Investigation(context, control, outcome.get()).Run();
-          if (!report.ok()) return report.status();
-          rows.push_back(RowOf(context, *std::move(report)));
+          ASSIGN_OR_RETURN(Report report, Investigation(context, control, outcome.get()).Run());
+          rows.push_back(RowOf(context, std::move(report)));
           return rows;
         },
         outcome));

@@ -4,15 +4,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
   EventQuery base;
   if (source.kind) {
@@ -34,12 +37,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
                      absl::StrCat("the kinds are ", absl::StrJoin(names, ", ")));
     }
   }
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  base.span = *span;
-  base.thread = *thread;
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
+  base.span = span;
+  base.thread = thread;
   SourcePlan plan;
   AddMoment(&plan);
   Add(&plan, "kind", Type::kString);
@@ -51,9 +52,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
   plan.presentation.table_columns = {"time", "thread", "kind", "detail", "function"};
   plan.presentation.no_rows =
       fmt::format("no {}event{}", source.kind ? absl::StrCat(EventKindName(*base.kind), " ") : "",
-                  SpanText(*span));
+                  SpanText(span));
   plan.reversible = true;
-  NotePastEnd(*span, process.info(), &plan);
+  NotePastEnd(span, process.info(), &plan);
   plan.open = [&process, base](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     EventQuery refined = base;
     refined.span = Intersect(base.span, request.span);

@@ -8,11 +8,14 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/heap.h"
-#include "query/python/lifetime.h"
-#include "query/python/provenance.h"
-#include "query/python/references.h"
+#include "query/cpython/lifetime.h"
+#include "query/cpython/provenance.h"
+#include "query/cpython/references.h"
+#include "query/outcome.h"
+#include "query/process/heap.h"
+#include "query/sources/address_kind.h"
 #include "query/sources/builder.h"
 
 namespace ttq {
@@ -26,11 +29,11 @@ constexpr uint64_t kHeader = 16;     // of the cycle collector, before an object
 // Of the objects that an address is looked for inside.
 constexpr uint64_t kLargest = 512;
 // Of one object's count, to be put on account.
-constexpr uint64_t kMostCounts = 20000;
+constexpr uint64_t kMaxCounts = 20000;
 // Of the writes to where an object's type would be, looked through for one that stores a type.
-constexpr size_t kMostStores = 3;
+constexpr size_t kMaxStores = 3;
 // Of the changes to what may be an object's count, looked through for when it was made.
-constexpr uint64_t kMostChanges = 20000;
+constexpr uint64_t kMaxChanges = 20000;
 
 class Search {
  public:
@@ -69,19 +72,18 @@ class Search {
     std::vector<uint64_t> others;
     const auto add = [&](uint64_t object) -> absl::Status {
       if (tried_.contains(object)) return absl::OkStatus();
-      absl::StatusOr<std::optional<Time>> stored = TypeStored(object);
-      if (!stored.ok()) return stored.status();
-      if (*stored) {
-        tenants.emplace_back(**stored, object);
+      ASSIGN_OR_RETURN(std::optional<Time> stored, TypeStored(object));
+      if (stored) {
+        tenants.emplace_back(*stored, object);
       } else {
         others.push_back(object);
       }
       return absl::OkStatus();
     };
     for (uint64_t back = 0; back <= kLargest && back < first; back += kAlignment) {
-      if (absl::Status s = add(first - back); !s.ok()) return s;
+      RETURN_IF_ERROR(add(first - back));
     }
-    if (absl::Status s = add(first + kHeader); !s.ok()) return s;
+    RETURN_IF_ERROR(add(first + kHeader));
     std::stable_sort(tenants.begin(), tenants.end(),
                      [](const auto& x, const auto& y) { return x.first > y.first; });
     for (const auto& [time, object] : tenants) {
@@ -98,21 +100,19 @@ class Search {
   // When a type was stored where the object has its own, if one of the last writes there, or what
   // they wrote over, was one.
   absl::StatusOr<std::optional<Time>> TypeStored(uint64_t object) {
-    absl::StatusOr<PythonState*> state = provenance_.StateAt(time_);
-    if (!state.ok()) return state.status();
-    if (*state == nullptr || (*state)->instances().empty()) return std::optional<Time>();
-    const auto& instances = (*state)->instances();
+    ASSIGN_OR_RETURN(PythonState * state, provenance_.StateAt(time_));
+    if (state == nullptr || state->instances().empty()) return std::optional<Time>();
+    const auto& instances = state->instances();
     const uint64_t at = object + static_cast<uint64_t>(instances[0]->runtime.layout->object_type);
     AccessQuery query;
     query.ranges = {{Address(at), Address(at + 8)}};
     query.span = {Time(0), time_ + 1};
     query.direction = Direction::kBackward;
-    for (size_t i = 0; i < kMostStores; ++i) {
-      absl::StatusOr<std::optional<Access>> access = LastAccess(context_.process(), query);
-      if (!access.ok()) return access.status();
-      if (!*access) break;
-      const uint64_t begin = (*access)->address.v;
-      const std::string& value = (*access)->value;
+    for (size_t i = 0; i < kMaxStores; ++i) {
+      ASSIGN_OR_RETURN(std::optional<Access> access, LastAccess(context_.process(), query));
+      if (!access) break;
+      const uint64_t begin = access->address.v;
+      const std::string& value = access->value;
       uint64_t type = 0;
       if (begin <= at && at + 8 <= begin + value.size()) {
         memcpy(&type, value.data() + (at - begin), sizeof type);
@@ -120,8 +120,8 @@ class Search {
       const bool is_type = std::any_of(instances.begin(), instances.end(), [&](const auto& one) {
         return one->objects.Type(type) != nullptr;
       });
-      if (is_type) return std::optional<Time>((*access)->time);
-      query.span.end = (*access)->time;
+      if (is_type) return std::optional<Time>(access->time);
+      query.span.end = access->time;
     }
     return std::optional<Time>();
   }
@@ -144,12 +144,12 @@ class Search {
     const uint64_t before = type.Is(python::kHaveGc) ? kHeader : 0;
     uint64_t size = static_cast<uint64_t>(std::max<int64_t>(type.basicsize, 16));
     if (type.itemsize > 0) {
-      constexpr int64_t kMostItems = 1 << 20;
+      constexpr int64_t kMaxItems = 1 << 20;
       const python::Layout& layout = instance.objects.layout();
       const int64_t items =
           instance.objects.memory().Get<int64_t>(object + layout.object_size).value_or(0);
       // Up to 3.11 an int's sign is in its size.
-      size += static_cast<uint64_t>(std::min(std::abs(items), kMostItems) * type.itemsize);
+      size += static_cast<uint64_t>(std::min(std::abs(items), kMaxItems) * type.itemsize);
     }
     // Where its items begin is its own, even if it has none.
     const uint64_t end = size + (type.itemsize > 0 ? 1 : 0);
@@ -161,12 +161,11 @@ class Search {
     const bool living = suspect.interest == Suspect::Interest::kLiving;
     if (tried_.contains(object)) return Value();
     if (!living) tried_.insert(object);
-    absl::StatusOr<PythonState*> state = provenance_.StateAt(time_);
-    if (!state.ok()) return state.status();
-    if (*state == nullptr || (*state)->instances().empty()) return Value();
-    const python::Layout layout = *(*state)->instances()[0]->runtime.layout;
+    ASSIGN_OR_RETURN(PythonState * state, provenance_.StateAt(time_));
+    if (state == nullptr || state->instances().empty()) return Value();
+    const python::Layout layout = *state->instances()[0]->runtime.layout;
     PythonState::Instance* instance = nullptr;
-    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    const python::TypeInfo* type = TypeIn(*state, object, &instance);
     const std::optional<python::Refcount> refcount =
         type ? instance->objects.RefcountOf(object) : std::nullopt;
     bool alive = type && refcount &&
@@ -176,9 +175,8 @@ class Search {
     // Up to 3.10 a frame is an object. One that keeps the pointer in a variable is not at fault.
     if (living && type->name == "frame") return Value();
     // What looks like one on a C stack is left over from a call, or a copy.
-    absl::StatusOr<AddressKind> kind = DescribeAddress(context_, Address(object), time_, control_);
-    if (!kind.ok()) return kind.status();
-    if (kind->kind == "stack") return Value();
+    ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, Address(object), time_, control_));
+    if (kind.kind == "stack") return Value();
     Life life;
     life.whole = time_;
     if (alive && !refcount->immortal) life.count = refcount->count;
@@ -186,7 +184,7 @@ class Search {
     if (!alive || !refcount->immortal) {
       auto scanner = python::EpochScanner::Open(context_.process(), &provenance_, object,
                                                 {Time(0), time_ + 1}, control_,
-                                                /*births_only=*/false, kMostChanges);
+                                                /*births_only=*/false, kMaxChanges);
       if (absl::IsNotFound(scanner.status())) return Value();
       if (!scanner.ok()) return scanner.status();
       absl::StatusOr<std::optional<Epoch>> last = (*scanner)->Next();
@@ -195,7 +193,7 @@ class Search {
         if (!alive || living) {
           outcome_.MarkIncomplete(fmt::format(
               "whether an object was at {:#x} was looked for among the last {} changes there only",
-              object, kMostChanges));
+              object, kMaxChanges));
         }
         if (!alive) return Value();
         last = std::optional<Epoch>();
@@ -215,16 +213,12 @@ class Search {
       if (!epoch.death) {
         // It was not freed, and is none any more: somebody wrote over it.
         life.state = "overwritten";
-        absl::StatusOr<std::vector<Time>> times = LastWrites(object, layout);
-        if (!times.ok()) return times.status();
-        whole = *std::move(times);
+        ASSIGN_OR_RETURN(whole, LastWrites(object, layout));
       }
       bool was = false;
       for (const Time t : whole) {
         if (was || t < epoch.birth->access.time) continue;
-        absl::StatusOr<bool> then = WasThere(object, address, t);
-        if (!then.ok()) return then.status();
-        was = *then;
+        ASSIGN_OR_RETURN(was, WasThere(object, address, t));
         life.whole = t;
       }
       if (!was) return Value();
@@ -234,7 +228,7 @@ class Search {
 
   // When the words that make it an object were written last, the newest first.
   absl::StatusOr<std::vector<Time>> LastWrites(uint64_t object, const python::Layout& layout) {
-    constexpr size_t kMost = 32;
+    constexpr size_t kMaxCount = 32;
     const uint64_t count = object + python::CountWordOf(layout).offset;
     const uint64_t type = object + static_cast<uint64_t>(layout.object_type);
     AccessQuery query;
@@ -242,14 +236,12 @@ class Search {
     query.span = {Time(0), time_ + 1};
     query.direction = Direction::kBackward;
     query.want_values = false;
-    auto cursor = context_.process().Accesses(std::move(query), control_);
-    if (!cursor.ok()) return cursor.status();
+    ASSIGN_OR_RETURN(auto cursor, context_.process().Accesses(std::move(query), control_));
     std::vector<Time> times;
-    while (times.size() < kMost) {
-      absl::StatusOr<std::optional<Access>> access = (*cursor)->Next();
-      if (!access.ok()) return access.status();
-      if (!*access) break;
-      times.push_back((*access)->time);
+    while (times.size() < kMaxCount) {
+      ASSIGN_OR_RETURN(std::optional<Access> access, cursor->Next());
+      if (!access) break;
+      times.push_back(access->time);
     }
     return times;
   }
@@ -257,14 +249,12 @@ class Search {
   // Whether the object that was whole at `t` reached to the address, and its memory was not given
   // to somebody else since.
   absl::StatusOr<bool> WasThere(uint64_t object, uint64_t address, Time t) {
-    absl::StatusOr<PythonState*> state = provenance_.StateAt(t);
-    if (!state.ok()) return state.status();
+    ASSIGN_OR_RETURN(PythonState * state, provenance_.StateAt(t));
     PythonState::Instance* instance = nullptr;
-    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    const python::TypeInfo* type = TypeIn(*state, object, &instance);
     if (type == nullptr || !Covers(*instance, *type, object, address)) return false;
-    absl::StatusOr<const HeapIndex*> heap = context_.Heap(control_);
-    if (!heap.ok()) return heap.status();
-    const HeapLife* block = (*heap)->Find(Address(object), time_).inside;
+    ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
+    const HeapLife* block = heap->Find(Address(object), time_).inside;
     return block == nullptr || block->allocated <= t;
   }
 
@@ -274,14 +264,12 @@ class Search {
     if (change) {
       const Access& access = change->access;
       time = access.time;
-      absl::StatusOr<std::optional<python::Place>> place =
-          provenance_.Of(access.thread, access.time);
-      if (!place.ok()) return place.status();
-      python = python::ValueOf(*place);
-      absl::StatusOr<std::string> function =
-          python::NativeFunction(context_, access.pc, access.time);
-      if (!function.ok()) return function.status();
-      native = OfText(*function);
+      ASSIGN_OR_RETURN(std::optional<python::Place> place,
+                       provenance_.Of(access.thread, access.time));
+      python = python::ValueOf(place);
+      ASSIGN_OR_RETURN(std::string function,
+                       python::NativeFunction(context_, access.pc, access.time));
+      native = OfText(function);
     }
     object->fields.emplace_back(what + "_time", std::move(time));
     object->fields.emplace_back(what + "_by", std::move(python));
@@ -290,10 +278,9 @@ class Search {
   }
 
   absl::StatusOr<Value> Describe(uint64_t object, const Suspect& suspect, const Life& life) {
-    absl::StatusOr<PythonState*> state = provenance_.StateAt(life.whole);
-    if (!state.ok()) return state.status();
+    ASSIGN_OR_RETURN(PythonState * state, provenance_.StateAt(life.whole));
     PythonState::Instance* instance = nullptr;
-    const python::TypeInfo* type = TypeIn(**state, object, &instance);
+    const python::TypeInfo* type = TypeIn(*state, object, &instance);
     if (type == nullptr) return Value();
     const python::CountWord word = python::CountWordOf(instance->objects.layout());
     python::ReprLimits limits;
@@ -305,14 +292,13 @@ class Search {
                     {"repr", instance->objects.Repr(object, limits)},
                     {"state", life.state},
                     {"refcount", life.count ? Value(*life.count) : Value()}};
-    if (absl::Status s = AddEvent("created", life.epoch.birth, &found); !s.ok()) return s;
-    if (absl::Status s = AddEvent("freed", life.epoch.death, &found); !s.ok()) return s;
-    absl::StatusOr<Value> references = References(object, word, life.epoch);
-    if (!references.ok()) return references.status();
-    if (suspect.interest == Suspect::Interest::kCountedAfter && !CountedAfter(*references)) {
+    RETURN_IF_ERROR(AddEvent("created", life.epoch.birth, &found));
+    RETURN_IF_ERROR(AddEvent("freed", life.epoch.death, &found));
+    ASSIGN_OR_RETURN(Value references, References(object, word, life.epoch));
+    if (suspect.interest == Suspect::Interest::kCountedAfter && !CountedAfter(references)) {
       return Value();
     }
-    found.fields.emplace_back("references", *std::move(references));
+    found.fields.emplace_back("references", std::move(references));
     return Value(std::move(found));
   }
 
@@ -334,7 +320,7 @@ class Search {
     if (!epoch.birth) return Value();
     absl::StatusOr<std::vector<python::Owner>> owners =
         python::OwnersOf(context_, provenance_, object, word, epoch,
-                         {epoch.birth->access.time, time_ + 1}, control_, kMostCounts);
+                         {epoch.birth->access.time, time_ + 1}, control_, kMaxCounts);
     if (absl::IsResourceExhausted(owners.status())) {
       outcome_.MarkIncomplete(fmt::format(
           "the references to {:#x} were not counted, for there are too many; `why was {:#x} freed "

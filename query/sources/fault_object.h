@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "query/context.h"
-#include "query/sources.h"
+#include "query/cpython/context.h"
+#include "query/engine/sources.h"
+#include "query/outcome.h"
 #include "query/value.h"
 
 namespace ttq {

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/heap.h"
+#include "query/process/heap.h"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/ctypes/expression_at.h"
+#include "query/ctypes/render.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
+#include "query/process/stack.h"
+#include "query/sources/address_kind.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/stack.h"
-#include "query/types/expression_at.h"
-#include "query/types/render.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -25,36 +31,32 @@ absl::StatusOr<Address> AddressOf(const ast::ExprPtr& expr, const Context& conte
   if (const auto* reg = std::get_if<ast::Register>(&expr->node)) {
     for (int i = 0; i < kGprCount; ++i) {
       if (reg->name != GprName(static_cast<Gpr>(i))) continue;
-      absl::StatusOr<Registers> registers = process.RegistersAt(t, std::nullopt);
-      if (!registers.ok()) return registers.status();
-      return Address(registers->gpr[i]);
+      ASSIGN_OR_RETURN(Registers registers, process.RegistersAt(t, std::nullopt));
+      return Address(registers.gpr[i]);
     }
     return ErrorAt(expr->range, absl::StrCat("there is no register $", reg->name),
                    "the general registers are $rax, $rbx … $r15");
   }
-  absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
-  if (!moment.ok()) return moment.status();
-  absl::StatusOr<EvaluatedValue> result =
-      EvaluateExpression(context, *expr, moment->get(), true, std::nullopt, 0);
-  if (!result.ok()) return result.status();
-  const CType* type = result->value.type->Strip();
-  if (type->kind == CType::Kind::kArray && result->value.has_address()) {
-    return Address(result->value.address);
+  ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process.At(t));
+  ASSIGN_OR_RETURN(EvaluatedValue result,
+                   EvaluateExpression(context, *expr, moment.get(), true, std::nullopt, 0));
+  const CType* type = result.value.type->Strip();
+  if (type->kind == CType::Kind::kArray && result.value.has_address()) {
+    return Address(result.value.address);
   }
-  const std::optional<uint64_t> size = result->types->SizeOf(result->value.type);
+  const std::optional<uint64_t> size = result.types->SizeOf(result.value.type);
   // A number that is no variable's is an address, whatever its type: 0x1000 + 8.
-  if (!type->IsScalar() || (size != 8 && result->value.has_address())) {
+  if (!type->IsScalar() || (size != 8 && result.value.has_address())) {
     return ErrorAt(expr->range,
                    size ? fmt::format("this is {} byte{} of memory, not a pointer", *size,
                                       *size == 1 ? "" : "s")
                         : "this is no pointer",
                    "give an address, or a pointer variable");
   }
-  absl::StatusOr<std::optional<uint64_t>> pointer =
-      ValueReader(*result->types, moment->get()).Number(result->value);
-  if (!pointer.ok()) return pointer.status();
-  if (!*pointer) return ErrorAt(expr->range, "this has no value at that time");
-  return Address(**pointer);
+  ASSIGN_OR_RETURN(std::optional<uint64_t> pointer,
+                   ValueReader(*result.types, moment.get()).Number(result.value));
+  if (!pointer) return ErrorAt(expr->range, "this has no value at that time");
+  return Address(*pointer);
 }
 
 // Whether the instruction that runs at t touches the block.
@@ -82,14 +84,12 @@ absl::StatusOr<std::optional<MappedBlock>> FindMapped(const Process& process, Ad
                                                       Time t) {
   EventQuery query;
   query.kind = EventKind::kMap;
-  absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process.Events(query);
-  if (!cursor.ok()) return cursor.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Event>> cursor, process.Events(query));
   std::optional<MappedBlock> found;
   for (;;) {
-    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
-    if (!event.ok()) return event.status();
-    if (!*event) return found;
-    const Event& e = **event;
+    ASSIGN_OR_RETURN(std::optional<Event> event, cursor->Next());
+    if (!event) return found;
+    const Event& e = *event;
     const AddressRange range{Address(e.args[0]), Address(e.args[0] + e.args[1])};
     if (!range.Contains(address)) continue;
     if (e.detail.rfind("map ", 0) == 0) {
@@ -205,9 +205,8 @@ void NoteBadFrees(const Context& context, const HeapIndex& heap, const HeapLife&
 absl::StatusOr<std::vector<Row>> HeapRows(const Context& context, Address address, Time t,
                                           ScanControl* control, Outcome* outcome) {
   const Process& process = context.process();
-  absl::StatusOr<const HeapIndex*> made = context.Heap(control);
-  if (!made.ok()) return made.status();
-  const HeapIndex& heap = **made;
+  ASSIGN_OR_RETURN(const HeapIndex* made, context.Heap(control));
+  const HeapIndex& heap = *made;
   outcome->AddNote(heap.note());
   if (!process.info().complete) outcome->MarkIncomplete(process.info().incomplete_reason);
   const HeapIndex::Around around = heap.Find(address, t);
@@ -225,19 +224,17 @@ absl::StatusOr<std::vector<Row>> HeapRows(const Context& context, Address addres
     if (LooksLikeArena(process, life.size)) outcome->AddNote(kArena);
     return rows;
   }
-  absl::StatusOr<AddressKind> kind = DescribeAddress(context, address, t, control);
-  if (!kind.ok()) return kind.status();
-  outcome->AddNote(fmt::format("{:#x}: {}", address.v, kind->text));
-  if (kind->kind == "anonymous" || kind->kind == "unmapped") {
-    absl::StatusOr<std::optional<MappedBlock>> mapped = FindMapped(process, address, t);
-    if (!mapped.ok()) return mapped.status();
-    if (*mapped) {
-      rows.push_back(RowOf(context, **mapped, address, t));
-      if (LooksLikeArena(process, (*mapped)->range.size())) outcome->AddNote(kArena);
+  ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context, address, t, control));
+  outcome->AddNote(fmt::format("{:#x}: {}", address.v, kind.text));
+  if (kind.kind == "anonymous" || kind.kind == "unmapped") {
+    ASSIGN_OR_RETURN(std::optional<MappedBlock> mapped, FindMapped(process, address, t));
+    if (mapped) {
+      rows.push_back(RowOf(context, *mapped, address, t));
+      if (LooksLikeArena(process, mapped->range.size())) outcome->AddNote(kArena);
       return rows;
     }
   }
-  if (kind->kind != "heap" && kind->kind != "anonymous") return rows;
+  if (kind.kind != "heap" && kind.kind != "anonymous") return rows;
   if (around.below != nullptr) {
     const HeapLife& life = *around.below;
     rows.push_back(RowOf(context, heap, life, address, t,
@@ -255,11 +252,9 @@ absl::StatusOr<std::vector<Row>> HeapRows(const Context& context, Address addres
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<Address> address = AddressOf(source.address, context, *at);
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  absl::StatusOr<Address> address = AddressOf(source.address, context, at);
   if (!address.ok()) return address.status();
   SourcePlan plan;
   Add(&plan, "time", Type::kTime);
@@ -282,9 +277,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query
   Add(&plan, "freed_by", Type::kString);
   Add(&plan, "lives", Type::kInteger);
   plan.presentation.layout = Presentation::Layout::kRecord;
-  plan.presentation.no_rows = fmt::format("no block at {:#x} at time {}", address->v, at->v);
+  plan.presentation.no_rows = fmt::format("no block at {:#x} at time {}", address->v, at.v);
   plan.open = [&context, address = *address,
-               t = *at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+               t = at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(
@@ -293,7 +288,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query
         },
         outcome));
   };
-  plan.explain = [address = *address, t = *at](const SourceRequest&) {
+  plan.explain = [address = *address, t = at](const SourceRequest&) {
     return absl::StatusOr<std::string>(fmt::format(
         "the block around {:#x} at time {}, from the index of the heap (made once, by a walk over "
         "the blocks in which the allocator ran)",
@@ -311,9 +306,8 @@ struct Leak {
 
 absl::StatusOr<std::vector<Row>> LeakRows(const Context& context, Time t, ScanControl* control,
                                           Outcome* outcome) {
-  absl::StatusOr<const HeapIndex*> made = context.Heap(control);
-  if (!made.ok()) return made.status();
-  const HeapIndex& heap = **made;
+  ASSIGN_OR_RETURN(const HeapIndex* made, context.Heap(control));
+  const HeapIndex& heap = *made;
   outcome->AddNote(heap.note());
   if (!context.process().info().complete) {
     outcome->MarkIncomplete(context.process().info().incomplete_reason);
@@ -353,10 +347,8 @@ absl::StatusOr<std::vector<Row>> LeakRows(const Context& context, Time t, ScanCo
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   AddMoment(&plan);
   Add(&plan, "blocks", Type::kInteger);
@@ -367,15 +359,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks&, const ast::Query& query,
   Add(&plan, "size", Type::kInteger);
   plan.presentation.table_columns = {"bytes",        "blocks", "allocated_with",
                                      "allocated_by", "time",   "address"};
-  plan.presentation.no_rows = fmt::format("every block had been given back at time {}", at->v);
-  plan.open = [&context, t = *at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan.presentation.no_rows = fmt::format("every block had been given back at time {}", at.v);
+  plan.open = [&context, t = at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(
         [&context, t, control, outcome] { return LeakRows(context, t, control, outcome.get()); },
         outcome));
   };
-  plan.explain = [t = *at](const SourceRequest&) {
+  plan.explain = [t = at](const SourceRequest&) {
     return absl::StatusOr<std::string>(fmt::format(
         "blocks that had not been given back at time {}, from the index of the heap", t.v));
   };

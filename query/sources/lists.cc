@@ -4,18 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/engine/engine.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   AddMoment(&plan);
   Add(&plan, "os_tid", Type::kInteger);
@@ -29,7 +30,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
   }
   SetCompute(
       &plan,
-      [&process, t = *at,
+      [&process, t = at,
        then = query.clauses.at.has_value()]() -> absl::StatusOr<std::vector<Row>> {
         std::vector<Row> rows;
         for (const Thread& thread : process.threads()) {
@@ -57,11 +58,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Modules&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   Add(&plan, "module", Type::kString);
   Add(&plan, "address", Type::kAddress);
@@ -74,12 +73,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Modules&, const ast::Query& query,
   plan.presentation.table_columns = {"address", "end", "loaded", "unloaded", "path"};
   SetCompute(
       &plan,
-      [&process, t = *at,
+      [&process, t = at,
        then = query.clauses.at.has_value()]() -> absl::StatusOr<std::vector<Row>> {
-        absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
-        if (!modules.ok()) return modules.status();
+        ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process.Modules());
         std::vector<Row> rows;
-        for (const LoadedModule& module : *modules) {
+        for (const LoadedModule& module : modules) {
           if (then && (module.loaded > t || module.unloaded <= t)) continue;
           rows.push_back({module.path.substr(module.path.rfind('/') + 1), module.range.begin,
                           module.range.end, Address(module.load_bias), module.loaded,
@@ -92,10 +90,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Modules&, const ast::Query& query,
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Maps&, const ast::Query& query, const Context& context,
-                                const RunOptions&, const Context::TimeOfQuery& ask) {
+                                const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "end", Type::kAddress);
@@ -106,11 +103,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Maps&, const ast::Query& query, const
   Add(&plan, "path", Type::kString);
   SetCompute(
       &plan,
-      [&process, t = *at]() -> absl::StatusOr<std::vector<Row>> {
-        absl::StatusOr<std::vector<Mapping>> maps = process.MappingsAt(t);
-        if (!maps.ok()) return maps.status();
+      [&process, t = at]() -> absl::StatusOr<std::vector<Row>> {
+        ASSIGN_OR_RETURN(std::vector<Mapping> maps, process.MappingsAt(t));
         std::vector<Row> rows;
-        for (const Mapping& map : *maps) {
+        for (const Mapping& map : maps) {
           const char protection[] = {map.protection & 1 ? 'r' : '-', map.protection & 2 ? 'w' : '-',
                                      map.protection & 4 ? 'x' : '-', map.shared ? 's' : 'p'};
           rows.push_back({map.range.begin, map.range.end, OfCount(map.range.size()),
@@ -121,7 +117,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Maps&, const ast::Query& query, const
         }
         return rows;
       },
-      fmt::format("the mappings at time {}", at->v));
+      fmt::format("the mappings at time {}", at.v));
   return plan;
 }
 

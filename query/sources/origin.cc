@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/origin.h"
+#include "query/process/origin.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
 
 constexpr uint64_t kDefaultDepth = 20;
-constexpr uint64_t kMostDepth = 1000;
+constexpr uint64_t kMaxDepth = 1000;
 // Of an address without a length.
 constexpr uint64_t kDefaultBytes = 8;
 
@@ -46,24 +51,18 @@ absl::StatusOr<ValuePlace> RegisterPlace(const ast::Register& reg, ast::Range ra
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  if (!*thread) {
-    absl::StatusOr<ThreadNo> running = process.ThreadAt(*at);
-    if (!running.ok()) return running.status();
-    *thread = *running;
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
+  if (!thread) {
+    ASSIGN_OR_RETURN(thread, process.ThreadAt(at));
   }
   uint64_t depth = kDefaultDepth;
   if (query.clauses.depth) {
     depth = query.clauses.depth->value;
-    if (depth == 0 || depth > kMostDepth) {
-      return ErrorAt(query.clauses.depth->range,
-                     fmt::format("a depth is from 1 to {}", kMostDepth));
+    if (depth == 0 || depth > kMaxDepth) {
+      return ErrorAt(query.clauses.depth->range, fmt::format("a depth is from 1 to {}", kMaxDepth));
     }
   }
   ValuePlace place;
@@ -75,29 +74,24 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
       return ErrorAt(query.clauses.frame->range, "a register is followed from the innermost frame",
                      "leave out `in frame`");
     }
-    absl::StatusOr<ValuePlace> found = RegisterPlace(*reg, source.location.range);
-    if (!found.ok()) return found.status();
-    place = *found;
+    ASSIGN_OR_RETURN(place, RegisterPlace(*reg, source.location.range));
     text = "$" + reg->name;
   } else {
     EvaluateAt where;
-    if (query.clauses.at || query.clauses.frame || query.clauses.thread) where.time = *at;
-    where.thread = *thread;
-    absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
-    if (!inlined.ok()) return inlined.status();
-    where.inlined = *inlined;
+    if (query.clauses.at || query.clauses.frame || query.clauses.thread) where.time = at;
+    where.thread = thread;
+    ASSIGN_OR_RETURN(where.inlined, InlinedAt(query.clauses.at, ask));
     if (query.clauses.frame) where.frame = query.clauses.frame->value;
-    absl::StatusOr<ResolvedLocation> location =
-        context.ResolveLocation(source.location, kDefaultBytes, where);
-    if (!location.ok()) return location.status();
-    if (!location->note.empty()) plan.notes.push_back(location->note);
-    const AddressRange range = location->ranges[0];
+    ASSIGN_OR_RETURN(ResolvedLocation location,
+                     ResolveLocation(context, source.location, kDefaultBytes, where));
+    if (!location.note.empty()) plan.notes.push_back(location.note);
+    const AddressRange range = location.ranges[0];
     place.address = range.begin;
     place.size = static_cast<uint32_t>(std::min<uint64_t>(range.size(), 4096));
-    text = location->text;
+    text = location.text;
   }
-  place.thread = **thread;
-  place.before = *at;
+  place.thread = *thread;
+  place.before = at;
   AddMoment(&plan);
   Add(&plan, "hop", Type::kInteger);
   Add(&plan, "kind", Type::kString);
@@ -115,13 +109,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
         [&context, place, depth, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
           OriginTracer tracer(context, control);
           std::string note;
-          absl::StatusOr<std::vector<Hop>> hops =
-              tracer.Trace(place, static_cast<uint32_t>(depth), &note);
-          if (!hops.ok()) return hops.status();
+          ASSIGN_OR_RETURN(std::vector<Hop> hops,
+                           tracer.Trace(place, static_cast<uint32_t>(depth), &note));
           outcome->AddNote(note);
           std::vector<Row> rows;
           int64_t number = 0;
-          for (const Hop& hop : *hops) {
+          for (const Hop& hop : hops) {
             rows.push_back({hop.time, OfThread(hop.thread),
                             hop.pc.v == 0 ? Value(Null{}) : Value(hop.pc), number++, hop.kind,
                             OfText(hop.instruction), hop.place, ValueOfBytes(hop.value),
@@ -131,7 +124,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
         },
         outcome));
   };
-  plan.explain = [text, t = *at, depth](const SourceRequest&) {
+  plan.explain = [text, t = at, depth](const SourceRequest&) {
     return absl::StatusOr<std::string>(fmt::format(
         "the origin of {} at time {}: at most {} hops, each a last write by index or a walk back "
         "through executed code, block by block",

@@ -1,116 +1,58 @@
 // SPDX-License-Identifier: MIT
 //
-// One plan per source of the language; see query/sources.h. Each is defined in the file of its
-// family in this folder.
+// One plan per source of the language; see query/engine/sources.h. Each is defined in the file of
+// its family in this folder.
 
 #ifndef TTQ_QUERY_SOURCES_PLANS_H_
 #define TTQ_QUERY_SOURCES_PLANS_H_
 
 #include "absl/status/statusor.h"
-#include "query/ast.h"
-#include "query/context.h"
-#include "query/engine.h"
-#include "query/sources.h"
+#include "query/cpython/context.h"
+#include "query/engine/engine.h"
+#include "query/engine/sources.h"
+#include "query/language/ast.h"
 
 namespace ttq {
 
-absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::ShowRegisters& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Disassemble& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Threads& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Modules& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Maps& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Executions& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
+#define TTQ_PLAN(Source)                                                              \
+  absl::StatusOr<SourcePlan> Plan(const ast::Source& source, const ast::Query& query, \
+                                  const Context& context, const RunOptions& options,  \
+                                  const TimeOfQuery& ask)
 
-absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Backtrace& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::ShowSource& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Crash& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyLocals& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PySource& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::HeapLeaks& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
-absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask);
+TTQ_PLAN(Accesses);
+TTQ_PLAN(Memory);
+TTQ_PLAN(ShowRegisters);
+TTQ_PLAN(Disassemble);
+TTQ_PLAN(Threads);
+TTQ_PLAN(Modules);
+TTQ_PLAN(Maps);
+TTQ_PLAN(Events);
+TTQ_PLAN(Executions);
+TTQ_PLAN(Print);
+TTQ_PLAN(Backtrace);
+TTQ_PLAN(ShowSource);
+TTQ_PLAN(Calls);
+TTQ_PLAN(Crash);
+TTQ_PLAN(PyBacktrace);
+TTQ_PLAN(PyLocals);
+TTQ_PLAN(PySource);
+TTQ_PLAN(PyPrint);
+TTQ_PLAN(PyCalls);
+TTQ_PLAN(PyExecutions);
+TTQ_PLAN(PyChanges);
+TTQ_PLAN(PyExceptions);
+TTQ_PLAN(Creation);
+TTQ_PLAN(Deallocation);
+TTQ_PLAN(Lifetime);
+TTQ_PLAN(Refcounts);
+TTQ_PLAN(Object);
+TTQ_PLAN(ObjectsOfType);
+TTQ_PLAN(Heap);
+TTQ_PLAN(HeapLeaks);
+TTQ_PLAN(Why);
+TTQ_PLAN(Origin);
+
+#undef TTQ_PLAN
 
 }  // namespace ttq
 

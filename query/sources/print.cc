@@ -2,12 +2,17 @@
 //
 // `print EXPR`: a C expression on the state at a time.
 
+#include "base/number_text.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
+#include "query/ctypes/expression_at.h"
+#include "query/ctypes/render.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/text.h"
-#include "query/types/expression_at.h"
-#include "query/types/render.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -30,22 +35,17 @@ std::optional<uint64_t> CallerWith(const Context& context, Moment* moment,
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
-  if (!inlined.ok()) return inlined.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<uint32_t> inlined, InlinedAt(query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
   const uint64_t number = query.clauses.frame ? query.clauses.frame->value : 0;
 
-  absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(*at);
-  if (!moment.ok()) return moment.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process.At(at));
   if (query.clauses.frame || query.clauses.thread) {
     // Their own mistakes are shown at their own places.
-    absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number, *inlined);
+    absl::StatusOr<FrameView> view = FrameAt(context, moment.get(), thread, number, inlined);
     if (absl::IsOutOfRange(view.status()) && query.clauses.frame) {
       return ErrorAt(query.clauses.frame->range, std::string(view.status().message()));
     }
@@ -55,11 +55,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     if (!view.ok()) return view.status();
   }
   absl::StatusOr<EvaluatedValue> result =
-      EvaluateExpression(context, *source.expr, moment->get(), true, *thread, number, *inlined);
+      EvaluateExpression(context, *source.expr, moment.get(), true, thread, number, inlined);
   if (!result.ok()) {
     const auto* name = std::get_if<ast::Name>(&source.expr->node);
     if (name && !query.clauses.frame) {
-      if (const auto frame = CallerWith(context, moment->get(), *thread, name->name)) {
+      if (const auto frame = CallerWith(context, moment.get(), thread, name->name)) {
         return ErrorAt(source.expr->range, fmt::format("nothing is called {} here", name->name),
                        fmt::format("frame {} has one: `in frame {}`", *frame, *frame));
       }
@@ -70,19 +70,16 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
   if (value.in_memory && value.type->Strip()->kind != CType::Kind::kFunction) {
     // Nothing of it is there: that is a mistake in the expression, not a value.
     char byte;
-    absl::StatusOr<uint64_t> got = (*moment)->Read(Address(value.address), 1, &byte);
-    if (!got.ok()) return got.status();
-    if (*got == 0) {
+    ASSIGN_OR_RETURN(uint64_t got, moment->Read(Address(value.address), 1, &byte));
+    if (got == 0) {
       return ErrorAt(source.expr->range,
                      fmt::format("its address is {:#x}: {}", value.address,
-                                 process.DescribeUnmapped(Address(value.address), *at)));
+                                 process.DescribeUnmapped(Address(value.address), at)));
     }
   }
-  Renderer renderer(*result->types, moment->get());
-  absl::StatusOr<std::string> text = renderer.Text(value);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<Value> data = renderer.Structured(value);
-  if (!data.ok()) return data.status();
+  Renderer renderer(*result->types, moment.get());
+  ASSIGN_OR_RETURN(std::string text, renderer.Text(value));
+  ASSIGN_OR_RETURN(Value data, renderer.Structured(value));
 
   SourcePlan plan;
   Add(&plan, "time", Type::kTime);
@@ -115,17 +112,17 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     plan.notes.push_back(
         Cat("no value is known of ", ast::ToString(*source.expr), ": ", value.missing));
   }
-  Row row = {*at,
+  Row row = {at,
              result->frame ? OfThread(result->frame->thread) : Value(Null{}),
              ast::ToString(*source.expr),
              ToText(value.type),
-             *std::move(text),
+             std::move(text),
              value.in_memory ? Value(Address(value.address)) : Value(Null{}),
-             *std::move(data),
+             std::move(data),
              known_at};
   SetCompute(
       &plan, [row]() -> absl::StatusOr<std::vector<Row>> { return std::vector<Row>{row}; },
-      fmt::format("print at time {}: registers and memory of one moment", at->v));
+      fmt::format("print at time {}: registers and memory of one moment", at.v));
   return plan;
 }
 

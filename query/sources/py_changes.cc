@@ -6,11 +6,14 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/code_names.h"
-#include "query/python/evaluate.h"
-#include "query/python/provenance.h"
-#include "query/python/variables.h"
+#include "query/cpython/code_names.h"
+#include "query/cpython/evaluate.h"
+#include "query/cpython/provenance.h"
+#include "query/cpython/variables.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/py_history.h"
@@ -76,17 +79,14 @@ class SlotChanges {
   absl::StatusOr<bool> Next(Row* row) {
     if (slots_.empty()) return false;
     if (!cursor_) {
-      auto cursor = context_.process().Accesses(query_, control_);
-      if (!cursor.ok()) return cursor.status();
-      cursor_ = *std::move(cursor);
+      ASSIGN_OR_RETURN(cursor_, context_.process().Accesses(query_, control_));
     }
     while (true) {
-      absl::StatusOr<std::optional<Access>> access = cursor_->Next();
-      if (!access.ok()) return access.status();
-      if (!*access) return false;
-      const WatchedSlot* slot = SlotOf(**access);
+      ASSIGN_OR_RETURN(std::optional<Access> access, cursor_->Next());
+      if (!access) return false;
+      const WatchedSlot* slot = SlotOf(*access);
       if (!slot) continue;
-      absl::StatusOr<bool> is_change = Fill(**access, *slot, row);
+      absl::StatusOr<bool> is_change = Fill(*access, *slot, row);
       if (!is_change.ok() || *is_change) return is_change;
     }
   }
@@ -136,9 +136,8 @@ class SlotChanges {
     if (after == 0 && before == 0) return false;
     if (slot.copied != 0 && after == slot.copied && access.time < slot.settled) return false;
     if (!want_values_ && after > 1) return FillPython(access, row);
-    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(access.time);
-    if (!state.ok()) return state.status();
-    for (const auto& instance : (*state)->instances()) {
+    ASSIGN_OR_RETURN(python::PythonState * state, provenance_.StateAt(access.time));
+    for (const auto& instance : state->instances()) {
       const python::Layout& layout = *instance->runtime.layout;
       before = layout.Untag(before);
       after = layout.Untag(after);
@@ -160,11 +159,11 @@ class SlotChanges {
 
   absl::StatusOr<bool> FillPython(const Access& access, Row* row) {
     if (!want_python_) return true;
-    absl::StatusOr<std::optional<python::Place>> place = provenance_.Of(access.thread, access.time);
-    if (!place.ok()) return place.status();
+    ASSIGN_OR_RETURN(std::optional<python::Place> place,
+                     provenance_.Of(access.thread, access.time));
     // Often the same again.
-    if (*place != place_) {
-      place_ = *std::move(place);
+    if (place != place_) {
+      place_ = std::move(place);
       python_ = python::ValueOf(place_);
     }
     (*row)[kPython] = python_;
@@ -226,13 +225,13 @@ class ChangeSource : public Operator {
   absl::Status BeginWindows() {
     const FrameHistory& history = local_->functions.history();
     while (rows_->wants() && first_ < last_) {
-      constexpr size_t kMostAtOnce = 4;
+      constexpr size_t kMaxAtOnce = 4;
       const size_t count = std::min(window_, last_ - first_);
-      window_ = std::min(2 * window_, kMostAtOnce);
+      window_ = std::min(2 * window_, kMaxAtOnce);
       const bool forward = request_.direction == Direction::kForward;
       const size_t from = forward ? first_ : last_ - count;
       const size_t to = from + count;
-      if (absl::Status s = history.Wait(to, control_); !s.ok()) return s;
+      RETURN_IF_ERROR(history.Wait(to, control_));
       const TimeSpan span =
           Intersect(span_, {from == 0 ? Time(0) : history.ChunkSpan(from).begin,
                             to == history.chunks() ? kTimeMax : history.ChunkSpan(to).begin});
@@ -245,18 +244,16 @@ class ChangeSource : public Operator {
 
   absl::StatusOr<std::vector<Row>> ChangesIn(TimeSpan span, const std::vector<uint32_t>& codes) {
     std::unique_ptr<Provenance> provenance = provenances_.Take();
-    auto slots =
-        python::LocalSlots(local_->functions.history(), *provenance, codes, local_->name, span);
-    if (!slots.ok()) return slots.status();
+    ASSIGN_OR_RETURN(auto slots, python::LocalSlots(local_->functions.history(), *provenance, codes,
+                                                    local_->name, span));
     // What is read of them is, going forward, soon read.
-    SlotChanges changes(context_, *std::move(slots), QueryOf(span, Direction::kForward), request_,
+    SlotChanges changes(context_, std::move(slots), QueryOf(span, Direction::kForward), request_,
                         provenance.get(), control_);
     std::vector<Row> rows;
     Row row;
     while (true) {
-      absl::StatusOr<bool> more = changes.Next(&row);
-      if (!more.ok()) return more.status();
-      if (!*more) break;
+      ASSIGN_OR_RETURN(bool more, changes.Next(&row));
+      if (!more) break;
       rows.push_back(std::move(row));
     }
     if (request_.direction == Direction::kBackward) std::reverse(rows.begin(), rows.end());
@@ -300,9 +297,8 @@ absl::StatusOr<python::Key> KeyOf(const ast::Expr& expr) {
 // The object an expression names in a frame, at a time. 0: none.
 absl::StatusOr<uint64_t> ObjectIn(Provenance& provenance, const ast::Expr& expr, uint64_t frame,
                                   Time t, absl::Status* why) {
-  absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
-  if (!state.ok()) return state.status();
-  for (const auto& instance : (*state)->instances()) {
+  ASSIGN_OR_RETURN(python::PythonState * state, provenance.StateAt(t));
+  for (const auto& instance : state->instances()) {
     python::Frame read;
     if (instance->frames.ReadFrame(frame, &read) != python::FrameReader::Kind::kPython) continue;
     absl::StatusOr<python::PyValue> value = python::Evaluate(expr, instance->frames, &read);
@@ -320,11 +316,9 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
   // Where the expression is looked at: in each activation of a function, or in the main module.
   std::vector<std::pair<Time, uint64_t>> places;
   if (query.clauses.in) {
-    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(history, *query.clauses.in);
-    if (!codes.ok()) return codes.status();
-    auto activations = python::ActivationsOf(history, *codes, span);
-    if (!activations.ok()) return activations.status();
-    for (const python::Activation& a : *activations) {
+    ASSIGN_OR_RETURN(std::vector<uint32_t> codes, python::FindCodes(history, *query.clauses.in));
+    ASSIGN_OR_RETURN(auto activations, python::ActivationsOf(history, codes, span));
+    for (const python::Activation& a : activations) {
       places.emplace_back(std::min({a.end, span.end, context.process().info().end}), a.frame);
     }
   } else {
@@ -333,23 +327,22 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
     places.emplace_back(std::min(main->time, context.process().info().end), main->frame);
   }
   Target target;
-  constexpr size_t kMostPlaces = 2000;
-  if (places.size() > kMostPlaces) {
+  constexpr size_t kMaxPlaces = 2000;
+  if (places.size() > kMaxPlaces) {
     target.missing =
-        fmt::format("only the last {} activations were asked for their object", kMostPlaces);
-    places.erase(places.begin(), places.end() - kMostPlaces);
+        fmt::format("only the last {} activations were asked for their object", kMaxPlaces);
+    places.erase(places.begin(), places.end() - kMaxPlaces);
   }
   // The latest time at which each object was named.
   std::vector<std::pair<uint64_t, Time>> objects;
   absl::Status why;
   for (const auto& [t, frame] : places) {
-    absl::StatusOr<uint64_t> found = ObjectIn(provenance, object, frame, t, &why);
-    if (!found.ok()) return found.status();
-    if (*found == 0) continue;
+    ASSIGN_OR_RETURN(uint64_t found, ObjectIn(provenance, object, frame, t, &why));
+    if (found == 0) continue;
     const auto known = std::find_if(objects.begin(), objects.end(),
-                                    [&](const auto& o) { return o.first == *found; });
+                                    [&](const auto& o) { return o.first == found; });
     if (known == objects.end()) {
-      objects.emplace_back(*found, t);
+      objects.emplace_back(found, t);
     } else {
       known->second = t;
     }
@@ -359,10 +352,9 @@ absl::StatusOr<Target> ItemTarget(const ast::Expr& object, const python::Key& ke
     return ErrorAt(object.range, absl::StrCat("nothing was called ", ast::ToString(object)));
   }
   for (const auto& [address, t] : objects) {
-    auto slots = python::ItemSlots(context.process(), provenance, address, key, attribute, t, span,
-                                   &target.missing);
-    if (!slots.ok()) return slots.status();
-    target.slots.insert(target.slots.end(), slots->begin(), slots->end());
+    ASSIGN_OR_RETURN(auto slots, python::ItemSlots(context.process(), provenance, address, key,
+                                                   attribute, t, span, &target.missing));
+    target.slots.insert(target.slots.end(), slots.begin(), slots.end());
   }
   return target;
 }
@@ -374,13 +366,11 @@ absl::StatusOr<Target> LocalTarget(const ast::Expr& expr, const std::string& nam
                                    ScanControl* control) {
   Target target;
   target.local = Local{name, {history, in, name}};
-  auto first = target.local->functions.FindFirst(control);
-  if (!first.ok()) return first.status();
-  if (!first->empty()) return target;
-  absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, in);
-  if (!codes.ok()) return codes.status();
+  ASSIGN_OR_RETURN(auto first, target.local->functions.FindFirst(control));
+  if (!first.empty()) return target;
+  ASSIGN_OR_RETURN(std::vector<uint32_t> codes, python::FindCodes(*history, in));
   std::vector<std::string> names;
-  for (const uint32_t code : *codes) {
+  for (const uint32_t code : codes) {
     for (const auto& v : history->code(code).variables) names.push_back(v.name);
   }
   return UnknownAt(expr.range, fmt::format("{} has no variable {}", ast::ToString(in), name),
@@ -397,18 +387,17 @@ absl::StatusOr<Target> GlobalTarget(const ast::Expr& expr, const std::string& na
   absl::StatusOr<python::MainFrame> main = python::FindMainFrame(*history, span);
   if (main.ok()) {
     const Time t = std::min(main->time, context.process().info().end);
-    absl::StatusOr<python::PythonState*> state = provenance.StateAt(t);
-    if (!state.ok()) return state.status();
-    for (const auto& instance : (*state)->instances()) {
+    ASSIGN_OR_RETURN(python::PythonState * state, provenance.StateAt(t));
+    for (const auto& instance : state->instances()) {
       python::Frame frame;
       const auto kind = instance->frames.ReadFrame(main->frame, &frame);
       if (kind != python::FrameReader::Kind::kPython || frame.globals == 0) continue;
       const uint64_t globals = frame.globals;
-      auto slots = python::ItemSlots(context.process(), provenance, globals, python::Key(name),
-                                     false, t, span, &target.missing);
-      if (!slots.ok()) return slots.status();
-      if (slots->empty()) break;
-      target.slots = *std::move(slots);
+      ASSIGN_OR_RETURN(auto slots,
+                       python::ItemSlots(context.process(), provenance, globals, python::Key(name),
+                                         false, t, span, &target.missing));
+      if (slots.empty()) break;
+      target.slots = std::move(slots);
       if (!with.empty()) {
         target.note = fmt::format(
             "of the global {0}; `py changes of {0} in FUNCTION` is of a function's own", name);
@@ -437,9 +426,8 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
                       provenance, span);
   }
   if (const auto* index = std::get_if<ast::Index>(&expr.node)) {
-    absl::StatusOr<python::Key> key = KeyOf(*index->index);
-    if (!key.ok()) return key.status();
-    return ItemTarget(*index->object, *key, false, query, context, *history, provenance, span);
+    ASSIGN_OR_RETURN(python::Key key, KeyOf(*index->index));
+    return ItemTarget(*index->object, key, false, query, context, *history, provenance, span);
   }
   const auto* name = std::get_if<ast::Name>(&expr.node);
   if (!name) {
@@ -455,14 +443,14 @@ absl::StatusOr<Target> FindTarget(const ast::Expr& expr, const ast::Query& query
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+                                const TimeOfQuery& ask) {
   const bool is_local = std::holds_alternative<ast::Name>(source.target->node) && query.clauses.in;
-  absl::StatusOr<HistoryAsked> asked = ResolveHistory(
-      query, context, options, ask, is_local ? HistoryWanted::kGrowing : HistoryWanted::kWhole);
-  if (!asked.ok()) return asked.status();
+  ASSIGN_OR_RETURN(HistoryAsked asked,
+                   ResolveHistory(query, context, options, ask,
+                                  is_local ? HistoryWanted::kGrowing : HistoryWanted::kWhole));
   Provenance provenance(&context, options.control);
-  absl::StatusOr<Target> target = FindTarget(*source.target, query, context, asked->history,
-                                             provenance, asked->span, options.control);
+  absl::StatusOr<Target> target = FindTarget(*source.target, query, context, asked.history,
+                                             provenance, asked.span, options.control);
   if (!target.ok()) return target.status();
   SourcePlan plan;
   AddMoment(&plan);
@@ -476,16 +464,16 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   Add(&plan, "frame_address", Type::kAddress);
   plan.presentation.table_columns = {"time", "thread", "old", "new", "python", "function"};
   plan.presentation.no_rows =
-      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(asked->span));
+      fmt::format("{} was not changed{}", ast::ToString(*source.target), SpanText(asked.span));
   plan.reversible = true;
   if (!target->note.empty()) plan.notes.push_back(target->note);
-  plan.open = [&context, target = *target, span = asked->span, thread = asked->thread](
-                  const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan.open = [&context, target = *target, span = asked.span,
+               thread = asked.thread](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     return OperatorPtr(std::make_unique<ChangeSource>(
         context, target, Intersect(span, request.span), thread, request));
   };
   plan.explain = [slots = target->slots.size(), is_local = target->local.has_value(),
-                  span = asked->span](const SourceRequest& request) {
+                  span = asked.span](const SourceRequest& request) {
     const std::string places =
         is_local ? "place in each frame" : fmt::format("{} places where it was kept", slots);
     return absl::StatusOr<std::string>(fmt::format("writes to its {}{}, by the page index", places,

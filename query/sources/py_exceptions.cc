@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// `py exceptions`: what was raised, where, and who caught it (query/python/raises.h).
+// `py exceptions`: what was raised, where, and who caught it (query/cpython/raises.h).
 
 #include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/raises.h"
-#include "query/python/source_text.h"
+#include "query/cpython/raises.h"
+#include "query/cpython/source_text.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -68,15 +73,13 @@ class ExceptionSource : public Operator {
  private:
   absl::StatusOr<bool> TryNext(Row* row) {
     if (!scanner_) {
-      auto scanner = python::RaiseScanner::Open(context_.recording(), context_.process(), span_,
-                                                thread_, control_);
-      if (!scanner.ok()) return scanner.status();
-      scanner_ = *std::move(scanner);
+      ASSIGN_OR_RETURN(scanner_,
+                       python::RaiseScanner::Open(context_.recording(), context_.process(), span_,
+                                                  thread_, control_));
     }
-    absl::StatusOr<std::optional<Raise>> next = scanner_->Next();
-    if (!next.ok()) return next.status();
-    if (!*next) return false;
-    const Raise& raise = **next;
+    ASSIGN_OR_RETURN(std::optional<Raise> next, scanner_->Next());
+    if (!next) return false;
+    const Raise& raise = *next;
     static const python::RaisedException kUnknown;
     const python::RaisedException& exception = raise.exception ? *raise.exception : kUnknown;
     if (exception.text.own_text && told_.insert(exception.text.type).second) {
@@ -130,11 +133,10 @@ class ExceptionSource : public Operator {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
+  absl::StatusOr<TimeSpan> span = ResolveSpan(context, query.clauses.span, ask);
   if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
+  absl::StatusOr<std::optional<ThreadNo>> thread = ResolveThread(context, query.clauses.thread);
   if (!thread.ok()) return thread.status();
   if (!context.HasPython()) {
     return ErrorAt(query.source_range,

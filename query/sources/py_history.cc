@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Calls of Python functions and executions of their lines, from the history of all frames
-// (query/python/frame_history.h).
+// (query/cpython/frame_history.h).
 
 #include "query/sources/py_history.h"
 
@@ -9,15 +9,19 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/threads.h"
 #include "fmt/format.h"
-#include "query/python/code_names.h"
-#include "query/python/lines.h"
-#include "query/python/provenance.h"
-#include "query/python/source_text.h"
+#include "query/cpython/code_names.h"
+#include "query/cpython/lines.h"
+#include "query/cpython/provenance.h"
+#include "query/cpython/source_text.h"
+#include "query/engine/py_stack.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/sources/py_stack.h"
-#include "store/threads.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -71,10 +75,10 @@ class PyCallSource : public Operator {
 
   // Those that come next, of those that have some rows.
   absl::Status BeginChunks() {
-    if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
+    RETURN_IF_ERROR(NotInterrupted(control_));
     while (rows_.wants() && first_ < last_) {
       const size_t number = backward_ ? --last_ : first_++;
-      if (absl::Status s = history_.Wait(number + 1, control_); !s.ok()) return s;
+      RETURN_IF_ERROR(history_.Wait(number + 1, control_));
       const std::vector<uint32_t>& codes = finder_.Find();
       if (!history_.ChunkEnters(number, codes)) continue;
       rows_.Begin([this, number, codes] { return LoadChunk(number, codes); });
@@ -84,8 +88,7 @@ class PyCallSource : public Operator {
 
   absl::StatusOr<std::vector<Row>> LoadChunk(size_t number,
                                              const std::vector<uint32_t>& codes) const {
-    absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> chunk = history_.Chunk(number);
-    if (!chunk.ok()) return chunk.status();
+    ASSIGN_OR_RETURN(std::shared_ptr<const std::vector<Transition>> chunk, history_.Chunk(number));
     std::vector<Row> rows;
     // The same few again and again.
     absl::flat_hash_map<std::pair<uint32_t, int64_t>, Value> places;
@@ -106,7 +109,7 @@ class PyCallSource : public Operator {
       std::optional<Transition> end;
     };
     std::vector<Visit> visits;
-    for (const Transition& t : **chunk) {
+    for (const Transition& t : *chunk) {
       if (t.kind != TransitionKind::kCall || !span_.Contains(t.current_from())) continue;
       if (thread_ && t.thread != *thread_) continue;
       if (!std::binary_search(codes.begin(), codes.end(), t.code)) continue;
@@ -122,15 +125,14 @@ class PyCallSource : public Operator {
       row[kPython] = place(t.code, t.offset);
       if (t.caller_code != python::kNoCode) row[kCaller] = place(t.caller_code, t.caller_offset);
       if (want_values_) {
-        absl::StatusOr<std::optional<Transition>> end = history_.EndOf(t, control_);
-        if (!end.ok()) return end.status();
-        if (*end) {
-          row[kReturnTime] = (*end)->time;
-          row[kEnded] = python::TransitionKindName((*end)->kind);
+        ASSIGN_OR_RETURN(std::optional<Transition> end, history_.EndOf(t, control_));
+        if (end) {
+          row[kReturnTime] = end->time;
+          row[kEnded] = python::TransitionKindName(end->kind);
         }
         visits.push_back({t.current_from(), rows.size(), &t, std::nullopt});
-        if (*end && (*end)->kind == TransitionKind::kReturn) {
-          visits.push_back({(*end)->time, rows.size(), &t, **end});
+        if (end && end->kind == TransitionKind::kReturn) {
+          visits.push_back({end->time, rows.size(), &t, *end});
         }
       }
       rows.push_back(std::move(row));
@@ -139,11 +141,10 @@ class PyCallSource : public Operator {
                      [](const Visit& a, const Visit& b) { return a.time < b.time; });
     std::unique_ptr<Provenance> provenance = provenances_.Take();
     for (const Visit& visit : visits) {
-      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
-      absl::StatusOr<python::PythonState*> state = provenance->StateAt(visit.time);
-      if (!state.ok()) return state.status();
+      RETURN_IF_ERROR(NotInterrupted(control_));
+      ASSIGN_OR_RETURN(python::PythonState * state, provenance->StateAt(visit.time));
       python::PythonState::Instance* instance = nullptr;
-      for (const auto& i : (*state)->instances()) {
+      for (const auto& i : state->instances()) {
         if (i->runtime.minor == history_.layout_of(visit.call->code).minor) instance = i.get();
       }
       if (!instance) continue;
@@ -243,11 +244,9 @@ SourcePlan PlanOfPlaces() {
 
 absl::StatusOr<bool> RowsAhead::Next(Row* row, absl::FunctionRef<absl::Status()> begin_more) {
   while (next_ == rows_.size()) {
-    if (absl::Status s = begin_more(); !s.ok()) return s;
+    RETURN_IF_ERROR(begin_more());
     if (parts_.empty()) return false;
-    absl::StatusOr<std::vector<Row>> rows = parts_.Take();
-    if (!rows.ok()) return rows.status();
-    rows_ = *std::move(rows);
+    ASSIGN_OR_RETURN(rows_, parts_.Take());
     next_ = 0;
   }
   *row = std::move(rows_[next_++]);
@@ -255,24 +254,22 @@ absl::StatusOr<bool> RowsAhead::Next(Row* row, absl::FunctionRef<absl::Status()>
 }
 
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
-                                            const RunOptions& options,
-                                            const Context::TimeOfQuery& ask, HistoryWanted wanted) {
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
+                                            const RunOptions& options, const TimeOfQuery& ask,
+                                            HistoryWanted wanted) {
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
   auto history = wanted == HistoryWanted::kGrowing ? context.GrowingPythonFrames()
                                                    : context.PythonFrames(options.control);
   if (absl::IsNotFound(history.status())) {
     return ErrorAt(query.source_range, std::string(history.status().message()));
   }
   if (!history.ok()) return history.status();
-  return HistoryAsked{*span, *thread, *std::move(history)};
+  return HistoryAsked{span, thread, *std::move(history)};
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+                                const TimeOfQuery& ask) {
   // Rows as they are can be given as calls are found. For what a stage may ask of their arguments
   // all functions of that name must be known.
   const auto* function = std::get_if<ast::FunctionPattern>(&source.what);
@@ -288,13 +285,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   python::CodeFinder finder(history, std::vector<uint32_t>());
   if (grows) {
     finder = python::CodeFinder(history, *function, "");
-    absl::StatusOr<std::vector<uint32_t>> first = finder.FindFirst(options.control);
-    if (!first.ok()) return first.status();
+    ASSIGN_OR_RETURN(std::vector<uint32_t> first, finder.FindFirst(options.control));
   }
   if (finder.Find().empty()) {
-    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
-    if (!codes.ok()) return codes.status();
-    finder = python::CodeFinder(history, *std::move(codes));
+    ASSIGN_OR_RETURN(std::vector<uint32_t> codes, python::FindCodes(*history, source.what));
+    finder = python::CodeFinder(history, std::move(codes));
   }
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);
@@ -328,7 +323,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
   plan.explain = [asked = *asked,
                   finder](const SourceRequest& request) mutable -> absl::StatusOr<std::string> {
     const FrameHistory& history = *asked.history;
-    if (absl::Status s = history.WaitForAll(nullptr); !s.ok()) return s;
+    RETURN_IF_ERROR(history.WaitForAll(nullptr));
     const std::vector<uint32_t>& codes = finder.Find();
     const auto [first, last] = history.ChunksOf(Intersect(asked.span, request.span));
     size_t entering = 0;
@@ -362,10 +357,9 @@ class PyLineSource : public Operator {
 
  private:
   absl::StatusOr<bool> TryNext(Row* row) {
-    absl::StatusOr<std::optional<python::LineEvent>> next = Pull();
-    if (!next.ok()) return next.status();
-    if (!*next) return false;
-    const python::LineEvent& event = **next;
+    ASSIGN_OR_RETURN(std::optional<python::LineEvent> next, Pull());
+    if (!next) return false;
+    const python::LineEvent& event = *next;
     const python::Code& code = asked_.history->code(event.code);
     *row = {event.time,          OfThread(event.thread),
             code.qualname,       OfText(code.filename),
@@ -379,10 +373,8 @@ class PyLineSource : public Operator {
 
   absl::StatusOr<std::optional<python::LineEvent>> Pull() {
     if (!scanner_) {
-      auto scanner = python::LineScanner::Open(process_, *asked_.history, codes_, line_, span_,
-                                               thread_, control_);
-      if (!scanner.ok()) return scanner.status();
-      scanner_ = *std::move(scanner);
+      ASSIGN_OR_RETURN(scanner_, python::LineScanner::Open(process_, *asked_.history, codes_, line_,
+                                                           span_, thread_, control_));
     }
     return scanner_->Next();
   }
@@ -404,7 +396,7 @@ class PyLineSource : public Operator {
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyExecutions& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
+                                const TimeOfQuery& ask) {
   absl::StatusOr<HistoryAsked> asked = ResolveHistory(query, context, options, ask);
   if (!asked.ok()) return asked.status();
   absl::StatusOr<std::vector<uint32_t>> codes =

@@ -12,12 +12,12 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "query/ast.h"
-#include "query/context.h"
-#include "query/engine.h"
-#include "query/python/frame_history.h"
-#include "query/sources.h"
-#include "store/threads.h"
+#include "base/threads.h"
+#include "query/cpython/context.h"
+#include "query/cpython/frame_history.h"
+#include "query/engine/engine.h"
+#include "query/engine/sources.h"
+#include "query/language/ast.h"
 
 namespace ttq {
 
@@ -31,8 +31,7 @@ struct HistoryAsked {
 // still be made. An error at its place where there is no Python.
 enum class HistoryWanted { kWhole, kGrowing };
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
-                                            const RunOptions& options,
-                                            const Context::TimeOfQuery& ask,
+                                            const RunOptions& options, const TimeOfQuery& ask,
                                             HistoryWanted wanted = HistoryWanted::kWhole);
 
 // Rows of parts of a history, made by several threads ahead of who takes them. While the history

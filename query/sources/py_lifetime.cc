@@ -6,15 +6,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/balance.h"
-#include "query/python/holders.h"
-#include "query/python/lifetime.h"
-#include "query/python/provenance.h"
-#include "query/python/references.h"
+#include "query/cpython/balance.h"
+#include "query/cpython/holders.h"
+#include "query/cpython/lifetime.h"
+#include "query/cpython/provenance.h"
+#include "query/cpython/references.h"
+#include "query/engine/engine.h"
+#include "query/engine/frame_values.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
+#include "query/process/stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/stack.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -25,7 +31,7 @@ using python::EpochScanner;
 using python::Provenance;
 
 // Of one address: objects looked at for one of a type, or listed.
-constexpr size_t kMostEpochs = 100000;
+constexpr size_t kMaxEpochs = 100000;
 
 struct Asked {
   uint64_t address = 0;
@@ -36,15 +42,14 @@ struct Asked {
 };
 
 absl::StatusOr<Asked> Resolve(const ast::ObjectAddress& object, const ast::Query& query,
-                              const Context& context, const Context::TimeOfQuery& ask) {
+                              const Context& context, const TimeOfQuery& ask) {
   const auto* number = std::get_if<ast::Number>(&object.address->node);
   if (!number) {
     return ErrorAt(object.address->range, "an object is named by its address",
                    "write it as 0x…; `py print EXPR` finds one by name");
   }
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  return Asked{number->value, object.type, object.range, *span, query.clauses.span.has_value()};
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  return Asked{number->value, object.type, object.range, span, query.clauses.span.has_value()};
 }
 
 // Pulls epochs whose type is the one asked for, newest first.
@@ -68,7 +73,7 @@ class Epochs {
       if (!scanner.ok()) return scanner.status();
       scanner_ = *std::move(scanner);
     }
-    while (seen_ < kMostEpochs) {
+    while (seen_ < kMaxEpochs) {
       absl::StatusOr<std::optional<Epoch>> epoch = scanner_->Next();
       if (absl::IsCancelled(epoch.status())) {
         outcome_->MarkInterrupted();
@@ -77,15 +82,14 @@ class Epochs {
       if (!epoch.ok() || !*epoch) return epoch;
       ++seen_;
       if (!asked_.type) return epoch;
-      absl::StatusOr<bool> is_called = IsCalled(**epoch);
-      if (!is_called.ok()) return is_called.status();
-      if (*is_called) return epoch;
+      ASSIGN_OR_RETURN(bool is_called, IsCalled(**epoch));
+      if (is_called) return epoch;
       if (std::find(others_.begin(), others_.end(), (*epoch)->type_name) == others_.end()) {
         others_.push_back((*epoch)->type_name);
       }
     }
     outcome_->MarkIncomplete(
-        fmt::format("only the last {} objects at that address were looked at", kMostEpochs));
+        fmt::format("only the last {} objects at that address were looked at", kMaxEpochs));
     return std::optional<Epoch>();
   }
 
@@ -110,9 +114,8 @@ class Epochs {
   }
 
   absl::StatusOr<Value> ReprOf(const Epoch& epoch) {
-    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.whole);
-    if (!state.ok()) return state.status();
-    for (const auto& instance : (*state)->instances()) {
+    ASSIGN_OR_RETURN(python::PythonState * state, provenance_.StateAt(epoch.whole));
+    for (const auto& instance : state->instances()) {
       if (instance->objects.TypeOf(asked_.address)) {
         return Value(instance->objects.Repr(asked_.address));
       }
@@ -122,13 +125,12 @@ class Epochs {
 
   // The native frames at a moment, as `| backtrace` shows them.
   absl::StatusOr<Value> Backtrace(ThreadNo thread, Time t) {
-    absl::StatusOr<std::unique_ptr<Moment>> moment = context_.process().At(t);
-    if (!moment.ok()) return moment.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, context_.process().At(t));
     Unwinder unwinder(context_);
-    absl::StatusOr<Stack> stack = unwinder.StackOf(**moment, thread);
+    absl::StatusOr<Stack> stack = unwinder.StackOf(*moment, thread);
     if (absl::IsNotFound(stack.status())) return Value();
     if (!stack.ok()) return stack.status();
-    return FrameList(context_, **moment, *stack);
+    return FrameList(context_, *moment, *stack);
   }
 
   Provenance& provenance() { return provenance_; }
@@ -137,9 +139,8 @@ class Epochs {
 
  private:
   absl::StatusOr<bool> IsCalled(const Epoch& epoch) {
-    absl::StatusOr<python::PythonState*> state = provenance_.StateAt(epoch.whole);
-    if (!state.ok()) return state.status();
-    for (const auto& instance : (*state)->instances()) {
+    ASSIGN_OR_RETURN(python::PythonState * state, provenance_.StateAt(epoch.whole));
+    for (const auto& instance : state->instances()) {
       const python::TypeInfo* type = instance->objects.TypeOf(asked_.address);
       if (type && instance->objects.IsCalled(*type, *asked_.type)) return true;
     }
@@ -169,12 +170,10 @@ MakeEpochRows ForEachEpoch(MakeEpochRow make) {
              Epochs& epochs, const SourceRequest& request) -> absl::StatusOr<std::vector<Row>> {
     std::vector<Row> rows;
     while (true) {
-      absl::StatusOr<std::optional<Epoch>> epoch = epochs.Next();
-      if (!epoch.ok()) return epoch.status();
-      if (!*epoch) return rows;
-      absl::StatusOr<bool> more = make(epochs, request, **epoch, &rows);
-      if (!more.ok()) return more.status();
-      if (!*more) return rows;
+      ASSIGN_OR_RETURN(std::optional<Epoch> epoch, epochs.Next());
+      if (!epoch) return rows;
+      ASSIGN_OR_RETURN(bool more, make(epochs, request, *epoch, &rows));
+      if (!more) return rows;
     }
   };
 }
@@ -211,15 +210,12 @@ absl::StatusOr<Row> RowOf(Epochs& epochs, const Asked& asked, const Epoch& epoch
     row.resize(8);
     return row;
   }
-  absl::StatusOr<Value> repr = epochs.ReprOf(epoch);
-  if (!repr.ok()) return repr.status();
-  row.push_back(*std::move(repr));
-  absl::StatusOr<Value> python = epochs.provenance().StackOf(access.thread, access.time);
-  if (!python.ok()) return python.status();
-  row.push_back(*std::move(python));
-  absl::StatusOr<Value> native = epochs.Backtrace(access.thread, access.time);
-  if (!native.ok()) return native.status();
-  row.push_back(*std::move(native));
+  ASSIGN_OR_RETURN(Value repr, epochs.ReprOf(epoch));
+  row.push_back(std::move(repr));
+  ASSIGN_OR_RETURN(Value python, epochs.provenance().StackOf(access.thread, access.time));
+  row.push_back(std::move(python));
+  ASSIGN_OR_RETURN(Value native, epochs.Backtrace(access.thread, access.time));
+  row.push_back(std::move(native));
   return row;
 }
 
@@ -238,8 +234,7 @@ SourcePlan PlanEvent() {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanEvent();
@@ -254,9 +249,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& q
       return false;
     }
     if (epoch.birth->access.time < asked.span.begin) return false;
-    absl::StatusOr<Row> row = RowOf(epochs, asked, epoch, *epoch.birth, request.want_values);
-    if (!row.ok()) return row.status();
-    rows->push_back(*std::move(row));
+    ASSIGN_OR_RETURN(Row row, RowOf(epochs, asked, epoch, *epoch.birth, request.want_values));
+    rows->push_back(std::move(row));
     return false;
   };
   SetEpochs(&plan, context, *asked, "the creation of the object at",
@@ -268,8 +262,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Creation& source, const ast::Query& q
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanEvent();
@@ -293,9 +286,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Quer
           epoch.death->access.time.v));
       return true;
     }
-    absl::StatusOr<Row> row = RowOf(epochs, asked, epoch, *epoch.death, request.want_values);
-    if (!row.ok()) return row.status();
-    rows->push_back(*std::move(row));
+    ASSIGN_OR_RETURN(Row row, RowOf(epochs, asked, epoch, *epoch.death, request.want_values));
+    rows->push_back(std::move(row));
     return false;
   };
   SetEpochs(&plan, context, *asked, "the deallocation of the object at", ForEachEpoch(make));
@@ -303,8 +295,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Deallocation& source, const ast::Quer
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan;
@@ -333,21 +324,19 @@ absl::StatusOr<SourcePlan> Plan(const ast::Lifetime& source, const ast::Query& q
       row[6] = e.birth->access.time;
     }
     if (request.want_values) {
-      absl::StatusOr<Value> repr = epochs.ReprOf(e);
-      if (!repr.ok()) return repr.status();
-      row[5] = *std::move(repr);
+      ASSIGN_OR_RETURN(row[5], epochs.ReprOf(e));
     }
     if (e.death) {
       row[7] = e.death->access.time;
     }
     if (e.death && !e.replaced) {
-      auto place = epochs.provenance().Of(e.death->access.thread, e.death->access.time);
-      if (!place.ok()) return place.status();
-      row[8] = python::ValueOf(*place);
-      absl::StatusOr<std::string> function = python::NativeFunction(
-          epochs.provenance().context(), e.death->access.pc, e.death->access.time);
-      if (!function.ok()) return function.status();
-      row[9] = OfText(*function);
+      ASSIGN_OR_RETURN(auto place,
+                       epochs.provenance().Of(e.death->access.thread, e.death->access.time));
+      row[8] = python::ValueOf(place);
+      ASSIGN_OR_RETURN(std::string function,
+                       python::NativeFunction(epochs.provenance().context(), e.death->access.pc,
+                                              e.death->access.time));
+      row[9] = OfText(function);
     }
     if (e.use_after) row[11] = e.use_after->access.time;
     rows->push_back(std::move(row));
@@ -367,9 +356,7 @@ namespace {
 // What a question about counts looks at: the newest epoch, or the span as it was given.
 absl::StatusOr<TimeSpan> SpanOfCounts(Epochs& epochs, const Asked& asked, Outcome* outcome,
                                       std::optional<Epoch>* epoch) {
-  absl::StatusOr<std::optional<Epoch>> newest = epochs.Next();
-  if (!newest.ok()) return newest.status();
-  *epoch = *std::move(newest);
+  ASSIGN_OR_RETURN(*epoch, epochs.Next());
   if (asked.has_span || !*epoch) return asked.span;
   TimeSpan span = asked.span;
   if ((*epoch)->birth) span.begin = (*epoch)->birth->access.time;
@@ -383,10 +370,9 @@ absl::StatusOr<TimeSpan> SpanOfCounts(Epochs& epochs, const Asked& asked, Outcom
 
 absl::StatusOr<python::CountWord> WordAt(Epochs& epochs, const Context& context, TimeSpan span) {
   const Time t = std::min(span.end, context.process().info().end);
-  absl::StatusOr<python::PythonState*> state = epochs.provenance().StateAt(t);
-  if (!state.ok()) return state.status();
-  if (*state == nullptr || (*state)->instances().empty()) return python::CountWord{0, 8};
-  return python::CountWordOf(*(*state)->instances()[0]->runtime.layout);
+  ASSIGN_OR_RETURN(python::PythonState * state, epochs.provenance().StateAt(t));
+  if (state == nullptr || state->instances().empty()) return python::CountWord{0, 8};
+  return python::CountWordOf(*state->instances()[0]->runtime.layout);
 }
 
 // Gives each change of a count.
@@ -400,29 +386,24 @@ class CountSource : public Operator {
     if (!cursor_) {
       Epochs epochs(context_, asked_, request_);
       std::optional<Epoch> epoch;
-      absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs, asked_, request_.outcome.get(), &epoch);
-      if (!span.ok()) return span.status();
+      ASSIGN_OR_RETURN(TimeSpan span, SpanOfCounts(epochs, asked_, request_.outcome.get(), &epoch));
       if (!epoch) {
         epochs.Explain();
         return false;
       }
-      absl::StatusOr<python::CountWord> word = WordAt(epochs, context_, *span);
-      if (!word.ok()) return word.status();
+      ASSIGN_OR_RETURN(python::CountWord word, WordAt(epochs, context_, span));
       if (epoch->birth) born_ = epoch->birth->access.time;
       if (epoch->death) died_ = epoch->death->access.time;
       if (epoch->use_after) used_ = epoch->use_after->access.time;
-      const TimeSpan both = Intersect(*span, request_.span);
-      auto cursor = python::CountsOf(context_.process(), asked_.address, *word, both,
-                                     request_.direction, options_.control);
-      if (!cursor.ok()) return cursor.status();
+      const TimeSpan both = Intersect(span, request_.span);
+      ASSIGN_OR_RETURN(auto cursor, python::CountsOf(context_.process(), asked_.address, word, both,
+                                                     request_.direction, options_.control));
       const Time start = request_.direction == Direction::kForward
                              ? both.begin
                              : std::min(both.end, context_.process().info().end);
-      auto counts = python::CountReader::Open(epochs.provenance(), asked_.address, *word,
-                                              request_.direction, start);
-      if (!counts.ok()) return counts.status();
-      counts_ = *counts;
-      cursor_ = *std::move(cursor);
+      ASSIGN_OR_RETURN(counts_, python::CountReader::Open(epochs.provenance(), asked_.address, word,
+                                                          request_.direction, start));
+      cursor_ = std::move(cursor);
     }
     while (true) {
       absl::StatusOr<std::optional<Access>> access = cursor_->Next();
@@ -477,8 +458,7 @@ class CountSource : public Operator {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Refcounts& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan;
@@ -520,27 +500,21 @@ class Why {
 
   absl::StatusOr<std::vector<Row>> Rows() {
     std::optional<Epoch> epoch;
-    absl::StatusOr<TimeSpan> span = SpanOfCounts(epochs_, asked_, &outcome_, &epoch);
-    if (!span.ok()) return span.status();
+    ASSIGN_OR_RETURN(TimeSpan span, SpanOfCounts(epochs_, asked_, &outcome_, &epoch));
     if (!epoch) return std::vector<Row>();
-    end_ = std::min(span->end, context_.process().info().end);
+    end_ = std::min(span.end, context_.process().info().end);
     if (!too_early_ && epoch->death) {
       outcome_.AddNote(
           fmt::format("it is not alive: it was freed at {}", epoch->death->access.time.v));
     } else if (too_early_ && !epoch->death) {
       outcome_.AddNote("it was not freed");
     }
-    absl::StatusOr<python::CountWord> word = WordAt(epochs_, context_, *span);
-    if (!word.ok()) return word.status();
-    absl::StatusOr<std::unique_ptr<python::Balance>> balance =
-        python::Balance::Make(context_, epochs_.provenance(), asked_.address, end_, control_);
-    if (!balance.ok()) return balance.status();
-    balance_ = *std::move(balance);
-    absl::StatusOr<std::vector<python::Owner>> owners =
-        python::OwnersOf(context_, epochs_.provenance(), asked_.address, *word, *epoch, *span,
-                         control_, ~uint64_t{0}, balance_.get());
-    if (!owners.ok()) return owners.status();
-    owners_ = *std::move(owners);
+    ASSIGN_OR_RETURN(python::CountWord word, WordAt(epochs_, context_, span));
+    ASSIGN_OR_RETURN(balance_, python::Balance::Make(context_, epochs_.provenance(), asked_.address,
+                                                     end_, control_));
+    ASSIGN_OR_RETURN(owners_,
+                     python::OwnersOf(context_, epochs_.provenance(), asked_.address, word, *epoch,
+                                      span, control_, ~uint64_t{0}, balance_.get()));
     if (!epoch->birth) {
       outcome_.AddNote("it was there, with its references counted, before the program began");
     }
@@ -554,10 +528,9 @@ class Why {
 
  private:
   absl::StatusOr<python::Holders> HoldersAt(Time t) {
-    absl::StatusOr<python::PythonState*> state = epochs_.provenance().StateAt(t);
-    if (!state.ok()) return state.status();
+    ASSIGN_OR_RETURN(python::PythonState * state, epochs_.provenance().StateAt(t));
     absl::StatusOr<python::Holders> holders =
-        python::HoldersOf(context_, **state, asked_.address, control_);
+        python::HoldersOf(context_, *state, asked_.address, control_);
     if (holders.ok() && !holders->incomplete.empty()) {
       outcome_.MarkIncomplete(holders->incomplete);
     }
@@ -566,17 +539,14 @@ class Why {
 
   // Who holds it, and whose references nobody holds.
   absl::Status FindLeft(const Epoch& epoch) {
-    absl::StatusOr<python::Holders> holders = HoldersAt(end_);
-    if (!holders.ok()) return holders.status();
-    for (python::Holder& holder : holders->words) {
-      absl::StatusOr<bool> since = IsStored(holder, epoch, end_);
-      if (!since.ok()) return since.status();
-      if (*since) holders_.push_back(std::move(holder));
+    ASSIGN_OR_RETURN(python::Holders holders, HoldersAt(end_));
+    for (python::Holder& holder : holders.words) {
+      ASSIGN_OR_RETURN(bool since, IsStored(holder, epoch, end_));
+      if (since) holders_.push_back(std::move(holder));
     }
-    absl::StatusOr<python::PythonState*> state = epochs_.provenance().StateAt(end_);
-    if (!state.ok()) return state.status();
+    ASSIGN_OR_RETURN(python::PythonState * state, epochs_.provenance().StateAt(end_));
     std::optional<python::Refcount> count;
-    for (const auto& instance : (*state)->instances()) {
+    for (const auto& instance : state->instances()) {
       count = instance->objects.RefcountOf(asked_.address);
     }
     if (!count) return absl::OkStatus();
@@ -587,9 +557,7 @@ class Why {
     // Each reference has a word: there is nothing to explain.
     const int64_t left = count->count - static_cast<int64_t>(holders_.size());
     if (left <= 0) return absl::OkStatus();
-    absl::StatusOr<std::vector<python::Imbalance>> found = balance_->LeftOver(end_);
-    if (!found.ok()) return found.status();
-    imbalances_ = *std::move(found);
+    ASSIGN_OR_RETURN(imbalances_, balance_->LeftOver(end_));
     if (imbalances_.empty() && epoch.birth) {
       outcome_.AddNote(fmt::format(
           "of {} references {} {} in no word that is known: functions that run, values that wait "
@@ -602,17 +570,14 @@ class Why {
   // Who still counted on it, and who gave away what was theirs.
   absl::Status FindMissing(const Epoch& epoch) {
     const Time death = epoch.death->access.time;
-    absl::StatusOr<python::Holders> words = HoldersAt(death);
-    if (!words.ok()) return words.status();
+    ASSIGN_OR_RETURN(python::Holders words, HoldersAt(death));
     // Who frees something soon clears what held it. That is over once the call is.
     constexpr uint64_t kClearedWithin = 2000;
     const Time soon = std::min(death + kClearedWithin, context_.process().info().end);
-    absl::StatusOr<python::Holders> holders = HoldersAt(soon);
-    if (!holders.ok()) return holders.status();
-    for (python::Holder& holder : holders->words) {
-      absl::StatusOr<bool> since = IsStored(holder, epoch, soon);
-      if (!since.ok()) return since.status();
-      if (*since) holders_.push_back(std::move(holder));
+    ASSIGN_OR_RETURN(python::Holders holders, HoldersAt(soon));
+    for (python::Holder& holder : holders.words) {
+      ASSIGN_OR_RETURN(bool since, IsStored(holder, epoch, soon));
+      if (since) holders_.push_back(std::move(holder));
     }
     const bool used = std::any_of(owners_.begin(), owners_.end(),
                                   [](const python::Owner& owner) { return owner.after_free != 0; });
@@ -621,21 +586,17 @@ class Why {
       return absl::OkStatus();
     }
     std::vector<uint64_t> places;
-    for (const python::Holder& holder : words->words) places.push_back(holder.word);
-    absl::StatusOr<std::vector<python::Imbalance>> found =
-        balance_->Missing(epoch.birth->access.time, death, places);
-    if (!found.ok()) return found.status();
-    imbalances_ = *std::move(found);
+    for (const python::Holder& holder : words.words) places.push_back(holder.word);
+    ASSIGN_OR_RETURN(imbalances_, balance_->Missing(epoch.birth->access.time, death, places));
     return absl::OkStatus();
   }
 
   // Whether the word holds this object, and not one that was at its address before or after it.
   absl::StatusOr<bool> IsStored(const python::Holder& holder, const Epoch& epoch, Time before) {
     if (!holder.certain()) return false;
-    absl::StatusOr<std::optional<Access>> stored = LastStore(holder.word, before);
-    if (!stored.ok()) return stored.status();
-    if (!*stored) return !epoch.birth;
-    const Time t = (*stored)->time;
+    ASSIGN_OR_RETURN(std::optional<Access> stored, LastStore(holder.word, before));
+    if (!stored) return !epoch.birth;
+    const Time t = stored->time;
     return (!epoch.birth || t >= epoch.birth->access.time) &&
            (!epoch.death || t < epoch.death->access.time);
   }
@@ -652,16 +613,15 @@ class Why {
     std::vector<std::pair<int, Row>> rows;
     std::vector<bool> named(owners_.size());
     for (const python::Imbalance& imbalance : imbalances_) {
-      absl::StatusOr<std::optional<python::Place>> place =
-          epochs_.provenance().Of(imbalance.thread, imbalance.time);
-      if (!place.ok()) return place.status();
+      ASSIGN_OR_RETURN(std::optional<python::Place> place,
+                       epochs_.provenance().Of(imbalance.thread, imbalance.time));
       // The row of what it counted, if it did.
       python::Owner owner;
       owner.first = owner.last = imbalance.time;
-      owner.place = *place;
+      owner.place = place;
       for (size_t i = 0; i < owners_.size(); ++i) {
         if (owners_[i].function == imbalance.site.function &&
-            owners_[i].module == imbalance.site.module && owners_[i].place == *place) {
+            owners_[i].module == imbalance.site.module && owners_[i].place == place) {
           if (!named[i]) owner = owners_[i];
           named[i] = true;
           break;
@@ -674,9 +634,8 @@ class Why {
       rows.emplace_back(kUnbalanced, RowOf(owner, "unbalanced", "", imbalance.detail));
     }
     for (const python::Holder& holder : holders_) {
-      absl::StatusOr<Row> row = RowOf(holder);
-      if (!row.ok()) return row.status();
-      rows.emplace_back(kHolder, *std::move(row));
+      ASSIGN_OR_RETURN(Row row, RowOf(holder));
+      rows.emplace_back(kHolder, std::move(row));
     }
     std::vector<std::pair<int, Row>> rest;
     for (size_t i = 0; i < owners_.size(); ++i) {
@@ -714,25 +673,20 @@ class Why {
 
   // Of a word: who stored it there.
   absl::StatusOr<Row> RowOf(const python::Holder& holder) {
-    absl::StatusOr<std::optional<Access>> stored = LastStore(holder.word, end_);
-    if (!stored.ok()) return stored.status();
+    ASSIGN_OR_RETURN(std::optional<Access> stored, LastStore(holder.word, end_));
     python::Owner owner;
-    if (*stored) {
-      const Access& access = **stored;
+    if (stored) {
+      const Access& access = *stored;
       owner.first = owner.last = access.time;
-      absl::StatusOr<std::optional<python::Place>> place =
-          epochs_.provenance().Of(access.thread, access.time);
-      if (!place.ok()) return place.status();
-      owner.place = *place;
-      absl::StatusOr<const Symbolizer*> symbols = context_.SymbolsAt(access.time);
-      if (!symbols.ok()) return symbols.status();
-      const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(access.pc);
+      ASSIGN_OR_RETURN(owner.place, epochs_.provenance().Of(access.thread, access.time));
+      ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(access.time));
+      const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(access.pc);
       owner.function =
           location->frames.empty() ? location->function : location->frames.back().function;
       owner.module = location->module;
     }
     Row row = RowOf(owner, "holder", holder.held_in, "");
-    if (!*stored) row[12] = row[13] = Value();
+    if (!stored) row[12] = row[13] = Value();
     return row;
   }
 
@@ -753,13 +707,11 @@ class Why {
 
 // Who holds references, who took and who gave them back, and who is out of balance.
 absl::StatusOr<SourcePlan> Plan(const ast::Why& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(source.object, query, context, ask);
   if (!asked.ok()) return asked.status();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  if (query.clauses.at) asked->span.end = *at;
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  if (query.clauses.at) asked->span.end = at;
   const bool too_early = source.question == ast::Why::Question::kFreedTooEarly;
   SourcePlan plan;
   Add(&plan, "verdict", Type::kString);

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
 //
 // What Python was doing at a time: stacks, variables, source, expressions, objects. Everything is
-// read from the recorded memory through query/python; nothing runs in the program.
+// read from the recorded memory through query/cpython; nothing runs in the program.
 
 #include <algorithm>
 #include <functional>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/evaluate.h"
-#include "query/python/exceptions.h"
-#include "query/python/lifetime.h"
-#include "query/python/provenance.h"
-#include "query/python/source_text.h"
-#include "query/python/state.h"
+#include "query/cpython/evaluate.h"
+#include "query/cpython/exceptions.h"
+#include "query/cpython/lifetime.h"
+#include "query/cpython/provenance.h"
+#include "query/cpython/source_text.h"
+#include "query/cpython/state.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -33,15 +38,11 @@ struct Asked {
 };
 
 absl::StatusOr<Asked> Resolve(const ast::Query& query, const Context& context,
-                              const Context::TimeOfQuery& ask) {
+                              const TimeOfQuery& ask) {
   Asked asked;
   asked.context = &context;
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  asked.at = *at;
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  asked.thread = *thread;
+  ASSIGN_OR_RETURN(asked.at, ResolveAt(context, query.clauses.at, ask));
+  ASSIGN_OR_RETURN(asked.thread, ResolveThread(context, query.clauses.thread));
   asked.all = query.clauses.thread && query.clauses.thread->all;
   asked.thread_range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
   asked.frame_range = query.source_range;
@@ -50,9 +51,7 @@ absl::StatusOr<Asked> Resolve(const ast::Query& query, const Context& context,
     asked.frame_range = query.clauses.frame->range;
   }
   if (!asked.all && !asked.thread) {
-    absl::StatusOr<ThreadNo> running = context.process().ThreadAt(asked.at);
-    if (!running.ok()) return running.status();
-    asked.thread = *running;
+    ASSIGN_OR_RETURN(asked.thread, context.process().ThreadAt(asked.at));
   }
   return asked;
 }
@@ -64,13 +63,12 @@ void SetPython(SourcePlan* plan, const Context& context, Time at, std::string de
   plan->open = [&context, at, make = std::move(make)](const SourceRequest& request) {
     auto compute = [&context, at, make,
                     outcome = request.outcome]() -> absl::StatusOr<std::vector<Row>> {
-      absl::StatusOr<std::unique_ptr<PythonState>> state =
-          PythonState::At(&context.recording(), &context.process(), at);
-      if (!state.ok()) return state.status();
+      ASSIGN_OR_RETURN(std::unique_ptr<PythonState> state,
+                       PythonState::At(&context.recording(), &context.process(), at));
       std::vector<Row> rows;
-      if (!(*state)->problem().empty()) outcome->AddNote((*state)->problem());
-      if (absl::Status s = make(**state, *outcome, &rows); !s.ok()) return s;
-      if (!(*state)->memory().status().ok()) return (*state)->memory().status();
+      if (!state->problem().empty()) outcome->AddNote(state->problem());
+      RETURN_IF_ERROR(make(*state, *outcome, &rows));
+      if (!state->memory().status().ok()) return state->memory().status();
       return rows;
     };
     return absl::StatusOr<OperatorPtr>(
@@ -153,7 +151,7 @@ absl::Status ForEachFrame(const Asked& asked, PythonState& state, Outcome& outco
       continue;
     }
     any = true;
-    if (absl::Status s = use(stack, stack.stack.frames[number], number); !s.ok()) return s;
+    RETURN_IF_ERROR(use(stack, stack.stack.frames[number], number));
   }
   if (!any && missed) {
     return ErrorAt(
@@ -212,8 +210,7 @@ void TellThreads(SourcePlan* plan) {
 // ---- Stacks ----------------------------------------------------------------------------------
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
@@ -268,8 +265,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
@@ -307,8 +303,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   absl::StatusOr<Asked> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
@@ -359,10 +354,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
-  if (!asked.ok()) return asked.status();
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Asked asked, Resolve(query, context, ask));
   SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
   Add(&plan, "value", Type::kString);
@@ -370,34 +363,32 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& qu
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "scope", Type::kString);
   plan.presentation.table_columns = {"name", "value", "type", "address", "scope"};
-  if (asked->all) TellThreads(&plan);
+  if (asked.all) TellThreads(&plan);
   // The expression outlives this call with the query that holds it: plans run at once.
   const ast::Expr* expr = source.expr.get();
-  absl::StatusOr<std::unique_ptr<PythonState>> state =
-      PythonState::At(&context.recording(), &context.process(), asked->at);
-  if (!state.ok()) return state.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<PythonState> state,
+                   PythonState::At(&context.recording(), &context.process(), asked.at));
   auto outcome = std::make_shared<Outcome>();
   auto rows = std::make_shared<std::vector<Row>>();
-  if (!(*state)->problem().empty()) outcome->AddNote((*state)->problem());
+  if (!state->problem().empty()) outcome->AddNote(state->problem());
   absl::Status status = ForEachFrame(
-      *asked, **state, *outcome,
+      asked, *state, *outcome,
       [&](const PythonState::ThreadStack& stack, const python::Frame& frame, uint64_t number) {
         python::FrameReader& frames = stack.instance->frames;
-        absl::StatusOr<python::PyValue> value = python::Evaluate(*expr, frames, &frame);
-        if (!value.ok()) return value.status();
+        ASSIGN_OR_RETURN(python::PyValue value, python::Evaluate(*expr, frames, &frame));
         python::ObjectReader& objects = frames.objects();
-        rows->push_back({(*state)->time(), ThreadOf(stack), OfCount(number), frame.code->qualname,
-                         ast::ToString(*expr), python::ReprOf(*value, objects),
-                         python::TypeNameOf(*value, objects),
-                         value->object ? Value(Address(value->object)) : Value(),
-                         OfText(value->scope)});
+        rows->push_back({state->time(), ThreadOf(stack), OfCount(number), frame.code->qualname,
+                         ast::ToString(*expr), python::ReprOf(value, objects),
+                         python::TypeNameOf(value, objects),
+                         value.object ? Value(Address(value.object)) : Value(),
+                         OfText(value.scope)});
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
   if (!outcome->note.empty()) plan.notes.push_back(outcome->note);
   SetCompute(
       &plan, [rows]() { return absl::StatusOr<std::vector<Row>>(*rows); },
-      fmt::format("a Python expression at time {}, from the memory of that time", asked->at.v));
+      fmt::format("a Python expression at time {}, from the memory of that time", asked.at.v));
   return plan;
 }
 
@@ -418,13 +409,13 @@ Value RefcountValue(const std::optional<python::Refcount>& refcount) {
 
 // Attributes as names with reprs.
 Value AttributesValue(python::ObjectReader& objects, uint64_t address) {
-  constexpr size_t kMost = 1000;
+  constexpr size_t kMaxCount = 1000;
   Object fields;
   python::ReprLimits limits;
   limits.characters = 256;
   limits.levels = 3;
   for (const python::Attribute& attribute : objects.Attributes(address)) {
-    if (fields.fields.size() >= kMost) break;
+    if (fields.fields.size() >= kMaxCount) break;
     fields.fields.emplace_back(attribute.name, objects.Repr(attribute.value, limits));
   }
   return fields.fields.empty() ? Value() : Value(std::move(fields));
@@ -434,12 +425,12 @@ Value AttributesValue(python::ObjectReader& objects, uint64_t address) {
 Value SuspendedValue(python::FrameReader& frames, uint64_t generator) {
   const std::optional<python::Frame> frame = frames.SuspendedFrame(generator);
   if (!frame) return Value();
-  constexpr size_t kMost = 1000;
+  constexpr size_t kMaxCount = 1000;
   python::ReprLimits limits;
   limits.characters = 256;
   limits.levels = 3;
   Object locals;
-  for (const python::LocalVariable& variable : frames.Locals(*frame, kMost)) {
+  for (const python::LocalVariable& variable : frames.Locals(*frame, kMaxCount)) {
     locals.fields.emplace_back(variable.name, frames.objects().Repr(variable.value, limits));
   }
   const int line = frame->position.line;
@@ -460,11 +451,11 @@ struct Fate {
 absl::StatusOr<Fate> FateOf(const Context& context, uint64_t address, Time t, ScanControl* control,
                             Outcome& outcome) {
   // Of its count; what is counted more often is hardly ever freed.
-  constexpr uint64_t kMostChanges = 300'000;
+  constexpr uint64_t kMaxChanges = 300'000;
   Fate fate;
   python::Provenance provenance(&context, control);
   auto scanner = python::EpochScanner::Open(context.process(), &provenance, address, {Time(0), t},
-                                            control, /*births_only=*/false, kMostChanges);
+                                            control, /*births_only=*/false, kMaxChanges);
   if (absl::IsNotFound(scanner.status())) return fate;
   if (!scanner.ok()) return scanner.status();
   absl::StatusOr<std::optional<python::Epoch>> epoch = (*scanner)->Next();
@@ -489,16 +480,13 @@ absl::StatusOr<Fate> FateOf(const Context& context, uint64_t address, Time t, Sc
                             (*epoch)->type_name, access.time.v);
     return fate;
   }
-  absl::StatusOr<std::optional<python::Place>> place = provenance.Of(access.thread, access.time);
-  if (!place.ok()) return place.status();
-  fate.freed_by = python::ValueOf(*place);
-  absl::StatusOr<std::string> function = python::NativeFunction(context, access.pc, access.time);
-  if (!function.ok()) return function.status();
-  fate.freed_in = OfText(*function);
+  ASSIGN_OR_RETURN(std::optional<python::Place> place, provenance.Of(access.thread, access.time));
+  fate.freed_by = python::ValueOf(place);
+  ASSIGN_OR_RETURN(std::string function, python::NativeFunction(context, access.pc, access.time));
+  fate.freed_in = OfText(function);
   fate.note = fmt::format("the {} there was freed at {}", (*epoch)->type_name, access.time.v);
-  if (*place)
-    fate.note += fmt::format(" by {} ({}:{})", (*place)->function, (*place)->file, (*place)->line);
-  if (!function->empty()) fate.note += " in " + *function;
+  if (place) fate.note += fmt::format(" by {} ({}:{})", place->function, place->file, place->line);
+  if (!function.empty()) fate.note += " in " + function;
   if ((*epoch)->use_after) {
     fate.note += fmt::format("; its references were counted after that, first at {}",
                              (*epoch)->use_after->access.time.v);
@@ -526,9 +514,8 @@ Value TracebackValue(python::FrameReader& frames, uint64_t exception) {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+                                const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   absl::StatusOr<uint64_t> address = AddressOf(source.object);
   if (!address.ok()) return address.status();
   SourcePlan plan;
@@ -548,12 +535,11 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   Add(&plan, "freed_in", Type::kString);
   plan.presentation.layout = Presentation::Layout::kRecord;
   SetPython(
-      &plan, context, *at, "a Python object",
+      &plan, context, at, "a Python object",
       [address = *address, wanted = source.object.type, &context, control = options.control](
           PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
         std::string why;
-        absl::StatusOr<Fate> fate = FateOf(context, address, state.time(), control, outcome);
-        if (!fate.ok()) return fate.status();
+        ASSIGN_OR_RETURN(Fate fate, FateOf(context, address, state.time(), control, outcome));
         for (const auto& instance : state.instances()) {
           python::ObjectReader& objects = instance->objects;
           const python::TypeInfo* found = objects.TypeOf(address);
@@ -568,8 +554,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
                 fmt::format("the object at {:#x} is a {}, not a {}", address, name, *wanted));
           }
           const std::optional<python::Refcount> refcount = objects.RefcountOf(address);
-          if (!fate->note.empty()) {
-            outcome.AddNote(fate->note);
+          if (!fate.note.empty()) {
+            outcome.AddNote(fate.note);
           } else if (refcount && refcount->count <= 0) {
             outcome.AddNote("its reference count says that it is not alive");
           }
@@ -584,7 +570,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
                            RefcountValue(refcount), int64_t{refcount && refcount->immortal},
                            AttributesValue(objects, address), std::move(traceback),
                            Address(type.address), SuspendedValue(instance->frames, address),
-                           fate->state, fate->freed_time, fate->freed_by, fate->freed_in});
+                           fate.state, fate.freed_time, fate.freed_by, fate.freed_in});
           return absl::OkStatus();
         }
         if (!state.instances().empty()) {
@@ -592,7 +578,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
             why = state.process().DescribeUnmapped(Address(address), state.time());
           }
           outcome.AddNote(fmt::format("no Python object at {:#x}: {}", address, why));
-          if (!fate->note.empty()) outcome.AddNote(fate->note);
+          if (!fate.note.empty()) outcome.AddNote(fate.note);
         }
         return absl::OkStatus();
       });
@@ -608,18 +594,17 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
                          std::vector<Row>* rows) {
   python::ObjectReader& objects = instance.objects;
   const python::Layout& layout = instance.frames.layout();
-  absl::StatusOr<std::vector<Mapping>> mappings = state.process().MappingsAt(state.time());
-  if (!mappings.ok()) return mappings.status();
-  constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+  ASSIGN_OR_RETURN(std::vector<Mapping> mappings, state.process().MappingsAt(state.time()));
+  constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
   constexpr uint64_t kPiece = 1 << 20;
-  constexpr size_t kMostRows = 1 << 20;
+  constexpr size_t kMaxRows = 1 << 20;
   uint64_t bytes = 0;
   absl::flat_hash_map<uint64_t, bool> is_wanted;  // by the type's address
   python::ReprLimits limits;
   limits.characters = 512;
   limits.levels = 4;
   std::vector<uint64_t> words(kPiece / 8);
-  for (const Mapping& mapping : *mappings) {
+  for (const Mapping& mapping : mappings) {
     if ((mapping.protection & 2) == 0 || mapping.path == "[stack]") continue;
     for (uint64_t at = mapping.range.begin.v; at < mapping.range.end.v; at += kPiece) {
       if (control && control->cancelled) {
@@ -628,20 +613,19 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
       }
       const uint64_t size = std::min(kPiece, mapping.range.end.v - at);
       bytes += size;
-      if (bytes > kMostBytes || rows->size() >= kMostRows) {
-        outcome.MarkIncomplete(rows->size() >= kMostRows
-                                   ? fmt::format("only the first {} objects", kMostRows)
+      if (bytes > kMaxBytes || rows->size() >= kMaxRows) {
+        outcome.MarkIncomplete(rows->size() >= kMaxRows
+                                   ? fmt::format("only the first {} objects", kMaxRows)
                                    : "more than 4 GiB of memory to search");
         return absl::OkStatus();
       }
-      absl::StatusOr<uint64_t> known = state.moment().Read(Address(at), size, words.data());
-      if (!known.ok()) return known.status();
-      for (uint64_t i = 0; i + 1 <= *known / 8; ++i) {
+      ASSIGN_OR_RETURN(uint64_t known, state.moment().Read(Address(at), size, words.data()));
+      for (uint64_t i = 0; i + 1 <= known / 8; ++i) {
         const uint64_t word = words[i];
         if (word < 4096 || word % 8 != 0 || word >> 47 != 0) continue;
         // Most words are no types; what was found out about them is not kept for ever.
-        constexpr size_t kMostKept = 1 << 20;
-        if (is_wanted.size() > kMostKept) {
+        constexpr size_t kMaxKept = 1 << 20;
+        if (is_wanted.size() > kMaxKept) {
           is_wanted.clear();
           objects.Forget();
         }
@@ -654,9 +638,9 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
         const uint64_t object = at + 8 * i - layout.object_type;
         const std::optional<python::Refcount> refcount = objects.RefcountOf(object);
         // A pointer that stands where a count would is larger.
-        constexpr int64_t kMostReferences = 1 << 24;
+        constexpr int64_t kMaxReferences = 1 << 24;
         if (object % 16 != 0 || !refcount ||
-            (!refcount->immortal && (refcount->count <= 0 || refcount->count > kMostReferences)) ||
+            (!refcount->immortal && (refcount->count <= 0 || refcount->count > kMaxReferences)) ||
             !objects.MayBeObject(object)) {
           continue;
         }
@@ -672,9 +656,8 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
 
 absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
-                                const Context::TimeOfQuery& ask) {
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+                                const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   Add(&plan, "time", Type::kTime);
   Add(&plan, "address", Type::kAddress);
@@ -683,13 +666,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType& source, const ast::Que
   Add(&plan, "refcount", Type::kInteger);
   plan.presentation.table_columns = {"address", "type", "repr", "refcount"};
   plan.presentation.no_rows =
-      fmt::format("no object of a type called {} is alive at time {}", source.type, at->v);
-  SetPython(&plan, context, *at, "every object of a type",
+      fmt::format("no object of a type called {} is alive at time {}", source.type, at.v);
+  SetPython(&plan, context, at, "every object of a type",
             [wanted = source.type, control = options.control](PythonState& state, Outcome& outcome,
                                                               std::vector<Row>* rows) {
               for (const auto& instance : state.instances()) {
-                absl::Status s = FindObjects(state, *instance, wanted, control, outcome, rows);
-                if (!s.ok()) return s;
+                RETURN_IF_ERROR(FindObjects(state, *instance, wanted, control, outcome, rows));
               }
               return absl::OkStatus();
             });

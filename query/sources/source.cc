@@ -7,12 +7,17 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/number_text.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
+#include "query/ctypes/expression_at.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/process/stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
-#include "query/stack.h"
-#include "query/text.h"
-#include "query/types/expression_at.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -42,19 +47,14 @@ std::vector<SourceLine> ReadLines(std::ifstream& file, int first, int last) {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
-  if (!inlined.ok()) return inlined.status();
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(*at);
-  if (!moment.ok()) return moment.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<uint32_t> inlined, InlinedAt(query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
+  ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process.At(at));
   const uint64_t number = query.clauses.frame ? query.clauses.frame->value : 0;
-  absl::StatusOr<FrameView> view = FrameAt(context, moment->get(), *thread, number, *inlined);
+  absl::StatusOr<FrameView> view = FrameAt(context, moment.get(), thread, number, inlined);
   if (absl::IsOutOfRange(view.status()) && query.clauses.frame) {
     return ErrorAt(query.clauses.frame->range, std::string(view.status().message()));
   }
@@ -63,9 +63,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
                    std::string(view.status().message()));
   }
   if (!view.ok()) return view.status();
-  absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(*at);
-  if (!symbols.ok()) return symbols.status();
-  const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(view->pc);
+  ASSIGN_OR_RETURN(const Symbolizer* symbols, context.SymbolsAt(at));
+  const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(view->pc);
   std::string path = location->file;
   int current = location->line;
   if (view->inlined < location->frames.size()) {
@@ -79,13 +78,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
   Add(&plan, "current", Type::kInteger);
   Add(&plan, "file", Type::kString);
   plan.presentation.table_columns = {"current", "line", "text"};
-  const std::string where =
-      Cat((*symbols)->NameOf(view->pc), (*symbols)->NameOf(view->pc).empty() ? "" : " ", "at ",
-          Hex(view->pc));
+  const std::string where = Cat(symbols->NameOf(view->pc),
+                                symbols->NameOf(view->pc).empty() ? "" : " ", "at ", Hex(view->pc));
   std::vector<Row> rows;
   if (path.empty() || current <= 0) {
     plan.presentation.no_rows = Cat("no module says which line ", where, " is of");
-    const Module* module = (*symbols)->ModuleAt(view->pc);
+    const Module* module = symbols->ModuleAt(view->pc);
     if (module && module->file() && module->file()->dwarf() == nullptr) {
       plan.presentation.no_rows = Cat(module->name(), " has no debug information: which line ",
                                       where, " is of is not known");
@@ -119,7 +117,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowSource&, const ast::Query& query,
   }
   SetCompute(
       &plan, [rows]() -> absl::StatusOr<std::vector<Row>> { return rows; },
-      fmt::format("source at time {}: the line table and the file", at->v));
+      fmt::format("source at time {}: the line table and the file", at.v));
   return plan;
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/sources.h"
+#include "query/engine/sources.h"
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/by_python.h"
+#include "query/engine/by_python.h"
+#include "query/engine/engine.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 
@@ -18,16 +21,14 @@ absl::Status Restrict(const ast::By& by, TimeSpan span, const Context& context,
   plan->open =
       [open = std::move(plan->open), filter = *filter, time = plan->time_slot,
        thread = plan->thread_slot](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
-    absl::StatusOr<OperatorPtr> rows = open(request);
-    if (!rows.ok()) return rows.status();
-    return python::MakeByPython(*std::move(rows), filter, time, thread);
+    ASSIGN_OR_RETURN(OperatorPtr rows, open(request));
+    return python::MakeByPython(std::move(rows), filter, time, thread);
   };
   const std::string code = ast::ToString(by.what);
   plan->explain = [explain = std::move(plan->explain),
                    code](const SourceRequest& request) -> absl::StatusOr<std::string> {
-    absl::StatusOr<std::string> text = explain(request);
-    if (!text.ok()) return text.status();
-    return fmt::format("{}; those while Python was in {}", *text, code);
+    ASSIGN_OR_RETURN(std::string text, explain(request));
+    return fmt::format("{}; those while Python was in {}", text, code);
   };
   plan->presentation.no_rows = fmt::format("none while Python was in {}", code);
   return absl::OkStatus();
@@ -36,15 +37,12 @@ absl::Status Restrict(const ast::By& by, TimeSpan span, const Context& context,
 }  // namespace
 
 absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
-                                      const RunOptions& options, const Context::TimeOfQuery& ask) {
+                                      const RunOptions& options, const TimeOfQuery& ask) {
   absl::StatusOr<SourcePlan> plan = std::visit(
       [&](const auto& source) { return Plan(source, query, context, options, ask); }, query.source);
   if (!plan.ok() || !query.clauses.by || !query.clauses.by->python) return plan;
-  absl::StatusOr<TimeSpan> span = context.ResolveSpan(query.clauses.span, ask);
-  if (!span.ok()) return span.status();
-  if (absl::Status s = Restrict(*query.clauses.by, *span, context, options, &*plan); !s.ok()) {
-    return s;
-  }
+  ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
+  RETURN_IF_ERROR(Restrict(*query.clauses.by, span, context, options, &*plan));
   return plan;
 }
 

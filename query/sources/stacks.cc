@@ -3,13 +3,19 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/python/source_text.h"
-#include "query/python/state.h"
+#include "query/cpython/source_text.h"
+#include "query/cpython/state.h"
+#include "query/engine/engine.h"
+#include "query/engine/frame_values.h"
+#include "query/engine/mixed_stack.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
+#include "query/process/stack.h"
 #include "query/sources/builder.h"
-#include "query/sources/mixed_stack.h"
 #include "query/sources/plans.h"
-#include "query/stack.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -36,18 +42,16 @@ class StackSource : public Operator {
   absl::StatusOr<bool> TryNext(Row* row) {
     while (frame_ == frames_.size()) {
       if (thread_ == threads_.size()) return false;
-      if (absl::Status s = NotInterrupted(control_); !s.ok()) return s;
-      if (absl::Status s = LoadThread(threads_[thread_++]); !s.ok()) return s;
+      RETURN_IF_ERROR(NotInterrupted(control_));
+      RETURN_IF_ERROR(LoadThread(threads_[thread_++]));
     }
     const MixedFrame& frame = frames_[frame_++];
-    absl::Status s = frame.native ? Fill(*frame.native, row) : Fill(frame, *frame.python, row);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(frame.native ? Fill(*frame.native, row) : Fill(frame, *frame.python, row));
     return true;
   }
 
   absl::Status Fill(const Frame& frame, Row* row) {
-    absl::StatusOr<Value> args = FrameArguments(context_, *moment_, stack_.thread, frame);
-    if (!args.ok()) return args.status();
+    ASSIGN_OR_RETURN(Value args, FrameArguments(context_, *moment_, stack_.thread, frame));
     *row = {time_,
             OfThread(stack_.thread),
             int64_t{frame.number},
@@ -56,7 +60,7 @@ class StackSource : public Operator {
             OfText(frame.module),
             OfText(frame.file),
             frame.line > 0 ? Value(int64_t{frame.line}) : Value(Null{}),
-            *std::move(args),
+            std::move(args),
             FrameKindName(frame.kind),
             frame.cfa ? Value(*frame.cfa) : Value(Null{})};
     if (mixed_) row->insert(row->end(), {"native", Null{}, Null{}});
@@ -90,16 +94,13 @@ class StackSource : public Operator {
     stack_ = {};
     frame_ = 0;
     if (!moment_) {
-      absl::StatusOr<std::unique_ptr<Moment>> moment = context_.process().At(time_);
-      if (!moment.ok()) return moment.status();
-      moment_ = *std::move(moment);
+      ASSIGN_OR_RETURN(moment_, context_.process().At(time_));
     }
     StackOptions options;
     if (inlined_) {
       // It is told of the thread that runs.
-      absl::StatusOr<ThreadNo> running = moment_->RunningThread();
-      if (!running.ok()) return running.status();
-      if (*running == thread) options.inlined = inlined_;
+      ASSIGN_OR_RETURN(ThreadNo running, moment_->RunningThread());
+      if (running == thread) options.inlined = inlined_;
     }
     absl::StatusOr<Stack> stack = unwinder_.StackOf(*moment_, thread, options);
     if (absl::IsNotFound(stack.status())) {
@@ -110,12 +111,9 @@ class StackSource : public Operator {
     stack_ = *std::move(stack);
     Describe(stack_, outcome_.get());
     if (mixed_) {
-      if (absl::Status s = LoadPython(thread); !s.ok()) return s;
+      RETURN_IF_ERROR(LoadPython(thread));
     }
-    absl::StatusOr<std::vector<MixedFrame>> frames =
-        Interleave(context_.process(), stack_, python_, outcome_.get());
-    if (!frames.ok()) return frames.status();
-    frames_ = *std::move(frames);
+    ASSIGN_OR_RETURN(frames_, Interleave(context_.process(), stack_, python_, outcome_.get()));
     return absl::OkStatus();
   }
 
@@ -125,10 +123,8 @@ class StackSource : public Operator {
         outcome_->AddNote("the process has no Python");
         return absl::OkStatus();
       }
-      absl::StatusOr<std::unique_ptr<python::PythonState>> state =
-          python::PythonState::At(&context_.recording(), &context_.process(), time_);
-      if (!state.ok()) return state.status();
-      state_ = *std::move(state);
+      ASSIGN_OR_RETURN(state_,
+                       python::PythonState::At(&context_.recording(), &context_.process(), time_));
       if (!state_->problem().empty()) outcome_->AddNote(state_->problem());
     }
     python_ = state_->Stacks(thread);
@@ -158,27 +154,23 @@ class StackSource : public Operator {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  absl::StatusOr<std::optional<uint32_t>> inlined = InlinedAt(query.clauses.at, ask);
   if (!inlined.ok()) return inlined.status();
-  absl::StatusOr<std::optional<ThreadNo>> asked = context.ResolveThread(query.clauses.thread);
-  if (!asked.ok()) return asked.status();
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> asked, ResolveThread(context, query.clauses.thread));
   std::vector<ThreadNo> threads;
   const bool all = query.clauses.thread && query.clauses.thread->all;
   if (all) {
     for (const Thread& thread : process.threads()) {
-      if (thread.start <= *at && *at <= thread.end) threads.push_back(thread.number);
+      if (thread.start <= at && at <= thread.end) threads.push_back(thread.number);
     }
-  } else if (*asked) {
-    threads.push_back(**asked);
+  } else if (asked) {
+    threads.push_back(*asked);
   } else {
-    absl::StatusOr<ThreadNo> running = process.ThreadAt(*at);
-    if (!running.ok()) return running.status();
-    threads.push_back(*running);
+    ASSIGN_OR_RETURN(ThreadNo running, process.ThreadAt(at));
+    threads.push_back(running);
   }
   SourcePlan plan;
   Add(&plan, "time", Type::kTime);
@@ -207,12 +199,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::Backtrace&, const ast::Query& query,
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin(), "thread");
   }
   const ast::Range range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
-  plan.open = [&context, threads, t = *at, range, mixed,
+  plan.open = [&context, threads, t = at, range, mixed,
                inlined = *inlined](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     return OperatorPtr(
         std::make_unique<StackSource>(context, threads, t, range, mixed, inlined, request));
   };
-  plan.explain = [t = *at, n = threads.size(), mixed](const SourceRequest&) {
+  plan.explain = [t = at, n = threads.size(), mixed](const SourceRequest&) {
     return absl::StatusOr<std::string>(
         fmt::format("the stack of {} at time {}: registers and memory then, and the modules' "
                     "unwind information{}",

@@ -4,9 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 
 namespace ttq {
 namespace {
@@ -36,9 +41,7 @@ class MemorySource : public Operator {
         return false;
       }
       const uint64_t size = std::min(left_.size(), kMemoryChunk);
-      absl::StatusOr<MemoryImage> image = process_.Memory(left_.begin, size, time_);
-      if (!image.ok()) return image.status();
-      image_ = *std::move(image);
+      ASSIGN_OR_RETURN(image_, process_.Memory(left_.begin, size, time_));
       if (image_.bytes.size() != size || image_.present.size() != size) {
         return absl::InternalError("the store gave less memory than was asked for");
       }
@@ -78,24 +81,18 @@ class MemorySource : public Operator {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   EvaluateAt where;
-  absl::StatusOr<std::optional<ThreadNo>> thread = context.ResolveThread(query.clauses.thread);
-  if (!thread.ok()) return thread.status();
-  if (query.clauses.at || query.clauses.frame || *thread) where.time = *at;
-  where.thread = *thread;
-  absl::StatusOr<std::optional<uint32_t>> inlined = Context::InlinedAt(query.clauses.at, ask);
-  if (!inlined.ok()) return inlined.status();
-  where.inlined = *inlined;
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
+  if (query.clauses.at || query.clauses.frame || thread) where.time = at;
+  where.thread = thread;
+  ASSIGN_OR_RETURN(where.inlined, InlinedAt(query.clauses.at, ask));
   if (query.clauses.frame) where.frame = query.clauses.frame->value;
-  absl::StatusOr<ResolvedLocation> location =
-      context.ResolveLocation(source.location, kMemoryDefault, where);
-  if (!location.ok()) return location.status();
-  const AddressRange range = location->ranges[0];
+  ASSIGN_OR_RETURN(ResolvedLocation location,
+                   ResolveLocation(context, source.location, kMemoryDefault, where));
+  const AddressRange range = location.ranges[0];
   if (range.size() > kMemoryMost) {
     return ErrorAt(source.location.range, "more than 1 GiB of memory at once",
                    "ask for smaller ranges");
@@ -106,12 +103,12 @@ absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& que
   Add(&plan, "size", Type::kInteger);
   Add(&plan, "bytes", Type::kBytes);
   plan.presentation.layout = Presentation::Layout::kHexDump;
-  if (!location->note.empty()) plan.notes.push_back(location->note);
-  plan.open = [&process, range, t = *at](const SourceRequest& request) {
+  if (!location.note.empty()) plan.notes.push_back(location.note);
+  plan.open = [&process, range, t = at](const SourceRequest& request) {
     return absl::StatusOr<OperatorPtr>(std::make_unique<MemorySource>(
         process, range, t, request.outcome, request.options->control));
   };
-  plan.explain = [text = location->text, t = *at](const SourceRequest&) {
+  plan.explain = [text = location.text, t = at](const SourceRequest&) {
     return absl::StatusOr<std::string>(
         fmt::format("memory {} at time {}: the pages at the end of the last block that touched "
                     "them, and the writes of one block",
@@ -121,24 +118,20 @@ absl::StatusOr<SourcePlan> Plan(const ast::Memory& source, const ast::Query& que
 }
 
 absl::StatusOr<SourcePlan> Plan(const ast::ShowRegisters&, const ast::Query& query,
-                                const Context& context, const RunOptions&,
-                                const Context::TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
-  absl::StatusOr<Time> at = context.ResolveAt(query.clauses.at, ask);
-  if (!at.ok()) return at.status();
-  absl::StatusOr<std::optional<ThreadNo>> asked = context.ResolveThread(query.clauses.thread);
-  if (!asked.ok()) return asked.status();
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  ASSIGN_OR_RETURN(std::optional<ThreadNo> asked, ResolveThread(context, query.clauses.thread));
   std::vector<ThreadNo> threads;
   if (query.clauses.thread && query.clauses.thread->all) {
     for (const Thread& thread : process.threads()) {
-      if (thread.start <= *at && *at <= thread.end) threads.push_back(thread.number);
+      if (thread.start <= at && at <= thread.end) threads.push_back(thread.number);
     }
-  } else if (*asked) {
-    threads.push_back(**asked);
+  } else if (asked) {
+    threads.push_back(*asked);
   } else {
-    absl::StatusOr<ThreadNo> running = process.ThreadAt(*at);
-    if (!running.ok()) return running.status();
-    threads.push_back(*running);
+    ASSIGN_OR_RETURN(ThreadNo running, process.ThreadAt(at));
+    threads.push_back(running);
   }
   SourcePlan plan;
   AddMoment(&plan);
@@ -150,7 +143,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowRegisters&, const ast::Query& que
   const ast::Range range = query.clauses.thread ? query.clauses.thread->range : query.source_range;
   SetCompute(
       &plan,
-      [&process, threads, t = *at, range,
+      [&process, threads, t = at, range,
        one = threads.size() == 1]() -> absl::StatusOr<std::vector<Row>> {
         std::vector<Row> rows;
         for (const ThreadNo thread : threads) {
@@ -167,7 +160,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ShowRegisters&, const ast::Query& que
         }
         return rows;
       },
-      fmt::format("registers at time {}: the block's snapshot and a walk inside the block", at->v));
+      fmt::format("registers at time {}: the block's snapshot and a walk inside the block", at.v));
   return plan;
 }
 

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "store/digest.h"
-#include "store/process_reader.h"
+#include "store/read/process_reader.h"
+#include "store/walk/digest.h"
 
 namespace ttq {
 namespace {

@@ -16,9 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "query/engine.h"
-#include "query/parser.h"
+#include "query/engine/engine.h"
+#include "query/language/parser.h"
 
 namespace ttq {
 namespace {
@@ -31,15 +32,12 @@ int Fail(const absl::Status& s) {
 // Milliseconds for the whole answer.
 absl::StatusOr<double> Ask(const Engine& engine, const std::string& text) {
   auto begin = std::chrono::steady_clock::now();
-  auto query = ParseQuery(text);
-  if (!query.ok()) return query.status();
-  auto stream = engine.Run(*query, {});
-  if (!stream.ok()) return stream.status();
+  ASSIGN_OR_RETURN(auto query, ParseQuery(text));
+  ASSIGN_OR_RETURN(auto stream, engine.Run(query, {}));
   Row row;
   for (;;) {
-    auto more = (*stream)->Next(&row);
-    if (!more.ok()) return more.status();
-    if (!*more) break;
+    ASSIGN_OR_RETURN(auto more, stream->Next(&row));
+    if (!more) break;
   }
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
       .count();

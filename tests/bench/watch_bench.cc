@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace {
 

@@ -16,18 +16,18 @@
 
 #include "capi/ttq.h"
 
-enum { kThreads = 4, kMostRecordings = 8, kMostQueries = 100, kInterruptions = 40 };
+enum { kThreads = 4, kMaxRecordings = 8, kMaxQueries = 100, kInterruptions = 40 };
 
 struct Asked {
   const char* path;
-  char* queries[kMostQueries];
-  uint64_t expected[kMostQueries]; /* what Digest gives */
+  char* queries[kMaxQueries];
+  uint64_t expected[kMaxQueries]; /* what Digest gives */
   size_t count;
   ttq_recording* recording;
   ttq_process* process;
 };
 
-static struct Asked asked[kMostRecordings];
+static struct Asked asked[kMaxRecordings];
 static size_t asked_count;
 static atomic_int failures;
 
@@ -85,7 +85,7 @@ static void Load(struct Asked* a, const char* path, const char* queries) {
   FILE* file = fopen(queries, "r");
   Require(file != NULL, queries);
   char line[1000];
-  while (a->count < kMostQueries && fgets(line, sizeof line, file)) {
+  while (a->count < kMaxQueries && fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = 0;
     if (line[0]) a->queries[a->count++] = strdup(line);
   }
@@ -209,7 +209,7 @@ static void TestInterrupt(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3 || argc % 2 == 0 || argc > 1 + 2 * kMostRecordings) {
+  if (argc < 3 || argc % 2 == 0 || argc > 1 + 2 * kMaxRecordings) {
     fprintf(stderr, "usage: threads_test RECORDING QUERIES [RECORDING QUERIES]...\n");
     return 2;
   }

@@ -24,11 +24,11 @@
 
 #include "gtest/gtest.h"
 #include "store/database.h"
-#include "store/format.h"
-#include "store/message.h"
-#include "store/reader.h"
-#include "store/seal.h"
-#include "store/trace.capnp.h"
+#include "store/format/format.h"
+#include "store/format/message.h"
+#include "store/format/seal.h"
+#include "store/format/trace.capnp.h"
+#include "store/read/reader.h"
 #include "tests/support/trace_text.h"
 
 namespace ttq {

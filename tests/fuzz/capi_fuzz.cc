@@ -27,7 +27,7 @@ constexpr const char kHistory[] =
     "output 1 \"caf\\xe9\\n\"\n"
     "fault 11 0xdead0000: 0x401008 store 0xdead0000 4 = 1\n"
     "fatal 11\n";
-constexpr uint64_t kMostRows = 1000;
+constexpr uint64_t kMaxRows = 1000;
 
 ttq_process* process;
 
@@ -131,7 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   ttq_run_options options = TTQ_RUN_OPTIONS_INIT;
-  options.limit = kMostRows;
+  options.limit = kMaxRows;
   ttq_result *by_row, *by_array;
   if (!Failed(ttq_run(query, &options, &by_row), text.size())) {
     Require(ttq_run(query, &options, &by_array) == TTQ_OK, "the second run fails");

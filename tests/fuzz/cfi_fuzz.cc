@@ -3,7 +3,8 @@
 // The reader of call-frame information on arbitrary bytes: as .eh_frame, as its index and as
 // .debug_frame. Each row it finds has its expressions evaluated, on registers and memory made up.
 
-#include "query/unwind.h"
+#include "query/code/dwarf_expression.h"
+#include "query/code/unwind.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/elf_bytes.h"
 
@@ -13,10 +14,11 @@ namespace {
 constexpr uint64_t kFrames = 0x1000, kHeader = 0x8000;
 
 void Evaluate(absl::Span<const uint8_t> expression) {
-  ExpressionInput input;
+  LocationInput input;
+  input.first = 0x7000;
   input.register_value = [](int reg) { return std::optional<uint64_t>(reg * 0x1000); };
   input.memory = [](uint64_t address, uint32_t) { return std::optional<uint64_t>(address >> 3); };
-  EvaluateFrameExpression(expression, 0x7000, input);
+  EvaluateNumber(expression, input);
 }
 
 }  // namespace

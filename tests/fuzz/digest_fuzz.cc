@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "recorder/stream.h"
-#include "store/digest.h"
-#include "store/recipe.h"
-#include "store/walk.h"
+#include "store/walk/digest.h"
+#include "store/walk/recipe.h"
+#include "store/walk/walk.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_input.h"
 

@@ -5,9 +5,9 @@
 
 #include <libdwarf/dwarf.h>
 
-#include "query/die.h"
-#include "query/symbols.h"
-#include "query/types/debug_file.h"
+#include "query/code/die.h"
+#include "query/code/symbols.h"
+#include "query/ctypes/debug_file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/elf_bytes.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kCode = 0x1000;
 // DIEs looked at: the same bytes may be reached by many ways.
-constexpr int kMostDies = 2000;
+constexpr int kMaxDies = 2000;
 
 void LookAt(const DebugFile& file, const DwarfData& data) {
   int dies = 0;
@@ -27,7 +27,7 @@ void LookAt(const DebugFile& file, const DwarfData& data) {
   for (const DwarfUnit& unit : data.units()) {
     DieWalk walk(data, unit);
     uint64_t last = 0;
-    while (walk.Next() && ++dies < kMostDies) {
+    while (walk.Next() && ++dies < kMaxDies) {
       const Die& die = walk.die();
       Require(die.ref().offset > last && die.ref().offset < unit.end, "a walk goes forward");
       last = die.ref().offset;

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "query/diagnostic.h"
-#include "query/parser.h"
+#include "query/language/diagnostic.h"
+#include "query/language/parser.h"
 
 namespace {
 

@@ -12,13 +12,14 @@
 #include <string_view>
 #include <vector>
 
-#include "store/elf.h"
-#include "store/format.h"
-#include "store/message.h"
-#include "store/packed_log.h"
-#include "store/records.h"
-#include "store/trace.capnp.h"
-#include "store/track.h"
+#include "base/elf.h"
+#include "store/format/format.h"
+#include "store/format/message.h"
+#include "store/format/records.h"
+#include "store/walk/loaded_block.h"
+#include "store/format/trace.capnp.h"
+#include "store/walk/packed_log.h"
+#include "store/read/track.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ttq {

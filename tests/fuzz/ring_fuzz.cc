@@ -16,8 +16,8 @@
 
 #include "recorder/ring.h"
 #include "recorder/stream.h"
-#include "store/ingest.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
+#include "store/write/ingest.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_input.h"
 

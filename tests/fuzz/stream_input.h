@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "recorder/stream.h"
-#include "store/walk.h"
+#include "store/walk/walk.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ttq {

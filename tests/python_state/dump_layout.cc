@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
-#include "query/python/layout.h"
+#include "query/cpython/layout.h"
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;

@@ -10,14 +10,15 @@
 #include <random>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 namespace {
 
 absl::Status Compare(const Process& process, Moment* moment, Time t, std::mt19937_64* random) {
-  if (absl::Status s = moment->MoveTo(t); !s.ok()) return s;
+  RETURN_IF_ERROR(moment->MoveTo(t));
   auto thread = process.ThreadAt(t);
   auto running = moment->RunningThread();
   if (!thread.ok()) return thread.status();
@@ -41,16 +42,14 @@ absl::Status Compare(const Process& process, Moment* moment, Time t, std::mt1993
   }
   for (const Address at : places) {
     constexpr uint64_t kSize = 6000;
-    auto image = process.Memory(at, kSize, t);
-    if (!image.ok()) return image.status();
+    ASSIGN_OR_RETURN(auto image, process.Memory(at, kSize, t));
     char bytes[kSize];
-    auto known = moment->Read(at, kSize, bytes);
-    if (!known.ok()) return known.status();
+    ASSIGN_OR_RETURN(auto known, moment->Read(at, kSize, bytes));
     const auto present = static_cast<uint64_t>(
-        std::find(image->present.begin(), image->present.end(), false) - image->present.begin());
-    if (present != *known || memcmp(bytes, image->bytes.data(), present) != 0) {
+        std::find(image.present.begin(), image.present.end(), false) - image.present.begin());
+    if (present != known || memcmp(bytes, image.bytes.data(), present) != 0) {
       return absl::InternalError(fmt::format("memory from {:#x} on at {}: {} and {} bytes known",
-                                             at.v, t.v, *known, present));
+                                             at.v, t.v, known, present));
     }
   }
   return absl::OkStatus();

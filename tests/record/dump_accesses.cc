@@ -13,8 +13,8 @@
 
 #include "recorder/launcher.h"
 #include "recorder/ring.h"
-#include "store/recipe.h"
-#include "store/walk.h"
+#include "store/walk/recipe.h"
+#include "store/walk/walk.h"
 
 namespace ttq {
 namespace {

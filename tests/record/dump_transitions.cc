@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "query/python/frame_history.h"
-#include "store/reader.h"
+#include "query/cpython/frame_history.h"
+#include "store/read/reader.h"
 
 namespace {
 

@@ -40,7 +40,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 namespace {

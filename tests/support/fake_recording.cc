@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
 
 namespace ttq {
@@ -56,11 +57,10 @@ class FakeMoment : public Moment {
   }
   Time time() const override { return time_; }
   absl::StatusOr<uint64_t> Read(Address begin, uint64_t size, void* out) override {
-    const absl::StatusOr<MemoryImage> image = process_.Memory(begin, size, time_);
-    if (!image.ok()) return image.status();
-    const auto known = std::find(image->present.begin(), image->present.end(), false);
-    const auto n = static_cast<size_t>(known - image->present.begin());
-    std::memcpy(out, image->bytes.data(), n);
+    ASSIGN_OR_RETURN(const MemoryImage image, process_.Memory(begin, size, time_));
+    const auto known = std::find(image.present.begin(), image.present.end(), false);
+    const auto n = static_cast<size_t>(known - image.present.begin());
+    std::memcpy(out, image.bytes.data(), n);
     return n;
   }
   absl::StatusOr<Registers> RegistersOf(std::optional<ThreadNo> thread) override {
@@ -77,7 +77,7 @@ class FakeMoment : public Moment {
 
 absl::StatusOr<std::unique_ptr<Moment>> FakeProcess::At(Time t) const {
   auto moment = std::make_unique<FakeMoment>(*this);
-  if (absl::Status s = moment->MoveTo(t); !s.ok()) return s;
+  RETURN_IF_ERROR(moment->MoveTo(t));
   return std::unique_ptr<Moment>(std::move(moment));
 }
 
@@ -88,16 +88,16 @@ absl::Status FakeProcess::WatchBlocks(
   if (control != nullptr && control->cancelled) return absl::CancelledError("interrupted");
   std::unique_ptr<BlockVisitor> visitor = make(0);
   FakeMoment moment(*this);
-  if (absl::Status s = moment.MoveTo(Time(0)); !s.ok()) return s;
+  RETURN_IF_ERROR(moment.MoveTo(Time(0)));
   WordSet words;
-  if (absl::Status s = visitor->Begin(0, &moment, &words); !s.ok()) return s;
+  RETURN_IF_ERROR(visitor->Begin(0, &moment, &words));
   ThreadNo thread;
   for (const Access& access : accesses_) {
     if (access.time >= span.end) break;
-    if (absl::Status s = moment.MoveTo(access.time); !s.ok()) return s;
+    RETURN_IF_ERROR(moment.MoveTo(access.time));
     if (access.thread != thread) {
       thread = access.thread;
-      if (absl::Status s = visitor->SwitchTo(access.time, thread); !s.ok()) return s;
+      RETURN_IF_ERROR(visitor->SwitchTo(access.time, thread));
     }
     bool watched = false;
     if (access.is_write) {
@@ -111,11 +111,11 @@ absl::Status FakeProcess::WatchBlocks(
                              .size = access.value.size(),
                              .bytes = reinterpret_cast<const uint8_t*>(access.value.data()),
                              .actor = access.actor};
-    if (absl::Status s = visitor->Write(write); !s.ok()) return s;
+    RETURN_IF_ERROR(visitor->Write(write));
   }
   const Time end = std::min(span.end, info_.end);
-  if (absl::Status s = moment.MoveTo(end); !s.ok()) return s;
-  if (absl::Status s = visitor->End(end); !s.ok()) return s;
+  RETURN_IF_ERROR(moment.MoveTo(end));
+  RETURN_IF_ERROR(visitor->End(end));
   return take(std::move(visitor));
 }
 

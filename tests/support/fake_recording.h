@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "store/reader.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 

@@ -13,8 +13,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/status_macros.h"
 #include "recorder/ring.h"
-#include "store/ingest.h"
+#include "store/write/ingest.h"
 
 namespace ttq {
 namespace {
@@ -282,10 +283,10 @@ absl::Status StreamBuilder::Record(const std::string& directory) {
   auto ring = written ? Ring::Open(path) : absl::ErrnoToStatus(errno, path);
   unlink(path.c_str());
   if (!ring.ok()) return ring.status();
-  auto writer = RecordingWriter::Create(directory, {words_.begin() + 2, words_.end()});
-  if (!writer.ok()) return writer.status();
-  (*writer)->Start(*std::move(ring));
-  return (*writer)->Finish();
+  ASSIGN_OR_RETURN(auto writer,
+                   RecordingWriter::Create(directory, {words_.begin() + 2, words_.end()}));
+  writer->Start(*std::move(ring));
+  return writer->Finish();
 }
 
 }  // namespace ttq

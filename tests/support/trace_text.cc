@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 #include "tests/support/stream_builder.h"
 
 namespace ttq {

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "fmt/format.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
 #include "tests/support/trace_text.h"
 
 namespace ttq {

@@ -4,7 +4,7 @@
 // damaged, and the index of names with its file. What compilers write is compared with addr2line
 // (symbols_test) and gdb (tests/expressions).
 
-#include "query/die.h"
+#include "query/code/die.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@
 #include <fstream>
 #include <random>
 
-#include "query/line_table.h"
-#include "query/symbols.h"
-#include "query/types/name_index.h"
+#include "query/code/line_table.h"
+#include "query/code/symbols.h"
+#include "query/ctypes/name_index.h"
 #include "tests/support/elf_bytes.h"
 
 namespace ttq {

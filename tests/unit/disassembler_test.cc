@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/disassembler.h"
+#include "query/code/disassembler.h"
 
 #include <gtest/gtest.h>
 

@@ -2,16 +2,16 @@
 //
 // The engine on a recording in memory: a query, and the rows or the error it must give.
 
-#include "query/engine.h"
+#include "query/engine/engine.h"
 
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "gtest/gtest.h"
-#include "query/diagnostic.h"
-#include "query/format.h"
-#include "query/parser.h"
-#include "query/text.h"
+#include "query/answers/format.h"
+#include "query/language/diagnostic.h"
+#include "query/language/parser.h"
 #include "tests/support/fake_recording.h"
 
 namespace ttq {

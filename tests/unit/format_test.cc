@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "store/format.h"
+#include "store/format/format.h"
 
 #include <link.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 
 #include "absl/strings/escaping.h"
+#include "base/elf.h"
 #include "gtest/gtest.h"
-#include "store/elf.h"
 
 namespace ttq {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/names.h"
+#include "query/code/names.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // Machine code against the interpreter: random recipes with random logs, some of them damaged, must
 // give the same digest, and the same memory and registers, either way.
 
-#include "store/native.h"
+#include "store/walk/native.h"
 
 #include <cstring>
 #include <map>
@@ -13,10 +13,10 @@
 
 #include "gtest/gtest.h"
 #include "recorder/stream.h"
-#include "store/digest.h"
-#include "store/reader.h"
-#include "store/recipe.h"
-#include "store/track.h"
+#include "store/read/reader.h"
+#include "store/walk/digest.h"
+#include "store/walk/recipe.h"
+#include "store/read/track.h"
 
 namespace ttq {
 namespace {

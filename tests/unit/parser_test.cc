@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/parser.h"
+#include "query/language/parser.h"
 
 #include <fstream>
 #include <string>
@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "query/diagnostic.h"
-#include "query/tokens.h"
+#include "query/language/diagnostic.h"
+#include "query/language/tokens.h"
 
 namespace ttq {
 namespace {

@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/number_text.h"
 #include "gtest/gtest.h"
-#include "query/format.h"
-#include "query/python/frames.h"
-#include "query/python/layout.h"
-#include "query/python/objects.h"
+#include "query/answers/format.h"
+#include "query/cpython/frames.h"
+#include "query/cpython/layout.h"
+#include "query/cpython/objects.h"
 
 namespace ttq::python {
 namespace {
@@ -133,7 +134,7 @@ TEST_P(EveryLayout, GarbageEndsWithinBounds) {
       objects.RefcountOf(at);
       objects.MayBeObject(at);
       const Stack stack = frames.WalkFrom({.frame = at});
-      EXPECT_LE(stack.frames.size(), FrameReader::kMostFrames);
+      EXPECT_LE(stack.frames.size(), FrameReader::kMaxFrames);
       for (const Frame& frame : stack.frames) frames.Locals(frame, 100);
       frames.SuspendedFrame(at);
     }

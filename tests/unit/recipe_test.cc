@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-#include "store/recipe.h"
+#include "store/walk/recipe.h"
 
 #include <cstring>
 
 #include "gtest/gtest.h"
-#include "store/walk.h"
+#include "store/walk/walk.h"
 
 namespace ttq {
 namespace {

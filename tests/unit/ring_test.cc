@@ -16,8 +16,8 @@
 
 #include "gtest/gtest.h"
 #include "recorder/stream.h"
-#include "store/ingest.h"
-#include "store/reader.h"
+#include "store/read/reader.h"
+#include "store/write/ingest.h"
 
 namespace ttq {
 namespace {

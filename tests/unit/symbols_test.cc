@@ -3,7 +3,7 @@
 // Symbols of small programs (tests/support/programs), compared with what binutils' addr2line says
 // of every instruction, and of damaged copies of them.
 
-#include "query/symbols.h"
+#include "query/code/symbols.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,12 +16,12 @@
 #include <random>
 #include <sstream>
 
-#include "query/debug_files.h"
-#include "query/disassembler.h"
-#include "query/dwarf_info.h"
-#include "query/elf_file.h"
-#include "query/line_table.h"
-#include "query/names.h"
+#include "query/code/disassembler.h"
+#include "query/code/dwarf_info.h"
+#include "query/code/elf_file.h"
+#include "query/code/line_table.h"
+#include "query/code/names.h"
+#include "query/code/separate_debug_file.h"
 
 namespace ttq {
 namespace {
@@ -377,7 +377,8 @@ class DebugFiles : public testing::Test {
   std::string Found(const std::string& program) {
     SymbolOptions options;
     options.debug_directories = {folder_ / "debug"};
-    auto found = FindDebugFile(*ElfFile::Parse(FileImage::FromString(program)), program_, options);
+    auto found =
+        FindSeparateDebugFile(*ElfFile::Parse(FileImage::FromString(program)), program_, options);
     return found ? fs::relative(found->path, folder_).string() : "";
   }
 

@@ -3,13 +3,14 @@
 // Call-frame information made by hand: each instruction of its small machine, the ways a function
 // is found, and damage. What compilers make of it is compared with gdb by tests/stacks.
 
-#include "query/unwind.h"
+#include "query/code/unwind.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "query/code/dwarf_expression.h"
 #include "tests/support/elf_bytes.h"
 
 namespace ttq {
@@ -214,7 +215,8 @@ TEST(Unwind, RandomDamageIsSurvived) {
 
 std::optional<uint64_t> Evaluate(std::string_view expression,
                                  std::optional<uint64_t> first = std::nullopt) {
-  ExpressionInput input;
+  LocationInput input;
+  input.first = first;
   input.bias = 0x10000;
   input.register_value = [](int reg) -> std::optional<uint64_t> {
     return reg == 3 ? std::nullopt : std::optional<uint64_t>(reg * 0x100);
@@ -223,9 +225,9 @@ std::optional<uint64_t> Evaluate(std::string_view expression,
     if (address >= 0x8000) return std::nullopt;
     return address + size;
   };
-  return EvaluateFrameExpression(
+  return EvaluateNumber(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(expression.data()), expression.size()),
-      first, input);
+      input);
 }
 
 TEST(FrameExpression, Values) {

@@ -66,20 +66,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kPage = 4096, kSlice = 2 * kPage, kStride = 3 * kPage, kMost = 500 };
+enum { kPage = 4096, kSlice = 2 * kPage, kStride = 3 * kPage, kMaxCount = 500 };
 static unsigned char* const kArena = (unsigned char*)0x30000000;
 
 static int g_poison = 0xa5;
 static int g_count;
-static const char* g_name[kMost];
-static long g_result[kMost];
+static const char* g_name[kMaxCount];
+static long g_result[kMaxCount];
 
 // Where the call at hand writes: the start of its slice, and the memory that cannot be written
 // behind it.
 static unsigned char *B, *E;
 
 static void Begin(const char* name) {
-  if (g_count == kMost) abort();
+  if (g_count == kMaxCount) abort();
   B = kArena + (long)kStride * g_count;
   E = B + kSlice;
   memset(B, g_poison, kSlice);
@@ -773,7 +773,7 @@ int main(int argc, char** argv) {
   }
   struct sigaction action = {.sa_handler = OnSignal};
   sigaction(SIGALRM, &action, NULL);
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMaxCount; ++i) {
     if (mmap(kArena + (long)kStride * i, kSlice, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
       return 3;

@@ -27,11 +27,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { kPage = 4096, kSlice = 2 * kPage, kMost = 200, kReadWrite = PROT_READ | PROT_WRITE };
+enum { kPage = 4096, kSlice = 2 * kPage, kMaxCount = 200, kReadWrite = PROT_READ | PROT_WRITE };
 static unsigned char* const kArena = (unsigned char*)0x30000000;
 static int g_count;
-static const char* g_name[kMost];
-static long g_result[kMost];
+static const char* g_name[kMaxCount];
+static long g_result[kMaxCount];
 #define B (kArena + 3L * kPage * g_count)  // the slice at hand
 
 #define T(name, ...)                          \

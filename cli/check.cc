@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq check`: reads everything in a recording and compares it with itself.
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "fmt/format.h"
+
+namespace ttq {
+
+int RunCheck(int argc, char** argv) {
+  CLI::App app("Verifies every block and index of a recording against each other.", "ttq check");
+  std::string trace, option;
+  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(trace.empty() ? option : trace);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+
+  ScanControl control;
+  InterruptGuard guard(&control);
+  Progress progress(&control);
+  uint64_t problems = 0;
+  const absl::Status status = (*recording)
+                                  ->Check(
+                                      [&](const std::string& problem) {
+                                        progress.Hide();
+                                        ++problems;
+                                        Complain(problem, 0);
+                                      },
+                                      &control);
+  progress.Hide();
+  if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
+  if (!status.ok()) return Complain(status, kUnreadable);
+  if (problems > 0) {
+    return Complain(fmt::format("{} is damaged: {} problem{}", (*recording)->info().path, problems,
+                                problems == 1 ? "" : "s"),
+                    kUnreadable);
+  }
+  uint64_t blocks = 0;
+  for (const ProcessInfo& p : (*recording)->processes()) {
+    blocks += p.blocks;
+    if (!p.complete) {
+      WriteOut(fmt::format("process {} is incomplete: {}\n", p.number.v,
+                           Printable(p.incomplete_reason)));
+    }
+  }
+  WriteOut(fmt::format("ok: {} process{}, {} blocks\n", (*recording)->processes().size(),
+                       (*recording)->processes().size() == 1 ? "" : "es", blocks));
+  return kAnswered;
+}
+
+}  // namespace ttq

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+//
+// See common.h.
+
+#include "cli/common.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "fmt/format.h"
+
+namespace ttq {
+namespace {
+
+std::atomic<ScanControl*> interruptible{nullptr};
+
+void OnInterrupt(int) {
+  if (ScanControl* control = interruptible.load()) control->cancelled.store(true);
+}
+
+}  // namespace
+
+int Complain(std::string_view message, int exit_status) {
+  fmt::print(stderr, "ttq: {}\n", Printable(message));
+  return exit_status;
+}
+
+int Complain(const absl::Status& status, int exit_status) {
+  return Complain(std::string(status.message()), exit_status);
+}
+
+std::vector<std::string> Arguments(int argc, char** argv) {
+  return std::vector<std::string>(argv + std::min(argc, 1), argv + argc);
+}
+
+std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(arguments));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    WriteOut(app.help());
+    return kAnswered;
+  } catch (const CLI::ParseError& error) {
+    return Complain(fmt::format("{} (see `{} --help`)", error.what(), app.get_name()), kUsage);
+  }
+}
+
+int ComplainOfProcess(const absl::Status& status, bool named) {
+  return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
+}
+
+ProcessNo ProcessNamed(const Recording& recording, uint32_t name) {
+  ProcessNo of_pid(name);
+  for (const ProcessInfo& p : recording.processes()) {
+    if (p.number.v == name) return p.number;
+    if (p.pid == name) of_pid = p.number;
+  }
+  return of_pid;
+}
+
+std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
+  const std::vector<ProcessInfo>& processes = recording.processes();
+  if (processes.size() < 2) return "";
+  const auto title = [&](ProcessNo number) {
+    const auto it = std::find_if(processes.begin(), processes.end(),
+                                 [&](const ProcessInfo& p) { return p.number == number; });
+    return fmt::format("process {}, {}", number.v, it == processes.end() ? "" : it->program);
+  };
+  ProcessNo last = asked;
+  for (const ProcessInfo& p : processes) {  // in order of their numbers
+    if (p.by_exec && p.parent == last) last = p.number;
+  }
+  if (last != asked) {
+    return fmt::format("asked of {}, which became {}: -p {}", title(asked), title(last), last.v);
+  }
+  return fmt::format("asked of {}, one of {}: `ttq info` lists them, -p N asks another",
+                     title(asked), processes.size());
+}
+
+std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process,
+                             Asked* out) {
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace, FileAccess::kMap);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::optional<ProcessNo> number;
+  if (process) number = ProcessNamed(**recording, *process);
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+  if (!engine.ok()) return ComplainOfProcess(engine.status(), process.has_value());
+  *out = {*std::move(recording), *std::move(engine)};
+  return std::nullopt;
+}
+
+bool IsTerminal(int fd) { return isatty(fd) == 1; }
+
+void WriteOut(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(n);
+    } else if (errno != EINTR) {
+      if (errno == EPIPE) _exit(141);  // as if SIGPIPE were not ignored
+      fmt::print(stderr, "ttq: cannot write the answer: {}\n", strerror(errno));
+      _exit(kUnreadable);
+    }
+  }
+}
+
+InterruptGuard::InterruptGuard(ScanControl* control) {
+  interruptible = control;
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+InterruptGuard::~InterruptGuard() {
+  signal(SIGINT, SIG_DFL);
+  interruptible = nullptr;
+}
+
+Progress::Progress(const ScanControl* control) : control_(control) {
+  if (!IsTerminal(STDERR_FILENO)) return;
+  thread_ = std::thread([this] {
+    std::unique_lock<std::mutex> lock(mutex_);
+    std::chrono::milliseconds pause(500);
+    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+      Show();
+      pause = std::chrono::milliseconds(100);
+    }
+  });
+}
+
+Progress::~Progress() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  Hide();
+}
+
+// REQUIRES: mutex_ is held.
+void Progress::Show() {
+  const uint64_t total = control_->blocks_total.load(), done = control_->blocks_done.load();
+  if (total == 0) return;
+  shown_ = true;
+  fmt::print(stderr, "\r\x1b[Kreading block {} of {} ({}%), Ctrl-C stops", done, total,
+             100 * std::min(done, total) / total);
+  fflush(stderr);
+}
+
+void Progress::Hide() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!shown_) return;
+  shown_ = false;
+  fputs("\r\x1b[K", stderr);
+  fflush(stderr);
+}
+
+namespace {
+
+std::string Human(uint64_t n, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  double value = static_cast<double>(n);
+  size_t i = 0;
+  for (; value >= 999.5 && i + 1 < std::size(kPrefixes); ++i) value /= 1000;
+  if (i == 0) return fmt::format("{}{}{}", n, *unit ? " " : "", unit);
+  return fmt::format("{:.{}f} {}{}", value, value < 9.95 ? 1 : 0, kPrefixes[i], unit);
+}
+
+}  // namespace
+
+std::string HumanBytes(uint64_t n) { return Human(n, "B"); }
+std::string HumanCount(uint64_t n) { return Human(n, ""); }
+
+std::string HumanTime(int64_t wall_ns) {
+  if (wall_ns == 0) return "-";
+  const time_t seconds = static_cast<time_t>(wall_ns / 1000000000);
+  struct tm local;
+  if (!localtime_r(&seconds, &local)) return "-";
+  char text[64];
+  return std::string(text, strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local));
+}
+
+}  // namespace ttq

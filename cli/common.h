@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+//
+// What several commands need: finding a recording, saying what went wrong, interruption, progress.
+
+#ifndef TTQ_CLI_COMMON_H_
+#define TTQ_CLI_COMMON_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/status/statusor.h"
+#include "query/engine/engine.h"
+#include "query/find_trace.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+// Prints "ttq: MESSAGE" and gives `exit_status`.
+int Complain(const absl::Status& status, int exit_status);
+int Complain(std::string_view message, int exit_status);
+
+// Parses arguments (without argv[0]); nullopt: go on. --help prints the help of the command.
+std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments);
+std::vector<std::string> Arguments(int argc, char** argv);
+
+// A recording, and the engine of one of its processes.
+struct Asked {
+  std::unique_ptr<Recording> recording;
+  std::unique_ptr<Engine> engine;
+};
+// The process that -p names: by its number, else by its pid, the last of those that had it.
+ProcessNo ProcessNamed(const Recording& recording, uint32_t name);
+// Where nobody named a process: which was asked, and which other may have been meant. "" when there
+// is one only.
+std::string OtherProcesses(const Recording& recording, ProcessNo asked);
+// Opens what -t and -p name. When that fails, says why and gives the exit status.
+std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process, Asked* out);
+// Says why a process could not be opened. One that is not there is the user's slip when he named
+// it, not the recording's.
+int ComplainOfProcess(const absl::Status& status, bool named);
+
+bool IsTerminal(int fd);
+// `text` in full to stdout. Ends the process quietly when nobody reads it, and with status 3 when
+// it cannot be written.
+void WriteOut(std::string_view text);
+
+// While it lives, the first Ctrl-C cancels `control`; the second ends the process as usual. One at
+// a time.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(ScanControl* control);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+};
+
+// Tells on stderr how far a scan is, when that is a terminal and it takes more than half a second.
+class Progress {
+ public:
+  explicit Progress(const ScanControl* control);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  // Takes the line away, so that something else can be printed.
+  void Hide();
+
+ private:
+  void Show();
+
+  const ScanControl* control_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  bool shown_ = false;
+  std::thread thread_;
+};
+
+// "1.2 GB", "3.4 M" …
+std::string HumanBytes(uint64_t n);
+std::string HumanCount(uint64_t n);
+// "2026-11-21 08:00:53", local time.
+std::string HumanTime(int64_t wall_ns);
+
+}  // namespace ttq
+
+#endif  // TTQ_CLI_COMMON_H_

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq crash`: the answer to the query `crash`, laid out to be read from top to bottom on one
+// screen.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "fmt/format.h"
+#include "query/answers/format.h"
+#include "query/engine/engine.h"
+#include "query/language/parser.h"
+
+namespace ttq {
+namespace {
+
+// Rows of each part that fit on a screen; JSON has them all.
+constexpr size_t kFrames = 12, kFramesOfOthers = 4, kThreads = 6, kHops = 12, kOwners = 6;
+
+const Value* Field(const Object& object, std::string_view name) {
+  for (const auto& [known, value] : object.fields) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+std::string Text(const Value* value, Type type = Type::kString) {
+  return value == nullptr || value->is_null() ? "" : CellText(*value, type);
+}
+std::string Text(const Object& object, std::string_view name, Type type = Type::kString) {
+  return Text(Field(object, name), type);
+}
+
+// One row with its columns by name.
+class Answer {
+ public:
+  Answer(const std::vector<Column>& columns, const Row& row) : columns_(columns), row_(row) {}
+  const Value* Get(std::string_view name) const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].name == name) return &row_[i];
+    }
+    return nullptr;
+  }
+  std::string Of(std::string_view name, Type type = Type::kString) const {
+    return Text(Get(name), type);
+  }
+  const List* ListOf(std::string_view name) const {
+    const Value* value = Get(name);
+    return value == nullptr ? nullptr : value->list();
+  }
+
+ private:
+  const std::vector<Column>& columns_;
+  const Row& row_;
+};
+
+// "    #0   mean at report.py:35    means = sorted(…)"
+void AddPythonFrames(const List& frames, size_t most, std::string* out) {
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i == most) {
+      *out += fmt::format("    … {} more\n", frames.size() - i);
+      return;
+    }
+    const Object* frame = frames[i].object();
+    if (frame == nullptr) continue;
+    const std::string file = Text(*frame, "file"), source = Text(*frame, "source");
+    *out += fmt::format("    #{:<3} {} at {}:{}{}\n", i, Text(*frame, "function"),
+                        file.substr(file.rfind('/') + 1), Text(*frame, "line", Type::kInteger),
+                        source.empty() ? "" : "    " + source);
+  }
+}
+
+void AddFrames(const List& frames, size_t most, std::string* out) {
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i == most) {
+      *out += fmt::format("    … {} more\n", frames.size() - i);
+      return;
+    }
+    const Object* frame = frames[i].object();
+    if (frame == nullptr) continue;
+    std::string name = Text(*frame, "function");
+    if (name.empty()) name = Text(*frame, "pc", Type::kAddress);
+    const std::string file = Text(*frame, "file"), line = Text(*frame, "line", Type::kInteger);
+    const std::string module = Text(*frame, "module");
+    std::string where;
+    if (!file.empty() && !line.empty()) {
+      where = fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+    }
+    *out += fmt::format("    #{:<3} {}{}{}\n", Text(*frame, "frame", Type::kInteger), name, where,
+                        module.empty() ? "" : fmt::format(" ({})", module));
+  }
+}
+
+void AddHops(const List& hops, std::string* out) {
+  if (hops.empty()) return;
+  *out += "\nwhere the value came from\n";
+  size_t wide = 0;
+  for (const Value& hop : hops) {
+    if (hop.object() != nullptr) wide = std::max(wide, Text(*hop.object(), "location").size());
+  }
+  for (size_t i = 0; i < hops.size() && i < kHops; ++i) {
+    const Object* hop = hops[i].object();
+    if (hop == nullptr) continue;
+    const std::string value = Text(*hop, "value", Type::kValue), by = Text(*hop, "by");
+    *out += fmt::format("  {:>12}  {:<{}} = {}  from {}{}\n", Text(*hop, "time", Type::kTime),
+                        Text(*hop, "location"), wide, value.empty() ? "?" : value,
+                        Text(*hop, "origin"), by.empty() ? "" : "  in " + by);
+  }
+  if (hops.size() > kHops) *out += fmt::format("  … {} more\n", hops.size() - kHops);
+}
+
+// "report.py:35 in mean" of a place in Python.
+std::string PythonPlace(const Value* place) {
+  if (place == nullptr || place->object() == nullptr) return "";
+  const std::string file = Text(*place->object(), "file");
+  return fmt::format("{}:{} in {}", file.substr(file.rfind('/') + 1),
+                     Text(*place->object(), "line", Type::kInteger),
+                     Text(*place->object(), "function"));
+}
+
+// "+1 release at report.py:35 in mean" of who holds or gave back references.
+std::string OwnerText(const Object& owner, const std::string& number) {
+  std::string text = number;
+  const std::string function = Text(owner, "function"), place = PythonPlace(Field(owner, "python"));
+  if (!function.empty()) text += " " + function;
+  if (!place.empty()) text += " at " + place;
+  return text;
+}
+
+void AddPythonObject(const Object& object, std::string* out) {
+  *out += fmt::format("\nPython object\n  {} at {} ({}), {}: {}\n", Text(object, "type"),
+                      Text(object, "address", Type::kAddress), Text(object, "found"),
+                      Text(object, "state"), Text(object, "repr"));
+  for (const char* what : {"created", "freed"}) {
+    const std::string time = Text(object, std::string(what) + "_time", Type::kTime);
+    if (time.empty()) continue;
+    const std::string place = PythonPlace(Field(object, std::string(what) + "_by"));
+    const std::string native = Text(object, std::string(what) + "_in");
+    *out += fmt::format("  {:<12} at {}{}{}\n", what, time, place.empty() ? "" : " by " + place,
+                        native.empty() ? "" : ", in " + native);
+  }
+  const Value* references = Field(object, "references");
+  if (references == nullptr || references->list() == nullptr) return;
+  std::string after;
+  std::vector<std::pair<int64_t, const Object*>> owners;
+  for (const Value& value : *references->list()) {
+    const Object* owner = value.object();
+    if (owner == nullptr) continue;
+    const auto number = [owner](const char* name) {
+      const Value* field = Field(*owner, name);
+      const int64_t* n = field == nullptr ? nullptr : field->get<int64_t>();
+      return n == nullptr ? 0 : *n;
+    };
+    if (const int64_t n = number("after_free"); n != 0) {
+      after +=
+          fmt::format("{}{}", after.empty() ? "" : ", ", OwnerText(*owner, fmt::format("{}×", n)));
+    }
+    if (const int64_t n = number("balance"); n != 0) owners.emplace_back(n, owner);
+  }
+  // Who is furthest from even, and of equals who gave up more than it took, comes first.
+  std::stable_sort(owners.begin(), owners.end(), [](const auto& a, const auto& b) {
+    return std::pair(-std::abs(a.first), a.first) < std::pair(-std::abs(b.first), b.first);
+  });
+  std::string balances;
+  for (size_t i = 0; i < owners.size() && i < kOwners; ++i) {
+    balances += fmt::format("{}{}", i == 0 ? "" : ", ",
+                            OwnerText(*owners[i].second, fmt::format("{:+}", owners[i].first)));
+  }
+  if (owners.size() > kOwners) balances += fmt::format(", … {} more", owners.size() - kOwners);
+  if (!balances.empty()) *out += fmt::format("  {:<12} {}\n", "references", balances);
+  if (!after.empty()) *out += fmt::format("  {:<12} {}\n", "after freeing", after);
+}
+
+std::string Layout(const Answer& answer) {
+  std::string where = answer.Of("function");
+  const std::string file = answer.Of("file"), line = answer.Of("line", Type::kInteger);
+  if (where.empty()) where = answer.Of("pc", Type::kAddress);
+  if (!file.empty() && !line.empty()) {
+    where += fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+  }
+  std::string out =
+      fmt::format("{}: {}\n  at {} in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
+                  answer.Of("time", Type::kTime), answer.Of("thread", Type::kInteger), where);
+  const auto add = [&](std::string_view label, const std::string& text) {
+    if (!text.empty()) out += fmt::format("  {:<12} {}\n", label, text);
+  };
+  add("message", answer.Of("message"));
+  std::string instruction = answer.Of("instruction");
+  if (const Value* operands = answer.Get("operands"); operands && operands->object() != nullptr) {
+    std::string values;
+    for (const auto& [name, value] : operands->object()->fields) {
+      values +=
+          fmt::format("{}{} = {}", values.empty() ? "" : ", ", name, CellText(value, Type::kValue));
+    }
+    if (!instruction.empty() && !values.empty()) instruction += "    " + values;
+  }
+  add("instruction", instruction);
+  if (const std::string address = answer.Of("address", Type::kAddress); !address.empty()) {
+    const std::string access = answer.Of("access");
+    add(access.empty() ? "address" : access, fmt::format("{}: {}", address, answer.Of("memory")));
+  }
+  if (const List* hops = answer.ListOf("origin")) AddHops(*hops, &out);
+  if (const List* writes = answer.ListOf("last_writes"); writes && !writes->empty()) {
+    out += fmt::format("\nlast writes to {}: {}\n", answer.Of("word", Type::kAddress),
+                       answer.Of("word_memory"));
+    for (const Value& write : *writes) {
+      const Object* w = write.object();
+      if (w == nullptr) continue;
+      const std::string by = Text(*w, "by"), thread = Text(*w, "thread", Type::kInteger);
+      std::string actor = Text(*w, "actor");
+      if (actor == "instruction") actor.clear();
+      out += fmt::format("  {:>12}{}  {} → {}{}{}\n", Text(*w, "time", Type::kTime),
+                         thread.empty() ? "" : "  thread " + thread,
+                         Text(*w, "previous", Type::kValue), Text(*w, "value", Type::kValue),
+                         actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
+    }
+  }
+  if (const Value* object = answer.Get("python_object"); object && object->object() != nullptr) {
+    AddPythonObject(*object->object(), &out);
+  }
+  if (const List* threads = answer.ListOf("backtraces")) {
+    out += "\nstacks\n";
+    for (size_t i = 0; i < threads->size(); ++i) {
+      if (i == kThreads) {
+        out += fmt::format("  … {} more threads\n", threads->size() - i);
+        break;
+      }
+      const Object* thread = (*threads)[i].object();
+      if (thread == nullptr) continue;
+      out += fmt::format("  thread {}{}\n", Text(*thread, "thread", Type::kInteger),
+                         i == 0 ? ", which crashed" : "");
+      const Value* frames = Field(*thread, "frames");
+      if (frames != nullptr && frames->list() != nullptr) {
+        AddFrames(*frames->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
+      }
+      const Value* python = Field(*thread, "py_frames");
+      if (python != nullptr && python->list() != nullptr && !python->list()->empty()) {
+        out += "    in Python\n";
+        AddPythonFrames(*python->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int RunCrash(int argc, char** argv) {
+  CLI::App app("Says why the program died.", "ttq crash");
+  std::string trace, option, format = "text";
+  std::optional<uint32_t> process;
+  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
+      ->type_name("N");
+  app.add_option("-f,--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  Asked asked;
+  if (const std::optional<int> failed =
+          OpenAsked(trace.empty() ? option : trace, process, &asked)) {
+    return *failed;
+  }
+  constexpr char kQuery[] = "crash";
+  absl::StatusOr<ast::Query> query = ParseQuery(kQuery);
+  if (!query.ok()) return Complain(query.status(), kUsage);
+  ScanControl control;
+  const RunOptions run{.control = &control};
+  InterruptGuard guard(&control);
+  Progress progress(&control);
+  absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked.engine->Run(*query, run);
+  if (!stream.ok()) return Complain(stream.status(), kUnreadable);
+  if (format == "json") {
+    AnswerContext context;
+    context.trace = asked.recording->info().path;
+    context.process = asked.engine->process().info().number.v;
+    context.query = kQuery;
+    FormatOptions options;
+    options.format = Format::kJson;
+    AnswerSummary summary;
+    const absl::Status status = WriteAnswer(
+        **stream, context, options,
+        [&progress](std::string_view piece) {
+          progress.Hide();
+          WriteOut(piece);
+        },
+        &summary);
+    progress.Hide();
+    if (!status.ok()) return Complain(status, kUnreadable);
+    return summary.interrupted ? kInterrupted : kAnswered;
+  }
+  Row row;
+  absl::StatusOr<bool> more = (*stream)->Next(&row);
+  progress.Hide();
+  if (!more.ok()) return Complain(more.status(), kUnreadable);
+  std::string text;
+  if (*more) {
+    text = Layout(Answer((*stream)->columns(), row));
+    Row nothing;
+    (void)(*stream)->Next(&nothing);  // the note is final at the end
+  }
+  if ((*stream)->interrupted()) return Complain("interrupted", kInterrupted);
+  const std::string& note = (*stream)->note();
+  if (!note.empty()) text += (*more ? "\nnote: " : "") + Printable(note) + "\n";
+  WriteOut(text);
+  return kAnswered;
+}
+
+}  // namespace ttq

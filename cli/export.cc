@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq export`: an answer as a file that other tools load. JSON lines and CSV are written here,
+// Parquet and Arrow by packages for node (tools/to_columns.cjs), from JSON lines.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "fmt/format.h"
+#include "query/answers/format.h"
+#include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
+#include "query/language/parser.h"
+
+#ifndef TTQ_TO_COLUMNS
+#error "the build defines TTQ_TO_COLUMNS"
+#endif
+
+namespace ttq {
+namespace {
+
+int Refuse(const absl::Status& status, std::string_view query) {
+  if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
+    fputs(RenderDiagnostic(query, *diagnostic).c_str(), stderr);
+    return kUsage;
+  }
+  if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
+  return Complain(status, absl::IsInvalidArgument(status) ? kUsage : kUnreadable);
+}
+
+// Of an installation beside the command, else of the sources it was built from.
+std::string ScriptPath() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  if (n > 0 && static_cast<size_t>(n) < sizeof path) {
+    const std::string command(path, static_cast<size_t>(n));
+    const std::string script =
+        command.substr(0, command.rfind('/')) + "/../share/ttq/to_columns.cjs";
+    if (access(script.c_str(), R_OK) == 0) return script;
+  }
+  return TTQ_TO_COLUMNS;
+}
+
+// Writes the JSON lines in the file `rows`, of `columns`, as `format` to `output`.
+absl::Status ToColumns(const std::string& format, const std::string& rows,
+                       const std::vector<Column>& columns, const std::string& output) {
+  std::string types;
+  for (const Column& column : columns) {
+    types += types.empty() ? "{" : ",";
+    AppendJsonString(column.name, &types);
+    types += fmt::format(":\"{}\"", TypeName(column.type));
+  }
+  types += '}';
+  const std::string script = ScriptPath();
+  const pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "cannot start node");
+  if (child == 0) {
+    execlp("node", "node", script.c_str(), format.c_str(), rows.c_str(), types.c_str(),
+           output.c_str(), nullptr);
+    fprintf(stderr, "ttq: --to %s needs node (package nodejs): %s\n", format.c_str(),
+            strerror(errno));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("no {} file was written", format));
+}
+
+// Takes itself away unless it is kept.
+class Temporary {
+ public:
+  explicit Temporary(std::string path) : path_(std::move(path)) {}
+  ~Temporary() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  Temporary(const Temporary&) = delete;
+  absl::Status KeepAs(const std::string& name) {
+    if (rename(path_.c_str(), name.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, "cannot write " + name);
+    }
+    path_.clear();
+    return absl::OkStatus();
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+int RunExport(int argc, char** argv) {
+  CLI::App app("Writes the answer to a query to a file that other tools load.", "ttq export");
+  std::string trace, to, output, query;
+  std::optional<uint32_t> process;
+  FormatOptions format;
+  app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
+      ->type_name("TRACE");
+  app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid")
+      ->type_name("N");
+  app.add_option("--to", to, "jsonl, csv, parquet or arrow")
+      ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))
+      ->required()
+      ->type_name("FORMAT");
+  app.add_flag("--csv-safe", format.csv_safe,
+               "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
+  app.add_option("-o,--output", output, "The file")->required()->type_name("FILE");
+  app.add_option("QUERY", query, "The query, as one word")->required();
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  absl::StatusOr<ast::Query> parsed = ParseQuery(query);
+  if (!parsed.ok()) return Refuse(parsed.status(), query);
+  Asked asked;
+  if (const std::optional<int> failed = OpenAsked(trace, process, &asked)) return *failed;
+  ScanControl control;
+  InterruptGuard guard(&control);
+  Progress progress(&control);
+  absl::StatusOr<std::unique_ptr<ResultStream>> stream =
+      asked.engine->Run(*parsed, {.control = &control});
+  if (!stream.ok()) return Refuse(stream.status(), query);
+
+  // Nothing appears under the name until it is whole.
+  Temporary rows(output + ".new");
+  FILE* out = fopen(rows.path().c_str(), "we");
+  if (!out) return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUsage);
+  AnswerContext context;
+  AnswerSummary summary;
+  format.format = to == "csv" ? Format::kCsv : Format::kJsonLines;
+  format.texts_only = to == "arrow";
+  const absl::Status status = WriteAnswer(
+      **stream, context, format,
+      [&](std::string_view piece) { fwrite(piece.data(), 1, piece.size(), out); }, &summary);
+  const bool written = ferror(out) == 0;
+  if (fclose(out) != 0 || !written) {
+    return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUnreadable);
+  }
+  if (!status.ok()) return Refuse(status, query);
+  if (summary.interrupted) return Complain("interrupted", kInterrupted);
+  absl::Status kept;
+  if (to == "parquet" || to == "arrow") {
+    Temporary columns(output + "." + to + ".new");
+    kept = ToColumns(to, rows.path(), (*stream)->columns(), columns.path());
+    if (kept.ok()) kept = columns.KeepAs(output);
+  } else {
+    kept = rows.KeepAs(output);
+  }
+  if (!kept.ok()) return Complain(kept, kUnreadable);
+  if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
+  return kAnswered;
+}
+
+}  // namespace ttq

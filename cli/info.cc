@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq info`: what a recording holds.
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "query/cpython/runtime.h"
+
+namespace ttq {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+// "killed by SIGSEGV at 123", "exit status 0", …
+std::string Ending(const Recording& recording, const ProcessInfo& p) {
+  for (const ProcessInfo& other : recording.processes()) {
+    if (other.by_exec && other.parent == p.number) {
+      return fmt::format("became process {} by exec", other.number.v);
+    }
+  }
+  if (p.fatal_signal != 0) {
+    return "killed by " + SignalName(p.fatal_signal) +
+           (p.crash ? fmt::format(" at time {}", p.crash->v) : "");
+  }
+  if (p.exit_status) return fmt::format("exit status {}", *p.exit_status);
+  return p.complete ? "still running when the recording ended" : "not recorded";
+}
+
+// "3.11.7 (libpython3.11.so.1.0)"; "" for a process without Python.
+std::string PythonVersion(const Recording& recording, const Process& process) {
+  std::string found;
+  // At the end sys, which may be all that knows the patch level, is gone: halfway it is there.
+  for (const Time t : {process.info().end, Time(process.info().end.v / 2)}) {
+    absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
+    if (!moment.ok()) continue;
+    python::MomentMemory memory(moment->get());
+    absl::StatusOr<std::vector<python::Runtime>> runtimes =
+        python::FindRuntimes(&recording, process, memory, t);
+    if (!runtimes.ok()) continue;
+    std::string versions;
+    bool exact = true;
+    for (const python::Runtime& runtime : *runtimes) {
+      exact = exact && std::count(runtime.version.begin(), runtime.version.end(), '.') >= 2;
+      if (!versions.empty()) versions += ", ";
+      versions +=
+          fmt::format("{}{} ({})", runtime.version, runtime.free_threaded ? " free-threaded" : "",
+                      runtime.module.substr(runtime.module.rfind('/') + 1));
+    }
+    if (!versions.empty()) found = versions;
+    if (!runtimes->empty() && exact) break;
+  }
+  return found;
+}
+
+Json OrNull(int64_t wall_ns) { return wall_ns == 0 ? Json() : Json(wall_ns); }
+
+absl::Status Describe(const Recording& recording, bool json, std::string* out) {
+  const RecordingInfo& info = recording.info();
+  Json document = {
+      {"trace", info.path},
+      {"name", info.name},
+      {"store_version", info.store_version},
+      {"recorder_version", info.recorder_version},
+      {"command", info.command},
+      {"working_directory", info.working_directory},
+      {"host", info.host},
+      {"start_wall_ns", OrNull(info.start_wall_ns)},
+      {"finished", info.finished},
+      {"bytes_on_disk", info.bytes_on_disk},
+      {"default_process", recording.default_process().v},
+      {"processes", Json::array()},
+  };
+  std::string& text = *out;
+  const auto line = [&text](std::string_view name, std::string_view value) {
+    text += fmt::format("{:<16}{}\n", name, Printable(value));
+  };
+  line("trace", info.path);
+  line("command", Joined(info.command));
+  line("directory", info.working_directory);
+  line("recorded", fmt::format("{}{}, by ttq {} (store version {})", HumanTime(info.start_wall_ns),
+                               info.host.empty() ? "" : " on " + info.host, info.recorder_version,
+                               info.store_version));
+  if (!info.finished) line("state", "not finished: still being made, or cut off");
+  line("on disk", HumanBytes(info.bytes_on_disk));
+  for (const ProcessInfo& p : recording.processes()) {
+    ASSIGN_OR_RETURN(const Process* process, recording.Open(p.number));
+    ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process->Modules());
+    const std::string python = PythonVersion(recording, *process);
+    text += '\n';
+    line(fmt::format("process {}", p.number.v),
+         fmt::format("{}{}", Joined(p.arguments.empty() ? std::vector{p.program} : p.arguments),
+                     p.number == recording.default_process() ? "   (default)" : ""));
+    line("  program", p.program);
+    line("  pid", p.parent.v == 0
+                      ? fmt::format("{}", p.pid)
+                      : fmt::format("{}, {} process {}", p.pid,
+                                    p.by_exec ? "by exec from" : "child of", p.parent.v));
+    line("  ended", Ending(recording, p));
+    line("  started", HumanTime(p.start_wall_ns));
+    if (p.start_wall_ns != 0 && p.end_wall_ns >= p.start_wall_ns) {
+      line("  ran", fmt::format("{:.3f} s", (p.end_wall_ns - p.start_wall_ns) / 1e9));
+    }
+    line("  instructions", fmt::format("{}", p.end.v));
+    line("  writes", fmt::format("{}", p.writes));
+    line("  reads", fmt::format("{}", p.reads));
+    line("  threads", fmt::format("{}", process->threads().size()));
+    line("  modules", fmt::format("{}", modules.size()));
+    line("  python", python.empty() ? "none" : python);
+    line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
+    if (!p.complete) line("  incomplete", p.incomplete_reason);
+    Json entry = {
+        {"process", p.number.v},
+        {"parent", p.parent.v == 0 ? Json() : Json(p.parent.v)},
+        {"by_exec", p.by_exec},
+        {"pid", p.pid},
+        {"program", p.program},
+        {"arguments", p.arguments},
+        {"working_directory", p.working_directory},
+        {"instructions", p.end.v},
+        {"crash", p.crash ? Json(p.crash->v) : Json()},
+        {"signal", p.fatal_signal == 0 ? Json() : Json(SignalName(p.fatal_signal))},
+        {"exit_status", p.exit_status ? Json(*p.exit_status) : Json()},
+        {"start_wall_ns", OrNull(p.start_wall_ns)},
+        {"end_wall_ns", OrNull(p.end_wall_ns)},
+        {"writes", p.writes},
+        {"reads", p.reads},
+        {"threads", process->threads().size()},
+        {"modules", modules.size()},
+        {"python", python.empty() ? Json() : Json(python)},
+        {"blocks", p.blocks},
+        {"log_bytes", p.log_bytes},
+        {"complete", p.complete},
+        {"note", p.complete ? Json() : Json(p.incomplete_reason)},
+    };
+    document["processes"].push_back(std::move(entry));
+  }
+  RETURN_IF_ERROR(recording.Damage());
+  if (json) {
+    text = document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunInfo(int argc, char** argv) {
+  CLI::App app("Says what a recording holds.", "ttq info");
+  std::string trace, option, format = "table";
+  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  app.add_option("-f,--format", format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->type_name("FORMAT");
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(trace.empty() ? option : trace);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::string text;
+  const absl::Status status = Describe(**recording, format == "json", &text);
+  if (!status.ok()) return Complain(status, kUnreadable);
+  WriteOut(text);
+  return kAnswered;
+}
+
+}  // namespace ttq

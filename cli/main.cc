@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq`: picks the command. Anything whose first word is no command is a query.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <vector>
+
+#include "base/version.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr Command kCommands[] = {
+    {"record", ttq::RunRecord},
+    {"query", ttq::RunQuery},
+    {"info", ttq::RunInfo},
+    {"ls", ttq::RunLs},
+    {"rm", ttq::RunRm},
+    {"check", ttq::RunCheck},
+    {"batch", ttq::RunBatchCommand},
+    {"crash", ttq::RunCrash},
+    {"diff", ttq::RunDiff},
+    {"export", ttq::RunExport},
+    {"help", ttq::RunHelp},
+};
+
+// `ttq -t TRACE crash`, `ttq -p N crash`.
+bool IsCrash(int argc, char** argv) {
+  if (std::string_view(argv[argc - 1]) != "crash" || argc % 2 != 0) return false;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view option = argv[i];
+    if (option != "-t" && option != "--trace" && option != "-p" && option != "--process") {
+      return false;
+    }
+  }
+  return true;
+}
+
+int failure_status = ttq::kUnreadable;
+
+// Where there is nobody to catch what was thrown: in a thread of a library, or while something else
+// is thrown, for want of memory.
+[[noreturn]] void OnTerminate() {
+  static std::atomic_flag told = ATOMIC_FLAG_INIT;
+  while (told.test_and_set()) pause();
+  const char* what = "ttq: internal error\n";
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      what = "ttq: out of memory\n";
+    } catch (...) {
+    }
+  }
+  if (write(STDERR_FILENO, what, strlen(what)) < 0) _exit(failure_status);
+  _exit(failure_status);
+}
+
+int Run(int argc, char** argv) {
+  if (argc < 2) {
+    fputs(ttq::UsageText(), stderr);
+    return ttq::kUsage;
+  }
+  const std::string_view first = argv[1];
+  if (first == "--version" || first == "-V") {
+    ttq::WriteOut(std::string("ttq ") + ttq::kVersion + "\n");
+    return ttq::kAnswered;
+  }
+  if (first == "--help" || first == "-h") {
+    ttq::WriteOut(ttq::UsageText());
+    return ttq::kAnswered;
+  }
+  for (const Command& command : kCommands) {
+    if (first == command.name) return command.run(argc - 1, argv + 1);
+  }
+  if (IsCrash(argc, argv)) {
+    // As `ttq crash -t TRACE`.
+    std::vector<char*> words = {argv[argc - 1]};
+    words.insert(words.end(), argv + 1, argv + argc - 1);
+    return ttq::RunCrash(static_cast<int>(words.size()), words.data());
+  }
+  return ttq::RunQuery(argc, argv);
+}
+
+// A file of ours must not become descriptor 0, 1 or 2 where that is closed: messages would go into
+// it. What takes its place cannot be read or written either, and is closed for who we execute.
+void KeepStandardDescriptors() {
+  int fd;
+  do {
+    fd = open("/", O_PATH | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  KeepStandardDescriptors();
+  const bool records = argc > 1 && std::string_view(argv[1]) == "record";
+  // A closed pipe ends us quietly, whatever our parent ignores. A program that is recorded is to
+  // have it from our parent.
+  if (!records) signal(SIGPIPE, SIG_DFL);
+  std::set_terminate(OnTerminate);
+  if (records) failure_status = ttq::kOwnFailure;
+  try {
+    return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fputs("ttq: out of memory\n", stderr);
+  } catch (const std::exception& e) {
+    fprintf(stderr, "ttq: internal error: %s\n", e.what());
+  }
+  return failure_status;
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+//
+// ttq record: runs a program under the recorder and stores its history.
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "fmt/format.h"
+#include "query/cpython/frame_history.h"
+#include "query/cpython/runtime.h"
+#include "recorder/launcher.h"
+#include "store/read/reader.h"
+#include "store/write/ingest.h"
+
+namespace ttq {
+namespace {
+
+namespace fs = std::filesystem;
+
+int Fail(int status, std::string_view message) {
+  fmt::print(stderr, "ttq: {}\n", Printable(message));
+  return status;
+}
+
+// Makes the recording where it was asked for, or in PROGRAM-N.ttq with the next free N.
+absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
+    const std::string& asked, const std::vector<std::string>& command, std::string* directory) {
+  if (!asked.empty()) {
+    *directory = asked;
+    auto made = RecordingWriter::Create(asked, command);
+    if (absl::IsAlreadyExists(made.status())) {
+      return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
+    }
+    return made;
+  }
+  fs::path home = HomeDirectory();
+  if (home.empty()) {
+    return absl::FailedPreconditionError(
+        "neither TTQ_HOME nor HOME is set; say with -o where the recording goes");
+  }
+  std::error_code ec;
+  fs::create_directories(home, ec);
+  if (ec) {
+    return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
+  }
+  std::string base = fs::path(command[0]).filename();
+  for (int n = 1; n < 1000000; ++n) {
+    *directory = home / fmt::format("{}-{}.ttq", base, n);
+    // Somebody else may be taking the same number.
+    auto made = RecordingWriter::Create(*directory, command);
+    if (!absl::IsAlreadyExists(made.status())) return made;
+  }
+  return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
+}
+
+// Replaces the link in one step, so that a reader sees the old or the new one.
+void PointLatestAt(const std::string& directory) {
+  std::error_code ec;
+  fs::path home = HomeDirectory();
+  if (home.empty()) return;
+  fs::create_directories(home, ec);
+  fs::path temporary = home / fmt::format(".latest-{}", getpid());
+  fs::remove(temporary, ec);
+  fs::create_symlink(fs::absolute(directory, ec), temporary, ec);
+  fs::rename(temporary, home / "latest", ec);
+}
+
+std::string Amount(uint64_t n) {
+  if (n >= 10'000'000'000) return fmt::format("{:.1f} G", static_cast<double>(n) / 1e9);
+  if (n >= 10'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
+  return fmt::format("{}", n);
+}
+
+// What the tool had to say, on one line.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (size_t at; (at = text.find('\n')) != std::string::npos;) text.replace(at, 1, "; ");
+  return text;
+}
+
+uint64_t BytesUnder(const std::string& directory) {
+  uint64_t total = 0;
+  std::error_code ec;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
+    if (entry.is_regular_file(ec)) total += entry.file_size(ec);
+  }
+  return total;
+}
+
+// One thread allocates what another frees, a megabyte at a time and for each block. Memory that
+// goes back to the system in between, and from there zeroed to another thread's heap, costs a tenth
+// of the time that recording takes.
+void KeepMemory() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
+// Finds the frames of what Python there is, as far as that takes no more than a tenth of what
+// recording took, opening included: the first question finds the rest, and says what is wrong.
+absl::Status FindPythonFrames(const std::string& directory,
+                              std::chrono::steady_clock::duration recording) {
+  constexpr int kPart = 12;
+  constexpr auto kWorthwhile = std::chrono::milliseconds(50);
+  const auto deadline = std::chrono::steady_clock::now() + recording / kPart;
+  ASSIGN_OR_RETURN(std::unique_ptr<Recording> made, Recording::Open(directory, FileAccess::kMap));
+  std::map<uint64_t, bool> files;  // that may be CPython's, of those looked at
+  const auto may_be_python = [&](const LoadedModule& module) {
+    const auto [file, is_new] = files.try_emplace(module.file_id);
+    if (is_new) {
+      const auto bytes = made->FileContents(module.file_id);
+      file->second = bytes.ok() && python::MayHoldRuntime(bytes->bytes());
+    }
+    return file->second;
+  };
+  for (const ProcessInfo& info : made->processes()) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left < kWorthwhile) break;
+    ASSIGN_OR_RETURN(const Process* process, made->Open(info.number));
+    ASSIGN_OR_RETURN(const std::vector<LoadedModule> modules, process->Modules());
+    if (std::none_of(modules.begin(), modules.end(), may_be_python)) continue;
+    RETURN_IF_ERROR(python::FrameHistory::MakeFor(*made, *process, left));
+  }
+  return absl::OkStatus();
+}
+
+struct RecordOptions {
+  LaunchOptions launch;
+  bool stop_when_full = true, quiet = false;
+};
+
+struct RecordedRun {
+  int status = 0;            // to exit with
+  bool crashed = false;      // the program died by a signal
+  bool own_failure = false;  // ttq's, not the program's: another try would end the same way
+  std::string directory;
+};
+
+// Records one run, in `output` or in a place of its own.
+RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) {
+  RecordedRun run;
+  const auto fail = [&run](int status, std::string_view message) {
+    run.own_failure = true;
+    run.status = Fail(status, message);
+    return run;
+  };
+  auto writer = NewRecording(output, options.launch.command, &run.directory);
+  if (!writer.ok()) return fail(kOwnFailure, std::string(writer.status().message()));
+
+  auto started = std::chrono::steady_clock::now();
+  bool stopped = false;
+  std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
+  auto result = Launch(
+      options.launch,
+      [&](absl::StatusOr<std::shared_ptr<Ring>> ring) {
+        if (!ring.ok()) return (*writer)->Fail(ring.status());
+        if (rings.empty()) PointLatestAt(run.directory);
+        rings.push_back(*ring);
+        (*writer)->Start(*std::move(ring));
+      },
+      [&] {
+        // More than once: a process may just be starting another.
+        if (options.stop_when_full && absl::IsResourceExhausted((*writer)->error())) {
+          stopped = true;
+          for (const auto& ring : rings) {
+            if (auto alive = ring.lock()) alive->Kill();
+          }
+        }
+        return (*writer)->Idle();
+      });
+  absl::Status finished = (*writer)->Finish();
+  if (!result.ok() || rings.empty()) {
+    writer->reset();
+    std::error_code ec;
+    fs::remove_all(run.directory, ec);
+    if (!result.ok()) return fail(kOwnFailure, std::string(result.status().message()));
+    if (!finished.ok()) {
+      return fail(kOwnFailure, fmt::format("{}; the program went on unrecorded",
+                                           std::string(finished.message())));
+    }
+    if (result->signal != 0) {
+      return fail(result->status,
+                  fmt::format("{}: killed by {} before anything was recorded",
+                              options.launch.command[0], SignalName(result->signal)));
+    }
+    std::string why = OneLine(result->tool_log);
+    // Either Valgrind would not start the program, or the tool could not record it.
+    bool unrecorded = why.find("is not recorded") != std::string::npos;
+    return fail(unrecorded ? kOwnFailure : kCannotRun,
+                fmt::format("{}: {}", options.launch.command[0],
+                            why.empty() ? "it could not be started" : why));
+  }
+  if (finished.ok()) {
+    const auto took = std::chrono::steady_clock::now() - started;
+    WithinMemory([&] { return FindPythonFrames(run.directory, took); }).IgnoreError();
+  }
+  const IngestTotals& totals = (*writer)->totals();
+  if (!options.quiet) {
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    fmt::print(stderr,
+               "ttq: recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}\n",
+               Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
+               totals.processes == 1 ? "process" : "processes", seconds,
+               static_cast<double>(BytesUnder(run.directory)) / 1e6, Printable(run.directory));
+  }
+  if (!finished.ok()) {
+    fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),
+               stopped ? "the program was ended, what was recorded before stays"
+                       : "the program went on unrecorded, what was recorded before stays");
+    // To run on was what the user wanted.
+    if (!absl::IsResourceExhausted(finished) || stopped) run.own_failure = true;
+    run.status = run.own_failure ? int{kOwnFailure} : result->status;
+    return run;
+  }
+  // The tool says goodbye when a program ends. Where it did not, it may have said why.
+  if (totals.lost || result->tool_log.find("is not recorded") != std::string::npos) {
+    std::istringstream lines(result->tool_log);
+    for (std::string line; std::getline(lines, line);) {
+      fmt::print(stderr, "{}\n", Printable(line));
+    }
+  }
+  run.status = result->status;
+  run.crashed = result->signal != 0;
+  return run;
+}
+
+// Which runs of several end the repetition, or are kept.
+enum class Outcome { kAny, kCrash, kFailing };
+
+bool Is(Outcome outcome, const RecordedRun& run) {
+  switch (outcome) {
+    case Outcome::kAny:
+      return true;
+    case Outcome::kCrash:
+      return run.crashed;
+    case Outcome::kFailing:
+      return run.status != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+int RunRecord(int argc, char** argv) {
+  CLI::App app("Record a program's whole history", "ttq record");
+  std::string output, on_full = "stop", until, keep = "all";
+  RecordOptions options;
+  uint64_t block_mib = options.launch.block_bytes >> 20, repeat = 1;
+  app.add_option("-o,--output", output, "directory of the recording (must not exist)");
+  app.add_flag("--verify", options.launch.verify,
+               "compare all memory with the recording after every block");
+  app.add_option("--on-full", on_full,
+                 "when the disk is full: stop the program, or detach and let it run on")
+      ->check(CLI::IsMember({"stop", "detach"}));
+  app.add_option("--block-size", block_mib, "MiB of log per block")->check(CLI::Range(1, 256));
+  app.add_flag("-q,--quiet", options.quiet, "no summary line");
+  app.add_option("--repeat", repeat, "record this many runs")->check(CLI::PositiveNumber);
+  app.add_option("--until", until, "stop after a run that crashed, or that failed in any way")
+      ->check(CLI::IsMember({"crash", "failing"}));
+  app.add_option("--keep", keep, "of several runs keep all, or those that failed, or that crashed")
+      ->check(CLI::IsMember({"all", "failing", "crash"}));
+  app.add_option("program", options.launch.command, "program and its arguments")->required();
+  app.prefix_command();
+  app.positionals_at_end();
+  // Everything from the program's name on is the program's.
+  std::vector<std::string> own;
+  int at = 1;
+  for (; at < argc; ++at) {
+    std::string_view word = argv[at];
+    if (word == "--") {
+      ++at;
+      break;
+    }
+    if (word.empty() || word[0] != '-') break;
+    own.emplace_back(word);
+    bool takes_value = word == "-o" || word == "--output" || word == "--on-full" ||
+                       word == "--block-size" || word == "--repeat" || word == "--until" ||
+                       word == "--keep";
+    if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
+  }
+  KeepMemory();
+  app.remove_option(app.get_option("program"));
+  std::reverse(own.begin(), own.end());
+  try {
+    app.parse(own);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return Fail(kOwnFailure, e.what());
+  }
+  options.launch.command.assign(argv + at, argv + argc);
+  options.launch.block_bytes = block_mib << 20;
+  options.stop_when_full = on_full == "stop";
+  if (options.launch.command.empty()) return Fail(kOwnFailure, "record: no program given");
+
+  auto program = FindProgram(options.launch.command[0]);
+  if (!program.ok()) {
+    return Fail(absl::IsNotFound(program.status()) ? kNotFound : kCannotRun,
+                std::string(program.status().message()));
+  }
+  auto tool = FindToolDirectory();
+  if (!tool.ok()) return Fail(kOwnFailure, std::string(tool.status().message()));
+  options.launch.tool_directory = *tool;
+
+  const auto outcome = [](const std::string& word) {
+    return word == "crash"     ? Outcome::kCrash
+           : word == "failing" ? Outcome::kFailing
+                               : Outcome::kAny;
+  };
+  // Without --repeat, --until goes on until it happens.
+  const uint64_t most = repeat == 1 && !until.empty() ? UINT64_MAX : repeat;
+  RecordedRun run;
+  for (uint64_t n = 1; n <= most; ++n) {
+    run =
+        RecordOnce(options, output.empty() || most == 1 ? output : fmt::format("{}-{}", output, n));
+    if (run.own_failure) break;
+    if (!Is(outcome(keep), run)) {
+      std::error_code ec;
+      fs::remove_all(run.directory, ec);
+      if (!options.quiet) {
+        fmt::print(stderr, "ttq: run {} ended with status {} and is not kept\n", n, run.status);
+      }
+    }
+    // Ctrl-C reached the program, which was one of its ends; it was meant for all of them.
+    if (run.status == 128 + SIGINT && most > 1) break;
+    if (!until.empty() && Is(outcome(until), run)) break;
+  }
+  return run.status;
+}
+
+}  // namespace ttq

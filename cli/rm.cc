@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq rm`: removes recordings, by name or by age. It touches nothing that is no recording, and
+// none that is being made.
+
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/recordings.h"
+#include "fmt/format.h"
+#include "store/read/writer_lock.h"
+
+namespace ttq {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "7d", "12h", "30m", "90s", "2w" in seconds.
+std::string ReadAge(const std::string& text, double* seconds) {
+  char* end = nullptr;
+  *seconds = strtod(text.c_str(), &end);
+  const std::string_view unit = end;
+  const double scale = unit == "s"   ? 1
+                       : unit == "m" ? 60
+                       : unit == "h" ? 3600
+                       : unit == "d" ? 86400
+                       : unit == "w" ? 7 * 86400
+                                     : 0;
+  if (end == text.c_str() || scale == 0 || !(*seconds >= 0) || *seconds > 1e9) {
+    return "an age is a number and s, m, h, d or w: 7d";
+  }
+  *seconds *= scale;
+  return "";
+}
+
+// Its directory, without links; "" and a complaint when it is no recording.
+std::string Resolve(const std::string& name) {
+  absl::StatusOr<std::string> found = FindTrace(name);
+  if (!found.ok()) {
+    Complain(found.status(), 0);
+    return "";
+  }
+  std::error_code error;
+  const fs::path path = fs::canonical(*found, error);
+  struct stat st;
+  if (error || lstat((path.string() + "/db").c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) {
+    Complain(fmt::format("{}: not a recording (it holds no store)", Printable(*found)), 0);
+    return "";
+  }
+  return path.string();
+}
+
+// `latest` names the newest recording that is left.
+void MendLatest(const std::string& home) {
+  const std::string link = home + "/latest";
+  struct stat st;
+  if (lstat(link.c_str(), &st) != 0 || !S_ISLNK(st.st_mode) || stat(link.c_str(), &st) == 0) return;
+  unlink(link.c_str());
+  const std::vector<Listed> left = ListRecordings(home);
+  if (!left.empty() && symlink(left.front().name.c_str(), link.c_str()) != 0) {
+    Complain(fmt::format("{}: {}", link, strerror(errno)), 0);
+  }
+}
+
+uint64_t SizeOf(const std::string& directory) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->is_regular_file(error)) bytes += at->file_size(error);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int RunRm(int argc, char** argv) {
+  CLI::App app("Removes recordings.", "ttq rm");
+  std::vector<std::string> names;
+  size_t keep = 0;
+  std::string age;
+  bool dry_run = false;
+  app.add_option("RECORDING", names, "Paths, or names of `ttq ls`");
+  CLI::Option* keep_option =
+      app.add_option("--keep", keep, "Removes all but the N newest")->type_name("N");
+  app.add_option("--older-than", age, "Removes those recorded longer ago: 7d, 12h, 30m")
+      ->type_name("AGE");
+  app.add_flag("-n,--dry-run", dry_run, "Only says which");
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  const bool by_rule = keep_option->count() > 0 || !age.empty();
+  if (names.empty() == !by_rule) {
+    return Complain(by_rule ? "name recordings or give --keep or --older-than, not both"
+                            : "name recordings, or say --keep N or --older-than 7d",
+                    kUsage);
+  }
+  double seconds = 0;
+  if (!age.empty()) {
+    if (const std::string wrong = ReadAge(age, &seconds); !wrong.empty()) {
+      return Complain(fmt::format("--older-than {}: {}", Printable(age), wrong), kUsage);
+    }
+  }
+  const std::string home = HomeDirectory();
+  std::vector<std::string> doomed;
+  int status = kAnswered;
+  if (by_rule) {
+    const std::vector<Listed> all = ListRecordings(home);
+    const double now = static_cast<double>(time(nullptr));
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].running || (keep_option->count() > 0 && i < keep)) continue;
+      if (!age.empty() && now - static_cast<double>(all[i].start_wall_ns) / 1e9 < seconds) continue;
+      doomed.push_back(all[i].path);
+    }
+  }
+  for (const std::string& name : names) {
+    const std::string path = Resolve(name);
+    if (path.empty()) {
+      status = kUnreadable;
+    } else if (IsBeingWritten(path)) {
+      status = Complain(fmt::format("{} is being recorded; end the program first", Printable(path)),
+                        kUnreadable);
+    } else if (std::find(doomed.begin(), doomed.end(), path) == doomed.end()) {
+      doomed.push_back(path);
+    }
+  }
+  uint64_t bytes = 0;
+  size_t removed = 0;
+  for (const std::string& path : doomed) {
+    const uint64_t size = SizeOf(path);
+    std::error_code error;
+    if (dry_run) {
+      WriteOut(fmt::format("{}  {}\n", HumanBytes(size), Printable(path)));
+    } else if (fs::remove_all(path, error); error) {
+      status = Complain(fmt::format("{}: {}", Printable(path), error.message()), kUnreadable);
+      continue;
+    }
+    bytes += size;
+    ++removed;
+  }
+  if (!dry_run) MendLatest(home);
+  WriteOut(fmt::format("{} {} recording{}, {}\n", dry_run ? "would remove" : "removed", removed,
+                       removed == 1 ? "" : "s", HumanBytes(bytes)));
+  return status;
+}
+
+}  // namespace ttq

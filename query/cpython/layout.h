@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+//
+// Where CPython keeps what: byte offsets on x86-64 Linux, one column per minor version and kind of
+// build, as data. Offsets are those of the release builds' headers (Include/cpython,
+// Include/internal); within a minor version the fields below do not move between patch releases.
+// A debug build (Py_DEBUG) lays objects and frames out alike and shifts only what lies behind its
+// extra counters in the runtime and the interpreter state: the finder of query/cpython/runtime.h
+// tests those by what they point to. From 3.13 on `_Py_DebugOffsets`, which the interpreter carries
+// itself, has the last word on what it describes.
+//
+// Plain values; thread-safe.
+
+#ifndef TTQ_QUERY_CPYTHON_LAYOUT_H_
+#define TTQ_QUERY_CPYTHON_LAYOUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "query/cpython/memory.h"
+
+namespace ttq::python {
+
+// An offset; kAbsent where this version has no such field.
+using Offset = int32_t;
+inline constexpr Offset kAbsent = -1;
+
+// tp_flags (Include/object.h).
+inline constexpr uint64_t kInlineValues = 1 << 2;  // 3.13+
+inline constexpr uint64_t kManagedWeakref = 1 << 3;
+inline constexpr uint64_t kManagedDict = 1 << 4;
+inline constexpr uint64_t kHeapType = 1 << 9;
+inline constexpr uint64_t kReady = 1 << 12;
+inline constexpr uint64_t kHaveGc = 1 << 14;
+inline constexpr uint64_t kLongSubclass = 1 << 24;
+inline constexpr uint64_t kListSubclass = 1 << 25;
+inline constexpr uint64_t kTupleSubclass = 1 << 26;
+inline constexpr uint64_t kBytesSubclass = 1 << 27;
+inline constexpr uint64_t kUnicodeSubclass = 1 << 28;
+inline constexpr uint64_t kDictSubclass = 1 << 29;
+inline constexpr uint64_t kExceptionSubclass = 1 << 30;
+inline constexpr uint64_t kTypeSubclass = uint64_t{1} << 31;
+
+// co_flags (Include/cpython/code.h).
+inline constexpr uint32_t kCodeOptimized = 0x1;
+inline constexpr uint32_t kCodeNewLocals = 0x2;
+inline constexpr uint32_t kCodeVarArgs = 0x4;
+inline constexpr uint32_t kCodeVarKeywords = 0x8;
+inline constexpr uint32_t kCodeGenerator = 0x20;
+inline constexpr uint32_t kCodeCoroutine = 0x80;
+inline constexpr uint32_t kCodeAsyncGenerator = 0x200;
+// Of a function that, called, only makes an object that its code runs in later.
+inline constexpr uint32_t kCodeGeneratorLike =
+    kCodeGenerator | kCodeCoroutine | kCodeAsyncGenerator;
+
+// co_localspluskinds (Include/internal/pycore_code.h).
+inline constexpr uint8_t kLocalHidden = 0x10;  // 3.12+: of an inlined comprehension
+inline constexpr uint8_t kLocalFast = 0x20;
+inline constexpr uint8_t kLocalCell = 0x40;
+inline constexpr uint8_t kLocalFree = 0x80;
+
+// Who owns a frame's memory, in the numbers of 3.14.
+enum class FrameOwner : uint8_t {
+  kThread = 0,
+  kGenerator = 1,
+  kFrameObject = 2,
+  kShim = 3,  // marks where C called Python; no Python function
+};
+
+struct Layout {
+  int minor = 0;  // of 3.minor
+  bool free_threaded = false;
+
+  // _PyRuntimeState
+  Offset runtime_finalizing, runtime_interpreters_head, runtime_main_thread, runtime_tstate_current,
+      runtime_gil;  // runtime_gil: the GIL itself, up to 3.11
+  // PyInterpreterState. interp_gil: a pointer to the GIL, from 3.12 on.
+  Offset interp_next, interp_id, interp_threads_head, interp_gil, interp_gc, interp_modules,
+      interp_sysdict, interp_builtins, interp_eval_frame;
+  // The GIL: {interval, last_holder, locked, switch_number}.
+  Offset gil_last_holder, gil_locked;
+  // PyThreadState. thread_frame: the frame up to 3.10; thread_cframe: 3.11 and 3.12, a _PyCFrame on
+  // the C stack that holds the frame at cframe_current; thread_current_frame: from 3.13 on.
+  Offset thread_prev, thread_next, thread_interp, thread_frame, thread_cframe, thread_current_frame,
+      thread_exception, thread_exc_info, thread_pthread, thread_native_id, thread_id,
+      thread_datastack_chunk, thread_datastack_top, thread_tracing;
+  Offset cframe_current, cframe_previous;
+
+  // A frame: PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11 on. frame_instruction: up to
+  // 3.10 f_lasti (i32, in bytes in 3.9 and code units in 3.10), later a pointer into the code.
+  Offset frame_previous, frame_code, frame_function, frame_globals, frame_builtins, frame_locals,
+      frame_object, frame_instruction, frame_stack_top, frame_is_entry, frame_owner,
+      frame_tlbc_index, frame_localsplus, frame_generator, frame_state;
+  // PyFrameObject from 3.11 on: its _PyInterpreterFrame.
+  Offset frame_object_frame, frame_object_extra_locals;
+
+  // PyCodeObject. code_bytes: co_code, a bytes object, up to 3.10; code_adaptive: the instructions
+  // themselves, from 3.11 on.
+  Offset code_flags, code_argcount, code_posonlyargcount, code_kwonlyargcount, code_nlocals,
+      code_nlocalsplus, code_stacksize, code_firstlineno, code_bytes, code_consts, code_names,
+      code_varnames, code_freevars, code_cellvars, code_localsplusnames, code_localspluskinds,
+      code_filename, code_name, code_qualname, code_linetable, code_firsttraceable, code_tlbc,
+      code_adaptive;
+
+  // PyGenObject, PyCoroObject, PyAsyncGenObject. generator_frame: the frame object up to 3.10;
+  // generator_iframe: the frame itself inside the generator, from 3.11 on.
+  Offset generator_frame, generator_code, generator_name, generator_qualname, generator_state,
+      generator_iframe;
+
+  // PyObject and PyVarObject. Free-threaded builds count in two words.
+  Offset object_refcount, object_type, object_size, object_tid, object_gc_bits, object_ref_local,
+      object_ref_shared, object_head;  // object_head: sizeof(PyObject)
+
+  // PyTypeObject, PyHeapTypeObject
+  Offset type_name, type_basicsize, type_itemsize, type_repr, type_flags, type_base, type_dict,
+      type_dictoffset, type_weaklistoffset, type_mro, type_members, heap_name, heap_qualname,
+      heap_cached_keys, heap_module;
+
+  // Built-in objects
+  Offset str_length, str_state, str_wstr, str_data, str_ascii_data, str_compact_data;
+  Offset long_size, long_digits, float_value, bytes_data, bytearray_start;
+  Offset tuple_items, list_items;
+  Offset dict_used, dict_version, dict_keys, dict_values;
+  Offset keys_size, keys_log2_index_bytes, keys_kind, keys_nentries, keys_indices;
+  Offset values_array;
+  Offset set_fill, set_used, set_mask, set_table;
+  Offset function_code, function_globals, function_name, function_qualname, function_defaults,
+      function_kwdefaults, function_closure, function_dict, function_module;
+  Offset method_function, method_self, builtin_def, builtin_self, builtin_module;
+  Offset module_dict, module_name, cell_value;
+  Offset exception_dict, exception_args, exception_traceback, exception_context, exception_cause;
+  Offset traceback_next, traceback_frame, traceback_lasti, traceback_lineno;
+
+  // A reference in a frame (f_executable, f_funcobj, locals, value stack) carries a tag in its low
+  // bits from 3.14 on, and 1 is its NULL.
+  uint64_t Untag(uint64_t reference) const {
+    return minor >= 14 ? reference & ~uint64_t{3} : reference;
+  }
+};
+
+// The first and the last minor version with a table.
+inline constexpr int kFirstMinor = 9, kLastMinor = 14;
+
+// The table of CPython 3.minor; nullopt for a version without one.
+std::optional<Layout> LayoutOf(int minor, bool free_threaded);
+
+// Every offset of a layout with its name in Layout, for tests.
+std::vector<std::pair<const char*, Offset>> NamedOffsets(const Layout& layout);
+
+// The head of _Py_DebugOffsets.
+struct DebugOffsetsHead {
+  uint64_t version = 0;  // as PY_VERSION_HEX
+  bool free_threaded = false;
+};
+// nullopt when there is none at `runtime`: before 3.13, or not a runtime at all.
+std::optional<DebugOffsetsHead> ReadDebugOffsetsHead(Memory& memory, uint64_t runtime);
+// Replaces what the _Py_DebugOffsets at `runtime` describes. Gives the names of the fields that it
+// contradicted, for tests.
+std::string ApplyDebugOffsets(Memory& memory, uint64_t runtime, Layout* layout);
+
+}  // namespace ttq::python
+
+#endif  // TTQ_QUERY_CPYTHON_LAYOUT_H_

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// Asking a recording: an engine answers syntax trees with streams of typed rows. Everything that
+// shows answers (the command line, the C API, Python) stands on this header; nothing here prints.
+//
+// An Engine is made for one process of a recording and may be used by several threads at once. A
+// ResultStream belongs to one thread at a time and must not outlive its engine.
+//
+// Errors: InvalidArgument for a question that has no meaning here (the message carries its place in
+// the query, see diagnostic.h), NotFound for a process the recording does not have, and whatever
+// the store says of a recording that cannot be read (DataLoss, FailedPrecondition, …).
+
+#ifndef TTQ_QUERY_ENGINE_ENGINE_H_
+#define TTQ_QUERY_ENGINE_ENGINE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/language/ast.h"
+#include "query/value.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+struct RunOptions {
+  // Interrupts the query and tells how far it is: set `cancelled` from any thread (or a signal
+  // handler), read the block counts from any thread. May be null; must outlive the stream.
+  ScanControl* control = nullptr;
+  // Decode every block instead of reading indexes. The answer is the same.
+  bool full_scan = false;
+};
+
+// How people would like to see an answer. Front ends for programs ignore it.
+struct Presentation {
+  enum class Layout {
+    kRows,     // a table
+    kRecord,   // one wide row: a name and a value per line
+    kHexDump,  // rows of `address`, `size` and `bytes`
+  };
+  Layout layout = Layout::kRows;
+  // The columns a table shows; empty: all. `function` stands for the whole place in the code when
+  // module, file and line are among the columns of the answer but not in this list. A list of
+  // frames (backtrace, py_backtrace) is shown below its row.
+  std::vector<std::string> table_columns;
+  // What to say when there are no rows: "nothing wrote 0x10..0x18 before time 5 (proved from the
+  // index)". Empty: nothing in particular.
+  std::string no_rows;
+};
+
+class ResultStream {
+ public:
+  virtual ~ResultStream() = default;
+
+  virtual const std::vector<Column>& columns() const = 0;
+  virtual const Presentation& presentation() const = 0;
+
+  // Puts the next row, one value per column, into `row`; false at the end. After an error or the
+  // end it gives the same again. An interrupted query ends without an error.
+  virtual absl::StatusOr<bool> Next(Row* row) = 0;
+
+  // What follows is final once Next has given false.
+
+  // False when the answer could miss something; the note says why.
+  virtual bool complete() const = 0;
+  // The query was cancelled through RunOptions::control.
+  virtual bool interrupted() const = 0;
+  // Facts beside the rows, one sentence or several; empty: none.
+  virtual const std::string& note() const = 0;
+};
+
+class Engine {
+ public:
+  // For process `number` of the recording, or its default one. `recording` must outlive the engine.
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(const Recording* recording,
+                                                      std::optional<ProcessNo> number);
+  virtual ~Engine() = default;
+
+  // The stream owns what it needs of `query`, which may go away.
+  virtual absl::StatusOr<std::unique_ptr<ResultStream>> Run(const ast::Query& query,
+                                                            const RunOptions& options) const = 0;
+  // How Run would go about it: one step per line, the source first, with its bound on the blocks to
+  // decode. Queries nested in times are run, the query itself is not.
+  virtual absl::StatusOr<std::string> Explain(const ast::Query& query,
+                                              const RunOptions& options) const = 0;
+  virtual const Process& process() const = 0;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_ENGINE_ENGINE_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/engine/py_stack.h"
+
+#include "base/status_macros.h"
+#include "query/cpython/provenance.h"
+#include "query/outcome.h"
+
+namespace ttq {
+
+Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
+                       Outcome& outcome) {
+  const std::optional<python::PythonState::ThreadStack> stack = state.StackOf(thread);
+  if (!stack) return Value();
+  if (!stack->stack.incomplete.empty()) outcome.MarkIncomplete(stack->stack.incomplete);
+  return python::ValueOf(stack->stack, source);
+}
+
+Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
+  const python::TypeInfo* type = object == 0 ? nullptr : objects.TypeOf(object);
+  if (!type) return Value();
+  if (type->name == "int") {
+    if (const std::optional<int64_t> n = objects.Int(object)) return Value(*n);
+  }
+  if (const std::optional<double> real = objects.Float(object)) return Value(*real);
+  python::ReprLimits limits;
+  limits.characters = 300;
+  limits.items = 20;
+  limits.levels = 4;
+  return Value(objects.Repr(object, limits));
+}
+
+Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,
+                       std::shared_ptr<Outcome> outcome) {
+  struct Kept {
+    explicit Kept(const Process* process) : source(process) {}
+    std::unique_ptr<python::PythonState> state;
+    python::SourceText source;
+    size_t remarks = 0;
+  };
+  auto kept = std::make_shared<Kept>(&context->process());
+  return [context, time_slot, thread_slot, outcome, kept](Row* row) -> absl::Status {
+    const Time* time = (*row)[time_slot].get<Time>();
+    if (!time) {
+      row->push_back(Null{});
+      return absl::OkStatus();
+    }
+    if (!kept->state) {
+      ASSIGN_OR_RETURN(kept->state,
+                       python::PythonState::At(&context->recording(), &context->process(), *time));
+    } else if (absl::Status s = kept->state->MoveTo(*time); !s.ok()) {
+      return s;
+    }
+    ThreadNo thread;
+    if (thread_slot) {
+      const int64_t* number = (*row)[*thread_slot].get<int64_t>();
+      if (number) thread = ThreadNo(static_cast<uint32_t>(*number));
+    } else {
+      ASSIGN_OR_RETURN(thread, kept->state->moment().RunningThread());
+    }
+    if (!kept->state->problem().empty()) outcome->AddNote(kept->state->problem());
+    row->push_back(PyBacktraceValue(*kept->state, kept->source, thread, *outcome));
+    for (; kept->remarks < kept->source.remarks().size(); ++kept->remarks) {
+      outcome->AddNote(kept->source.remarks()[kept->remarks]);
+    }
+    return kept->state->memory().status();
+  };
+}
+
+}  // namespace ttq

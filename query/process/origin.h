@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+//
+// Where a value came from: from a register or a piece of memory back to the instruction that put
+// the value there, and to where that one took it from, hop by hop.
+//
+// A hop is exact: memory by its last write in the recording, general registers by what each
+// executed instruction set, vector registers (which are not recorded) by the instruction that last
+// wrote them and the memory or register it copied. It ends where a value was made: a constant, a
+// computation, the result of a system call or of an allocation, the contents of a file, the
+// program's start.
+
+#ifndef TTQ_QUERY_PROCESS_ORIGIN_H_
+#define TTQ_QUERY_PROCESS_ORIGIN_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "query/code/disassembler.h"
+#include "query/process/process_names.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+// Something that holds a value just before an instruction.
+struct ValuePlace {
+  enum class Kind : uint8_t { kMemory, kGeneral, kVector };
+  Kind kind = Kind::kMemory;
+  Address address;      // kMemory
+  uint8_t number = 0;   // of the register
+  uint32_t offset = 0;  // of the bytes in the register
+  uint32_t size = 8;
+  ThreadNo thread;  // whose register; for memory the thread that used it
+  Time before;      // the value as of this time
+};
+
+struct Hop {
+  Time time;
+  ThreadNo thread;
+  Address pc;
+  // Where the value at `place` was taken from: "memory", "register" (there is a further hop),
+  // "constant", "computation", "address", "allocation", "syscall", "input", "signal", "map",
+  // "file", "zero", "start", "unknown".
+  std::string kind;
+  std::string instruction;  // empty: not an instruction's doing
+  std::string place;        // "%rax", "0x1000+8 (counter)"
+  std::string value;        // its bytes; empty: not known
+  std::string from;         // "%rdx", "0x2000+8", "$0", "malloc(24) for make_node (list.c:12)"
+  std::optional<Address> address;  // of `place` when it is memory
+};
+
+class OriginTracer {
+ public:
+  // `control` may be null.
+  OriginTracer(const ProcessNames& names, ScanControl* control);
+
+  // At most `depth` hops. `note` gets why it stopped early, if it did.
+  absl::StatusOr<std::vector<Hop>> Trace(ValuePlace place, uint32_t depth, std::string* note);
+
+  struct Instruction {
+    Time time;
+    Address pc;
+    std::string_view bytes;  // as executed
+  };
+  // What was executed at t; nullopt: nothing, or it is not known.
+  absl::StatusOr<std::optional<Instruction>> InstructionAt(Time t);
+  // What the thread executed last before t.
+  absl::StatusOr<std::optional<Instruction>> InstructionBefore(ThreadNo thread, Time t);
+
+ private:
+  struct Setter {
+    enum class Kind : uint8_t { kInstruction, kSignal, kThreadStart, kUnknown };
+    Kind kind = Kind::kUnknown;
+    Instruction instruction;
+  };
+  struct Code {
+    std::vector<CodeInstruction> instructions;
+    std::vector<uint32_t> general, vectors;  // what each writes
+    uint32_t all_general = 0, all_vectors = 0;
+  };
+
+  absl::StatusOr<std::optional<ValuePlace>> Step(const ValuePlace& place, Hop* hop);
+  absl::StatusOr<std::optional<ValuePlace>> MemoryStep(ValuePlace place, Hop* hop);
+  absl::StatusOr<std::optional<ValuePlace>> RegisterStep(ValuePlace place, Hop* hop);
+  // After the instruction that wrote the place has been found.
+  absl::StatusOr<std::optional<ValuePlace>> FromInstruction(const ValuePlace& place,
+                                                            const DecodedInstruction& decoded,
+                                                            const Registers& registers, Hop* hop);
+  absl::StatusOr<std::optional<ValuePlace>> FromOperand(const ValuePlace& place,
+                                                        const DecodedInstruction& decoded,
+                                                        size_t operand, uint32_t offset,
+                                                        const Registers& registers, Hop* hop);
+  // What the operand held before the instruction, in its low bytes; nullopt: not known.
+  absl::StatusOr<std::optional<uint64_t>> ValueOf(const Operand& operand,
+                                                  const DecodedInstruction& decoded,
+                                                  const Registers& registers, Time t);
+  absl::StatusOr<std::optional<ValuePlace>> FromMemory(const ValuePlace& place, Address address,
+                                                       Hop* hop);
+  void Ends(Hop* hop, std::string kind, std::string from);
+
+  absl::StatusOr<std::string> BytesOf(const ValuePlace& place);
+  absl::StatusOr<Setter> FindSetter(const ValuePlace& place);
+  // The last instruction before `before` that writes the register, by the code alone.
+  absl::StatusOr<std::optional<Instruction>> LastWriter(const ValuePlace& place, Time before);
+  absl::StatusOr<std::optional<Time>> NextOf(ThreadNo thread, Time after);
+  const Code& CodeOf(SuperblockId id);
+  // The call of the allocator that was running at `t` and gave `value`.
+  absl::StatusOr<std::optional<std::string>> AllocationAround(const ValuePlace& place, Time t,
+                                                              Address pc, Hop* hop);
+  std::string TextOf(const ValuePlace& place, Time t);
+
+  const ProcessNames& names_;
+  const Process& process_;
+  ScanControl* control_;
+  Disassembler disassembler_;
+  const Symbolizer* symbols_ = nullptr;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<Code>> code_;
+  std::optional<std::vector<std::pair<Address, std::string>>> allocator_;  // entries
+};
+
+// The address of a memory operand. Nullopt for one that no general register tells.
+std::optional<Address> EffectiveAddress(const Operand& operand, const DecodedInstruction& decoded,
+                                        const Registers& registers);
+
+// "%rdi = 0x10", "[0x1000]", "$0x3": an operand as it was before the instruction.
+std::string OperandText(const Operand& operand, const DecodedInstruction& decoded,
+                        const Registers& registers);
+
+// "0x2a", or "hex:0011…" for more than 8 bytes.
+std::string ValueText(std::string_view bytes);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_PROCESS_ORIGIN_H_

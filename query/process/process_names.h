@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// The names that the code and data of a process have at a time.
+//
+// Thread-safe. Names are loaded when first asked for: a query that prints no function reads no ELF
+// file.
+
+#ifndef TTQ_QUERY_PROCESS_PROCESS_NAMES_H_
+#define TTQ_QUERY_PROCESS_PROCESS_NAMES_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "query/code/symbols.h"
+#include "query/language/ast.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+// Why a name may be missing: " (libx.so: its bytes were not recorded)"; empty when nothing is known
+// to be.
+std::string WhyNamesAreMissing(const Symbolizer& symbols);
+
+class ProcessNames {
+ public:
+  // Both must outlive this object.
+  ProcessNames(const Recording* recording, const Process* process);
+
+  const Process& process() const { return *process_; }
+  const Recording& recording() const { return *recording_; }
+
+  // The names of the code mapped at `t`. Owned by this object.
+  absl::StatusOr<const Symbolizer*> SymbolsAt(Time t) const;
+  // The names of everything ever mapped; where a later module took an earlier one's place, the
+  // later one's.
+  absl::StatusOr<const Symbolizer*> AllSymbols() const;
+
+  // The one global that `name` means in any module; nullopt: none; an error when it means several.
+  absl::StatusOr<std::optional<VariableInfo>> FindGlobal(ast::Range range,
+                                                         const std::string& name) const;
+  std::vector<std::string> GlobalsLike(const std::string& name) const;
+  // The error that there is none; `near` are those that were perhaps meant.
+  absl::Status NoGlobal(ast::Range range, const std::string& name,
+                        const std::vector<std::string>& near) const;
+
+ private:
+  absl::StatusOr<const Symbolizer*> Symbols(size_t epoch) const;
+  absl::Status LoadModules() const;
+
+  const Recording* recording_;
+  const Process* process_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable bool loaded_ = false;
+  mutable std::vector<LoadedModule> modules_;
+  // The times at which the set of modules changes in a way that matters: none unless two modules
+  // had the same addresses at different times. Epoch i ends before boundaries_[i].
+  mutable std::vector<Time> boundaries_;
+  mutable std::map<size_t, std::unique_ptr<Symbolizer>> symbolizers_;
+  mutable std::shared_ptr<SymbolFileCache> cache_;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_PROCESS_PROCESS_NAMES_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// Names of system calls, signals and event kinds.
+
+#include <signal.h>
+#include <string.h>
+
+#include <array>
+
+#include "fmt/format.h"
+#include "store/format/recorded.h"
+
+namespace ttq {
+namespace {
+
+struct SyscallEntry {
+  int64_t number;
+  const char* name;
+};
+constexpr SyscallEntry kSyscalls[] = {
+#define TTQ_SYSCALL(name, number) {number, #name},
+#include "store/format/syscalls.inc"
+#undef TTQ_SYSCALL
+};
+
+constexpr std::array<const char*, 11> kEventNames = {
+    "", "signal", "syscall", "thread", "map", "module", "output", "fork", "exec", "exit", "mark"};
+
+}  // namespace
+
+std::string SyscallName(int64_t number) {
+  for (const SyscallEntry& e : kSyscalls) {
+    if (e.number == number) return e.name;
+  }
+  return fmt::format("syscall_{}", number);
+}
+
+std::string SignalName(int64_t number) {
+  if (number >= 1 && number < NSIG) {
+    if (const char* name = sigabbrev_np(static_cast<int>(number)))
+      return fmt::format("SIG{}", name);
+    if (number >= 34) return fmt::format("SIGRT{}", number - 34);
+  }
+  return fmt::format("signal_{}", number);
+}
+
+const char* EventKindName(EventKind kind) {
+  auto i = static_cast<size_t>(kind);
+  return i < kEventNames.size() ? kEventNames[i] : "";
+}
+
+std::optional<EventKind> EventKindFromName(std::string_view name) {
+  for (size_t i = 1; i < kEventNames.size(); ++i) {
+    if (name == kEventNames[i]) return static_cast<EventKind>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace ttq

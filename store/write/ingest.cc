@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/write/ingest.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/elf.h"
+#include "base/status_macros.h"
+#include "base/threads.h"
+#include "base/version.h"
+#include "fmt/format.h"
+#include "store/database.h"
+#include "store/format/format.h"
+#include "store/format/message.h"
+#include "store/format/recorded.h"
+#include "store/format/seal.h"
+#include "store/format/trace.capnp.h"
+#include "store/walk/digest.h"
+#include "store/write/image.h"
+#include "store/write/process_ingest.h"
+
+namespace ttq {
+absl::Status DiskFull(const std::string& directory) {
+  return absl::ResourceExhaustedError("the disk is full: " + directory);
+}
+
+absl::Status NumberedError(int error, const std::string& what, const std::string& directory) {
+  if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
+  if (error == EEXIST) return absl::ErrnoToStatus(error, what);
+  return absl::UnavailableError(fmt::format("{}: {}", what, strerror(error)));
+}
+
+std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
+  std::array<uint64_t, 6> out;
+  memcpy(out.data(), &s.args, sizeof(out));
+  return out;
+}
+
+void RecordingWriter::Impl::EndLocked(const std::shared_ptr<Ring>& ring) {
+  ring_states[ring->name()].ended = true;
+  std::erase(rings, ring);
+  fork_known.notify_all();
+  --running;
+}
+
+void RecordingWriter::Impl::StorageFailed(const absl::Status& s) {
+  {
+    std::lock_guard lock(mutex);
+    if (storage_failed) return;
+    storage_failed = true;
+  }
+  Fail(absl::IsResourceExhausted(s) ? DiskFull(directory) : s);
+  unlink(Reserve().c_str());
+  database->Recover();
+}
+
+absl::Status RecordingWriter::Impl::KeepReserve() const {
+  int fd = open(Reserve().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return NumberedError(errno, Reserve(), directory);
+  const std::string record = Record(false);
+  const ssize_t n = write(fd, record.data(), record.size());
+  int error = n == static_cast<ssize_t>(record.size()) ? posix_fallocate(fd, 0, kReserveBytes)
+              : n < 0                                  ? errno
+                                                       : ENOSPC;
+  close(fd);
+  if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
+  return absl::OkStatus();  // where it cannot be kept, it is not
+}
+
+std::string RecordingWriter::Impl::Record(bool finished) const {
+  capnp::MallocMessageBuilder message;
+  auto r = message.initRoot<schema::Recording>();
+  r.setStoreVersion(kStoreVersion);
+  auto words = r.initCommand(static_cast<unsigned>(command.size()));
+  for (unsigned i = 0; i < command.size(); ++i) words.set(i, command[i]);
+  char buffer[4096] = "";
+  r.setWorkingDirectory(getcwd(buffer, sizeof(buffer)) ? buffer : "");
+  gethostname(buffer, sizeof(buffer) - 1);
+  r.setHost(buffer);
+  r.setRecorderVersion(kVersion);
+  r.setStartWallNs(start_wall_ns);
+  r.setFinished(finished);
+  return BytesOf(message);
+}
+
+std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::File(
+    const std::string& path, const TtqMap& m) {
+  // Copies: the record is packed.
+  const std::tuple key(uint64_t{m.dev}, uint64_t{m.ino}, uint64_t{m.file_bytes},
+                       int64_t{m.mtime_ns});
+  std::lock_guard lock(file_mutex);
+  auto it = files.find(key);
+  if (it != files.end()) return it->second;
+  if (m.file_bytes > kMaxFileBytes) return nullptr;
+  // It may be a pipe by now, for which nobody should wait.
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return nullptr;
+  std::shared_ptr<const StoredFile> file;
+  struct stat st;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == m.dev && st.st_ino == m.ino &&
+      static_cast<uint64_t>(st.st_size) == m.file_bytes &&
+      st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns) {
+    file = StoreFile(path, fd, m.file_bytes);
+  }
+  close(fd);
+  if (file != nullptr) files.emplace(key, file);
+  return file;
+}
+
+std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::StoreFile(
+    const std::string& path, int fd, uint64_t size) {
+  // Chunks are found by the hash of all of it, so it is read twice rather than held in memory.
+  const auto hash = HashOf(fd, size, nullptr);
+  if (!hash) return nullptr;
+  const uint64_t id = FileIdOf(*hash);
+  auto file = std::make_shared<StoredFile>(*this, id, size);
+  for (const auto& [key, other] : files) {
+    if (other->id() == id) return file;
+  }
+  Database::Batch batch;
+  absl::Status s;
+  const auto again = HashOf(fd, size, [&](uint32_t number, const std::string& bytes) {
+    batch.Put(Family::kFile, FileChunkKey(id, number), bytes);
+    if (!s.ok() || batch.bytes() < kFileBatchBytes) return;
+    s = database->Add(std::move(batch));
+    batch = Database::Batch();
+  });
+  if (again != hash) return nullptr;
+  if (s.ok()) s = database->Add(std::move(batch));
+  if (s.ok()) {
+    capnp::MallocMessageBuilder message;
+    auto r = message.initRoot<schema::File>();
+    r.setPath(path);
+    r.setSize(size);
+    r.setBuildId(ElfBuildId([fd](uint64_t offset, size_t n, void* out) {
+      return pread(fd, out, n, static_cast<off_t>(offset)) == static_cast<ssize_t>(n);
+    }));
+    s = database->Put(FileKey(id), BytesOf(message));
+  }
+  if (!s.ok()) StorageFailed(s);
+  return file;
+}
+
+std::optional<uint64_t> RecordingWriter::Impl::HashOf(
+    int fd, uint64_t size, const std::function<void(uint32_t, const std::string&)>& chunk) {
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                 XXH3_freeState);
+  if (state == nullptr) return std::nullopt;
+  XXH3_64bits_reset(state.get());
+  std::string bytes;
+  for (uint64_t at = 0; at < size; at += bytes.size()) {
+    bytes.resize(std::min<uint64_t>(kFileChunkBytes, size - at));
+    for (size_t done = 0; done < bytes.size();) {
+      ssize_t n =
+          pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(at + done));
+      if (n <= 0) return std::nullopt;
+      done += static_cast<size_t>(n);
+    }
+    XXH3_64bits_update(state.get(), bytes.data(), bytes.size());
+    if (chunk) chunk(static_cast<uint32_t>(at / kFileChunkBytes), bytes);
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+void RecordingWriter::Impl::StoredFile::Read(uint64_t offset, size_t n, uint8_t* out) const {
+  std::lock_guard lock(recording_.chunk_mutex);
+  std::string& chunk = recording_.chunk;
+  const size_t inside = std::min<uint64_t>(n, bytes_ - std::min(offset, bytes_));
+  memset(out + inside, 0, n - inside);
+  for (size_t done = 0; done < inside;) {
+    const auto number = static_cast<uint32_t>((offset + done) / kFileChunkBytes);
+    const size_t from = (offset + done) % kFileChunkBytes;
+    const size_t part = std::min<size_t>(inside - done, kFileChunkBytes - from);
+    if (recording_.chunk_file != id_ || recording_.chunk_number != number) {
+      recording_.chunk_file = 0;
+      auto bytes = recording_.database->Get(Family::kFile, FileChunkKey(id_, number));
+      absl::Status s = bytes.status();
+      if (s.ok() && bytes->size() < from + part) s = absl::DataLossError("a file is cut off");
+      if (!s.ok()) {
+        recording_.Fail(s);
+        memset(out + done, 0, inside - done);
+        return;
+      }
+      chunk = *std::move(bytes);
+      recording_.chunk_file = id_;
+      recording_.chunk_number = number;
+    }
+    memcpy(out + done, chunk.data() + from, part);
+    done += part;
+  }
+}
+
+RecordingWriter::RecordingWriter() : impl_(std::make_unique<Impl>()) {}
+
+RecordingWriter::~RecordingWriter() {
+  for (std::thread& t : impl_->threads) {
+    if (t.joinable()) t.join();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
+    const std::string& directory, const std::vector<std::string>& command) {
+  if (mkdir(directory.c_str(), 0700) != 0) {
+    return NumberedError(errno, "cannot make " + directory, directory);
+  }
+  std::unique_ptr<RecordingWriter> out(new RecordingWriter);
+  Impl& impl = *out->impl_;
+  impl.directory = directory;
+  impl.command = command;
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+  absl::Status s = WithinMemory([&]() -> absl::Status {
+    if (absl::Status opened = impl.Open(); !opened.ok()) {
+      return absl::IsResourceExhausted(opened) ? DiskFull(directory) : opened;
+    }
+    impl.workers = std::make_unique<WorkerPool>(std::max<size_t>(2, UsefulThreads()));
+    return impl.workers->status();
+  });
+  if (s.ok()) return out;
+  out.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  // That may have needed what was just not to be had.
+  if (access((directory + "/db").c_str(), F_OK) == 0) return s;  // the reserve says what it is
+  unlink((directory + "/reserve").c_str());
+  rmdir(directory.c_str());
+  return s;
+}
+
+void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
+  Impl& impl = *impl_;
+  std::lock_guard lock(impl.mutex);
+  ProcessNo number(impl.next_process++);
+  const std::string parent_ring = ring->parent_ring();
+  ProcessNo parent;
+  if (parent_ring.empty()) {
+    auto it = impl.process_of_pid.find(ring->pid());
+    if (it != impl.process_of_pid.end()) parent = it->second;
+  } else {
+    auto it = impl.ring_states.find(parent_ring);
+    if (it != impl.ring_states.end()) parent = it->second.process;
+  }
+  impl.process_of_pid[ring->pid()] = number;
+  impl.ring_states[ring->name()].process = number;
+  impl.rings.push_back(ring);
+  impl.threads.emplace_back();
+  if (!impl.error.ok()) ring->Detach();
+  ++impl.running;
+  ++impl.totals.processes;
+  if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
+  const absl::Status started = Guarded([&]() -> absl::Status {
+    absl::StatusOr<std::thread> thread = StartThread([&impl, ring, number, parent]() mutable {
+      absl::Status s = Guarded([&]() -> absl::Status {
+        ProcessIngest(impl, ring, number, parent).Run();
+        return absl::OkStatus();
+      });
+      std::lock_guard lock(impl.mutex);
+      if (!s.ok()) impl.FailLocked(s);
+      // A ring is memory: a program may start thousands of others, one after the other.
+      impl.EndLocked(std::exchange(ring, nullptr));
+    });
+    if (thread.ok()) impl.threads.back() = *std::move(thread);
+    return thread.status();
+  });
+  if (!started.ok()) {
+    impl.FailLocked(started);
+    impl.EndLocked(ring);
+  }
+}
+
+void RecordingWriter::Fail(const absl::Status& why) {
+  impl_->Fail(absl::IsResourceExhausted(why) ? absl::UnavailableError(why.message()) : why);
+}
+
+bool RecordingWriter::Idle() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->running == 0;
+}
+
+absl::Status RecordingWriter::Finish() {
+  for (std::thread& t : impl_->threads) {
+    if (t.joinable()) t.join();
+  }
+  absl::Status s = error();
+  absl::Status record = impl_->WriteRecord(true);
+  if (record.ok()) record = impl_->database->Flush();
+  impl_->database.reset();
+  unlink(impl_->Reserve().c_str());
+  if (record.ok()) record = WriteSeal(impl_->directory);
+  return s.ok() ? record : s;
+}
+
+absl::Status RecordingWriter::error() const { return impl_->Error(); }
+
+const IngestTotals& RecordingWriter::totals() const { return impl_->totals; }
+
+}  // namespace ttq

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+//
+// From rings to a recording. A RecordingWriter owns the recording's directory; each recorded
+// process is a ProcessIngest, run by a thread of its own:
+//
+//   ring → taker: registers recipes, hands blocks to the digest workers
+//        → workers: digest and compress blocks, in parallel
+//        → committer: applies digests in order to the live image, makes index rows
+//        → RocksDB: a group of blocks at a time, atomically
+//
+// A block's place in the ring is given back when it is digested and committed to a group in memory;
+// the program waits when that falls behind. A crash of the recorder loses the groups not yet
+// stored, at most about two seconds, less at the start of a process.
+//
+// When the disk is full nothing more is stored but what each process says of itself, for which some
+// room was kept. What is in the store is always whole groups.
+
+#ifndef TTQ_STORE_WRITE_INGEST_H_
+#define TTQ_STORE_WRITE_INGEST_H_
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/types.h"
+#include "recorder/ring.h"
+
+namespace ttq {
+
+class LiveImage;
+class RecipeTable;
+
+// Totals of what is stored, for the summary line.
+struct IngestTotals {
+  std::atomic<bool> lost{false};  // a process ended without having said so
+  std::atomic<uint64_t> instructions{0}, writes{0}, processes{0};
+};
+
+class RecordingWriter {
+ public:
+  // Makes the directory (0700, it must not exist) with an empty store in it.
+  static absl::StatusOr<std::unique_ptr<RecordingWriter>> Create(
+      const std::string& directory, const std::vector<std::string>& command);
+  ~RecordingWriter();
+
+  // Takes on a new process. Returns at once; a thread consumes the ring to its end.
+  void Start(std::shared_ptr<Ring> ring);
+  // True when every ring started has come to its end and all its blocks are stored.
+  bool Idle() const;
+  // Waits for that, writes what a finished recording says of itself and closes the store. The first
+  // error of any process is returned; what was stored before it stays.
+  absl::Status Finish();
+
+  // From outside: no more processes can be had. All go on unrecorded.
+  void Fail(const absl::Status& why);
+  // The first error so far, Ok while there is none; ResourceExhausted when the disk is full. After
+  // an error the programs run on unrecorded.
+  absl::Status error() const;
+  const IngestTotals& totals() const;
+
+ private:
+  friend class ProcessIngest;
+  RecordingWriter();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_WRITE_INGEST_H_

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/write/process_ingest.h"
+
+namespace ttq {
+
+ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<Ring> ring,
+                             ProcessNo number, ProcessNo parent)
+    : recording_(recording), ring_(std::move(ring)), number_(number) {
+  info_.number = number;
+  info_.pid = ring_->pid();
+  info_.parent = parent;
+  info_.by_exec = parent.v != 0 && ring_->parent_ring().empty();
+  info_.start_wall_ns = info_.end_wall_ns = ring_->start_wall_ns();
+  std::vector<std::string> words = ring_->arguments();
+  if (words.size() >= 2) {
+    info_.program = words[0];
+    info_.working_directory = words[1];
+    info_.arguments.assign(words.begin() + 2, words.end());
+  }
+  stored_.info = info_;
+}
+
+void ProcessIngest::Run() {
+  absl::Status s = Attempt([this] {
+    // So that the process is known from the start, whatever happens.
+    absl::Status stored = StoreProcess();
+    return stored.ok() ? Ingest() : stored;
+  });
+  if (!s.ok()) {
+    recording_.Fail(s);
+    // Keep taking blocks, or the program would wait for ever.
+    while (ring_->Next() != nullptr) ring_->Release();
+  } else if (!ring_->finished() && !ring_->superseded()) {
+    Incomplete(ring_->became_other() ? "it became a program that cannot be recorded"
+                                     : "the process was killed; its last block is lost");
+  }
+  if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
+  if (!broken_) (void)Attempt([this] { return StoreGroup(); });
+  (void)FinishStoring();
+  if (recording_.StorageHasFailed() || broken_) {
+    info_ = stored_.info;
+    threads_ = stored_.threads;
+  }
+  // Another process's trouble is this one's too: it went on unrecorded.
+  if (absl::Status error = recording_.Error(); !error.ok()) {
+    info_.complete = false;
+    info_.incomplete_reason = std::string(error.message());
+    crash_.reset();
+  } else if (ring_->fatal_signal() != 0) {
+    info_.crash = crash_.has_value() ? crash_ : info_.end;
+  }
+  if (ring_->fatal_signal() != 0) {
+    info_.fatal_signal = static_cast<int>(ring_->fatal_signal());
+    info_.exit_status.reset();
+  }
+  closed_ = true;
+  (void)StoreProcess();
+}
+
+absl::Status ProcessIngest::Ingest() {
+  RETURN_IF_ERROR(Inherit());
+  std::deque<Pending> pending;
+  const size_t limit = std::max<uint32_t>(2, std::min<uint32_t>(6, ring_->block_count() - 1));
+  bool more = true;
+  // Take ahead as far as the ring has blocks; commit in order.
+  std::mutex mutex;
+  std::condition_variable changed;
+  absl::Status take_error;
+  const auto take_blocks = [&]() -> absl::Status {
+    for (;;) {
+      const TtqBlock* block = ring_->Next();
+      if (block == nullptr) return ring_->status();
+      BlockView view;
+      RETURN_IF_ERROR(ring_->Take(block, &view));
+      RETURN_IF_ERROR(AddRecipes(view.recipes));
+      std::unique_lock lock(mutex);
+      pending.push_back({view, {}});
+      try {
+        pending.back().digest = recording_.workers->Submit([this, log = view.log] {
+          return DigestBlock(*recipes_, log, &recording_.scratches,
+                             ring_->verify() ? Packing::kCompare : Packing::kPack);
+        });
+      } catch (...) {
+        pending.pop_back();
+        throw;
+      }
+      changed.notify_all();
+      changed.wait(lock, [&] { return pending.size() < limit || !more; });
+      if (!more) return absl::OkStatus();
+    }
+  };
+  absl::StatusOr<std::thread> taker = StartThread([&] {
+    absl::Status s = Guarded(take_blocks);
+    std::lock_guard lock(mutex);
+    take_error = std::move(s);
+    more = false;
+    changed.notify_all();
+  });
+  if (!taker.ok()) return taker.status();
+  absl::Status result;
+  for (;;) {
+    Pending* next;
+    {
+      std::unique_lock lock(mutex);
+      auto some = [&] { return !pending.empty() || !more; };
+      // A program that rests must not keep what it did from being stored.
+      if (summaries_.empty()) changed.wait(lock, some);
+      if (!changed.wait_until(lock, group_started_ + GroupAge(), some)) {
+        lock.unlock();
+        if (result = Attempt([this] { return StoreGroup(); }); result.ok()) continue;
+        lock.lock();
+        more = false;
+        changed.notify_all();
+        break;
+      }
+      if (pending.empty()) break;
+      next = &pending.front();
+    }
+    const TtqBlock& block = next->block.head;
+    result = Attempt([&] {
+      absl::StatusOr<BlockDigest> digest = next->digest.get();
+      absl::Status s = digest.ok() ? Commit(block, std::move(*digest)) : digest.status();
+      return s.ok() && ring_->verify() && block.ends_between_superblocks ? Verify() : s;
+    });
+    if (ring_->verify()) ring_->Verified(block.number);
+    ring_->Release();
+    std::unique_lock lock(mutex);
+    pending.pop_front();
+    if (!result.ok()) {
+      more = false;
+      changed.notify_all();
+      break;
+    }
+    changed.notify_all();
+  }
+  taker->join();
+  // Digests still under way use blocks of the ring.
+  for (Pending& p : pending) {
+    if (p.digest.valid()) p.digest.wait();
+    ring_->Release();
+  }
+  return result.ok() ? take_error : result;
+}
+
+absl::Status ProcessIngest::Inherit() {
+  std::string parent = ring_->parent_ring();
+  if (parent.empty()) {
+    recipes_ = std::make_shared<RecipeTable>();
+    return absl::OkStatus();
+  }
+  if (info_.parent.v == 0) {  // to wait for it might be for ever
+    return absl::DataLossError("the process that forked this one was not recorded");
+  }
+  std::unique_lock lock(recording_.mutex);
+  auto key = std::make_pair(parent, ring_->fork_number());
+  recording_.fork_known.wait(
+      lock, [&] { return recording_.forks.contains(key) || recording_.ring_states[parent].ended; });
+  auto it = recording_.forks.find(key);
+  if (it == recording_.forks.end()) {
+    return absl::DataLossError("the process that forked this one was lost");
+  }
+  image_ = *it->second.image;
+  NoteSharedMemory();
+  recipes_ = std::make_shared<RecipeTable>(it->second.recipes);
+  fork_time_ = it->second.time;
+  fork_blocks_ = it->second.blocks;
+  recording_.forks.erase(it);
+  return absl::OkStatus();
+}
+
+absl::Status ProcessIngest::AddRecipes(std::string_view bytes) {
+  // A copy: what is checked must be what is used and stored.
+  const std::string all(bytes);
+  std::lock_guard lock(recipe_rows_mutex_);
+  for (std::string_view rest = all; !rest.empty();) {
+    auto size = LoadPod<uint32_t>(rest);
+    if (size < sizeof(TtqRecipe) || size > rest.size()) {
+      return absl::DataLossError("a recipe is cut off");
+    }
+    std::string_view encoded = rest.substr(0, size);
+    RETURN_IF_ERROR(recipes_->Add(encoded));
+    recipe_rows_.emplace_back(encoded);
+    rest.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProcessIngest::Verify() {
+  // Memory the kernel may still be about to clear, or others share, gets a second look.
+  for (int attempt = 0;; ++attempt) {
+    absl::Status s = Compare();
+    if (s.ok() || attempt == 20 || !absl::IsAborted(s)) return s;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+void ProcessIngest::TakePending(uint64_t begin, const uint8_t* actual, uint8_t* expected) const {
+  for (const auto& [address, bytes] : ring_->pending()) {
+    uint64_t from = std::max(begin, address);
+    uint64_t to = std::min(begin + kPageBytes, address + bytes);
+    if (from < to) memcpy(expected + (from - begin), actual + (from - begin), to - from);
+  }
+}
+
+absl::Status ProcessIngest::Compare() {
+  // Other processes' writes to shared memory are not seen.
+  const bool alone = recording_.totals.processes == 1;
+  std::vector<uint8_t> actual(1 << 20);
+  uint8_t expected[kPageBytes];
+  for (const auto& [begin, area] : image_.areas()) {
+    if ((area.shared && !alone) || area.content_unknown || !(area.protection & 1)) continue;
+    for (uint64_t at = begin; at < area.end;) {
+      size_t want = std::min<uint64_t>(actual.size(), area.end - at);
+      iovec local{actual.data(), want};
+      iovec remote{reinterpret_cast<void*>(at), want};
+      ssize_t got = process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
+      if (got <= 0) {
+        if (errno == EPERM || errno == ENOSYS) {
+          return absl::PermissionDeniedError(
+              "--verify needs to read the program's memory, which this system forbids");
+        }
+        at += kPageBytes;  // beyond the end of a mapped file
+        continue;
+      }
+      for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got; done += kPageBytes) {
+        uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
+        image_.Read(page, expected);
+        if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+        TakePending(page * kPageBytes, actual.data() + done, expected);
+        if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+        uint64_t i = 0;
+        while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
+        i &= ~uint64_t{7};
+        uint64_t is, derived;
+        memcpy(&is, actual.data() + done + i, 8);
+        memcpy(&derived, expected + i, 8);
+        return absl::AbortedError(
+            fmt::format("verify: at time {} (block {}) word {:#x} is {:#018x} in the program, "
+                        "{:#018x} in the "
+                        "image; area {:#x}-{:#x} kind {}",
+                        now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived, begin,
+                        area.end, area.kind));
+      }
+      at += static_cast<uint64_t>(got);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ttq
