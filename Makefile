@@ -9,6 +9,7 @@
 #   make fuzz       every fuzz target for FUZZ_SECONDS (600)
 #   make bench      the figures of docs/performance.md
 #   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
+#   make uninstall what the last `make install` from BUILD put there
 #   make clean
 #
 # Each installs the Debian packages it needs first (packages.txt); SETUP=: leaves that out.
@@ -25,7 +26,7 @@ FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
 QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
 
-.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install clean
+.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install uninstall clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -76,6 +77,17 @@ bench: setup-bench all
 
 install: all
 	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+# CMake lists what it installed, without DESTDIR. Folders of our own go when they are empty.
+uninstall:
+	@test -f $(BUILD)/install_manifest.txt || \
+	  { echo "make uninstall: nothing was installed from $(BUILD)" >&2; exit 1; }
+	@sed -e '$$a\' $(BUILD)/install_manifest.txt | \
+	  while read -r file; do rm -f "$(DESTDIR)$$file" || exit 1; \
+	    folder=$${file%/*}; \
+	    while case $$folder in */ttq | */ttq/*) rmdir "$(DESTDIR)$$folder" 2> /dev/null;; *) false;; esac; \
+	    do folder=$${folder%/*}; done; done
+	@rm $(BUILD)/install_manifest.txt
 
 clean:
 	rm -rf $(BUILD)
