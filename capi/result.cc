@@ -161,17 +161,18 @@ ttq_status ttq_result_uint64(ttq_result* result, size_t column, uint64_t* number
 }
 
 ttq_status ttq_result_int64(ttq_result* result, size_t column, int64_t* number) {
-  return OnValue(result, column, false, number,
-                 [&](const Value& value, const Column& of, ResultState&) -> Ending {
-                   constexpr uint64_t kMaxCount = std::numeric_limits<int64_t>::max();
-                   uint64_t magnitude;
-                   bool negative;
-                   if (!value.AsNumber(&magnitude, &negative) || (!negative && magnitude > kMaxCount)) {
-                     return WrongType(of, "int64");
-                   }
-                   *number = static_cast<int64_t>(magnitude);
-                   return {};
-                 });
+  return OnValue(
+      result, column, false, number,
+      [&](const Value& value, const Column& of, ResultState&) -> Ending {
+        constexpr uint64_t kMaxCount = std::numeric_limits<int64_t>::max();
+        uint64_t magnitude;
+        bool negative;
+        if (!value.AsNumber(&magnitude, &negative) || (!negative && magnitude > kMaxCount)) {
+          return WrongType(of, "int64");
+        }
+        *number = static_cast<int64_t>(magnitude);
+        return {};
+      });
 }
 
 ttq_status ttq_result_double(ttq_result* result, size_t column, double* number) {

@@ -116,7 +116,7 @@ typedef struct ttq_recording_info {
   const char* working_directory;
   const char* host;
   uint32_t store_version;
-  uint32_t default_process; /* the one that a signal ended, else the first; 0: there is none */
+  uint32_t default_process; /* the one that a signal ended, else what the first became; 0: none */
   size_t process_count;
   size_t argument_count; /* of the command that was recorded */
   const char* const* arguments;

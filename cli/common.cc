@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -59,42 +61,50 @@ int ComplainOfProcess(const absl::Status& status, bool named) {
   return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
 }
 
-ProcessNo ProcessNamed(const Recording& recording, uint32_t name) {
-  ProcessNo of_pid(name);
+absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::string& name) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size();
+  std::optional<ProcessNo> found;
+  std::vector<std::string> programs;
   for (const ProcessInfo& p : recording.processes()) {
-    if (p.number.v == name) return p.number;
-    if (p.pid == name) of_pid = p.number;
+    if (is_number && p.number.v == number) return p.number;
+    const std::string base = p.program.substr(p.program.rfind('/') + 1);
+    if ((is_number && p.pid == number) || base == name) found = p.number;
+    if (std::find(programs.begin(), programs.end(), base) == programs.end())
+      programs.push_back(base);
   }
-  return of_pid;
+  if (found) return *found;
+  if (is_number)
+    return absl::NotFoundError(fmt::format(
+        "there is no process {0}, and none had pid {0}; `ttq info` lists them", number));
+  constexpr size_t kShown = 8;
+  const size_t count = programs.size();
+  if (count > kShown) programs.resize(kShown);
+  return absl::NotFoundError(fmt::format("no process ran {}; there are {}{}", name,
+                                         fmt::join(programs, ", "), count > kShown ? ", …" : ""));
 }
 
 std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
   const std::vector<ProcessInfo>& processes = recording.processes();
   if (processes.size() < 2) return "";
-  const auto title = [&](ProcessNo number) {
-    const auto it = std::find_if(processes.begin(), processes.end(),
-                                 [&](const ProcessInfo& p) { return p.number == number; });
-    return fmt::format("process {}, {}", number.v, it == processes.end() ? "" : it->program);
-  };
-  ProcessNo last = asked;
-  for (const ProcessInfo& p : processes) {  // in order of their numbers
-    if (p.by_exec && p.parent == last) last = p.number;
-  }
-  if (last != asked) {
-    return fmt::format("asked of {}, which became {}: -p {}", title(asked), title(last), last.v);
-  }
-  return fmt::format("asked of {}, one of {}: `ttq info` lists them, -p N asks another",
-                     title(asked), processes.size());
+  const auto it = std::find_if(processes.begin(), processes.end(),
+                               [&](const ProcessInfo& p) { return p.number == asked; });
+  return fmt::format("asked of process {}, {}, one of {}: `ttq info` lists them, -p N asks another",
+                     asked.v, it == processes.end() ? "" : it->program, processes.size());
 }
 
-std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process,
-                             Asked* out) {
+std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out) {
   absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace, FileAccess::kMap);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::optional<ProcessNo> number;
-  if (process) number = ProcessNamed(**recording, *process);
+  if (!process.empty()) {
+    absl::StatusOr<ProcessNo> named = ProcessNamed(**recording, process);
+    if (!named.ok()) return ComplainOfProcess(named.status(), true);
+    number = *named;
+  }
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
-  if (!engine.ok()) return ComplainOfProcess(engine.status(), process.has_value());
+  if (!engine.ok()) return ComplainOfProcess(engine.status(), !process.empty());
   *out = {*std::move(recording), *std::move(engine)};
   return std::nullopt;
 }

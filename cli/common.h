@@ -38,13 +38,14 @@ struct Asked {
   std::unique_ptr<Recording> recording;
   std::unique_ptr<Engine> engine;
 };
-// The process that -p names: by its number, else by its pid, the last of those that had it.
-ProcessNo ProcessNamed(const Recording& recording, uint32_t name);
+// The process that -p names: by its number, else by its pid or its program's name, the last of
+// those that had it. NotFound, with what there is, for none.
+absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::string& name);
 // Where nobody named a process: which was asked, and which other may have been meant. "" when there
 // is one only.
 std::string OtherProcesses(const Recording& recording, ProcessNo asked);
 // Opens what -t and -p name. When that fails, says why and gives the exit status.
-std::optional<int> OpenAsked(const std::string& trace, std::optional<uint32_t> process, Asked* out);
+std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out);
 // Says why a process could not be opened. One that is not there is the user's slip when he named
 // it, not the recording's.
 int ComplainOfProcess(const absl::Status& status, bool named);

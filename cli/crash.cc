@@ -255,7 +255,7 @@ std::string Layout(const Answer& answer) {
 int RunCrash(int argc, char** argv) {
   CLI::App app("Says why the program died.", "ttq crash");
   std::string trace, option, format = "text";
-  std::optional<uint32_t> process;
+  std::string process;
   app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
   app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
   app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")

@@ -58,7 +58,11 @@ int RunDiff(int argc, char** argv) {
     if (!recording.ok()) return Complain(recording.status(), kUnreadable);
     recordings[i] = *std::move(recording);
     std::optional<ProcessNo> number;
-    if (named[i]) number = ProcessNamed(*recordings[i], *named[i]);
+    if (named[i]) {
+      absl::StatusOr<ProcessNo> found = ProcessNamed(*recordings[i], fmt::format("{}", *named[i]));
+      if (!found.ok()) return ComplainOfProcess(found.status(), true);
+      number = *found;
+    }
     absl::StatusOr<std::unique_ptr<diff::Side>> side =
         diff::Side::Open(recordings[i].get(), number);
     if (!side.ok()) return ComplainOfProcess(side.status(), named[i].has_value());

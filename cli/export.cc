@@ -101,11 +101,12 @@ class Temporary {
 int RunExport(int argc, char** argv) {
   CLI::App app("Writes the answer to a query to a file that other tools load.", "ttq export");
   std::string trace, to, output, query;
-  std::optional<uint32_t> process;
+  std::string process;
   FormatOptions format;
   app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
-  app.add_option("-p,--process", process, "The process, by its number in `ttq info` or its pid")
+  app.add_option("-p,--process", process,
+                 "The process: its number in `ttq info`, its pid, or its program's name")
       ->type_name("N");
   app.add_option("--to", to, "jsonl, csv, parquet or arrow")
       ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))

@@ -49,6 +49,12 @@ ttq exits as it does. The recording is $TTQ_HOME/PROGRAM-N.ttq, or DIR.
   --repeat N            record N runs (with -o DIR: DIR-1, DIR-2, …)
   --until WHAT          stop after a run that did: crash (died by a signal) or failing (any status but 0)
   --keep WHAT           of several runs keep only those: crash or failing
+  --max-size SIZE       end when the recording takes that much: 500M, 2G
+  --max-time DURATION   end after that long: 90s, 30m, 2h
+  --free-space SIZE     end when less is free on its disk (1G, or a twentieth of a small disk)
+  --on-full WHAT        what an end is: stop the program, or detach and let it run on unrecorded
+
+Ctrl-C goes to the program; the second one ends it, and what was recorded stays.
 
 `ttq record --help` has the other options.
 )"},
@@ -57,8 +63,8 @@ ttq [OPTIONS] QUERY
 
   -t, --trace TRACE    the recording: a path or a name of `ttq ls` (default: $TTQ_TRACE, else the
                        latest)
-  -p, --process N      the process, by its number in `ttq info` or its pid (default: the one
-                       that died by a signal, else the first)
+  -p, --process P      the process: its number in `ttq info`, its pid or its program's name; all asks
+                       each (default: the one that died by a signal, else what the first became)
   -f, --format FORMAT  table, json, jsonl or csv
   -F, --file FILE      read queries from a file; `-` as the query reads them from stdin
       --limit N        rows to print at most; 0: all (default: 50 on a terminal, else all)

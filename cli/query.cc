@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "fmt/format.h"
@@ -28,7 +29,7 @@ constexpr uint64_t kTerminalLimit = 50;
 
 struct QueryOptions {
   std::string trace, file, format_name;
-  std::optional<uint32_t> process;
+  std::string process;
   std::optional<uint64_t> limit;
   bool exit_code = false, explain = false, full_scan = false, csv_safe = false;
 };
@@ -37,8 +38,8 @@ void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
   app.add_option("-p,--process", options->process,
-                 "The process, by its number in `ttq info` or its pid")
-      ->type_name("N");
+                 "The process: its number in `ttq info`, its pid, its program's name, or all")
+      ->type_name("P");
   app.add_option("-f,--format", options->format_name, "table, json, jsonl or csv")
       ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
       ->type_name("FORMAT");
@@ -171,7 +172,7 @@ class Session {
  private:
   // Another process may have what this one has not, or more of it.
   void TellOfOthers() const {
-    if (options_.process) return;
+    if (!options_.process.empty()) return;
     const std::string others =
         OtherProcesses(*asked_.recording, asked_.engine->process().info().number);
     if (!others.empty()) Complain("note: " + others, 0);
@@ -222,11 +223,6 @@ int RunQuery(int argc, char** argv) {
     queries.push_back(*std::move(parsed));
   }
 
-  Asked asked;
-  if (const std::optional<int> failed = OpenAsked(options.trace, options.process, &asked)) {
-    return *failed;
-  }
-
   FormatOptions format;
   if (!options.format_name.empty()) format.format = *FormatFromName(options.format_name);
   const bool terminal = IsTerminal(STDOUT_FILENO);
@@ -239,13 +235,38 @@ int RunQuery(int argc, char** argv) {
     format.limit = kTerminalLimit;
   }
 
-  Session session(options, text, std::move(asked));
+  std::vector<std::string> processes = {options.process};
+  if (options.process == "all") {
+    absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(options.trace);
+    if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+    processes.clear();
+    for (const ProcessInfo& p : (*recording)->processes()) {
+      processes.push_back(fmt::format("{}", p.number.v));
+    }
+  }
   int worst = kAnswered;
-  for (size_t i = 0; i < queries.size(); ++i) {
-    if (i > 0 && (format.format == Format::kTable || format.format == Format::kCsv)) WriteOut("\n");
-    const int exit_status = session.Answer(queries[i], format);
-    if (exit_status == kInterrupted) return exit_status;
-    worst = std::max(worst, exit_status);
+  bool first = true;
+  for (const std::string& process : processes) {
+    Asked asked;
+    if (const std::optional<int> failed = OpenAsked(options.trace, process, &asked)) {
+      worst = std::max(worst, *failed);
+      continue;
+    }
+    const bool text_format = format.format == Format::kTable || format.format == Format::kCsv;
+    std::string title;
+    if (options.process == "all" && format.format == Format::kTable) {
+      const ProcessInfo& info = asked.engine->process().info();
+      title = fmt::format("process {}, {}\n", info.number.v, Printable(info.program));
+    }
+    Session session(options, text, std::move(asked));
+    for (const ast::Query& query : queries) {
+      if (!first && text_format) WriteOut("\n");
+      first = false;
+      if (!title.empty()) WriteOut(std::exchange(title, ""));
+      const int exit_status = session.Answer(query, format);
+      if (exit_status == kInterrupted) return exit_status;
+      worst = std::max(worst, exit_status);
+    }
   }
   return worst;
 }

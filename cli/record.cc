@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/record_watch.h"
+#include "cli/units.h"
 #include "fmt/format.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/runtime.h"
@@ -97,15 +100,6 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-uint64_t BytesUnder(const std::string& directory) {
-  uint64_t total = 0;
-  std::error_code ec;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
-    if (entry.is_regular_file(ec)) total += entry.file_size(ec);
-  }
-  return total;
-}
-
 // One thread allocates what another frees, a megabyte at a time and for each block. Memory that
 // goes back to the system in between, and from there zeroed to another thread's heap, costs a tenth
 // of the time that recording takes.
@@ -145,6 +139,7 @@ absl::Status FindPythonFrames(const std::string& directory,
 
 struct RecordOptions {
   LaunchOptions launch;
+  RecordLimits limits;
   bool stop_when_full = true, quiet = false;
 };
 
@@ -168,6 +163,8 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
 
   auto started = std::chrono::steady_clock::now();
   bool stopped = false;
+  std::optional<RecordWatch> watch(std::in_place, run.directory, options.limits,
+                                   !options.quiet && IsTerminal(STDERR_FILENO));
   std::vector<std::weak_ptr<Ring>> rings;  // a ring that has come to its end should go
   auto result = Launch(
       options.launch,
@@ -178,6 +175,9 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         (*writer)->Start(*std::move(ring));
       },
       [&] {
+        if (const std::optional<std::string> reached = watch->Look((*writer)->totals())) {
+          (*writer)->ReachLimit(*reached);
+        }
         // More than once: a process may just be starting another.
         if (options.stop_when_full && absl::IsResourceExhausted((*writer)->error())) {
           stopped = true;
@@ -188,6 +188,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         return (*writer)->Idle();
       });
   absl::Status finished = (*writer)->Finish();
+  watch.reset();
   if (!result.ok() || rings.empty()) {
     writer->reset();
     std::error_code ec;
@@ -270,8 +271,15 @@ int RunRecord(int argc, char** argv) {
   app.add_flag("--verify", options.launch.verify,
                "compare all memory with the recording after every block");
   app.add_option("--on-full", on_full,
-                 "when the disk is full: stop the program, or detach and let it run on")
+                 "when the disk is full or a limit is reached: stop the program, or detach and let "
+                 "it run on")
       ->check(CLI::IsMember({"stop", "detach"}));
+  std::string max_size, max_time, free_space;
+  app.add_option("--max-size", max_size, "of the recording on disk: 500M, 2G")->type_name("SIZE");
+  app.add_option("--max-time", max_time, "of recording: 90s, 30m, 2h")->type_name("DURATION");
+  app.add_option("--free-space", free_space,
+                 "that stays free on the disk (default: 1G, or a twentieth of a small disk)")
+      ->type_name("SIZE");
   app.add_option("--block-size", block_mib, "MiB of log per block")->check(CLI::Range(1, 256));
   app.add_flag("-q,--quiet", options.quiet, "no summary line");
   app.add_option("--repeat", repeat, "record this many runs")->check(CLI::PositiveNumber);
@@ -295,7 +303,8 @@ int RunRecord(int argc, char** argv) {
     own.emplace_back(word);
     bool takes_value = word == "-o" || word == "--output" || word == "--on-full" ||
                        word == "--block-size" || word == "--repeat" || word == "--until" ||
-                       word == "--keep";
+                       word == "--keep" || word == "--max-size" || word == "--max-time" ||
+                       word == "--free-space";
     if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
   }
   KeepMemory();
@@ -312,6 +321,27 @@ int RunRecord(int argc, char** argv) {
   options.launch.command.assign(argv + at, argv + argc);
   options.launch.block_bytes = block_mib << 20;
   options.stop_when_full = on_full == "stop";
+  const auto size_of = [](const char* option, const std::string& text,
+                          std::optional<uint64_t>* bytes) {
+    if (text.empty()) return true;
+    *bytes = ParseBytes(text);
+    if (!*bytes)
+      Fail(kOwnFailure,
+           fmt::format("{} {}: a size is a number and K, M, G or T: 2G", option, text));
+    return bytes->has_value();
+  };
+  if (!size_of("--max-size", max_size, &options.limits.max_bytes) ||
+      !size_of("--free-space", free_space, &options.limits.free_bytes)) {
+    return kOwnFailure;
+  }
+  if (!max_time.empty()) {
+    options.limits.max_seconds = ParseSeconds(max_time);
+    if (!options.limits.max_seconds) {
+      return Fail(
+          kOwnFailure,
+          fmt::format("--max-time {}: a duration is a number and s, m, h or d: 30m", max_time));
+    }
+  }
   if (options.launch.command.empty()) return Fail(kOwnFailure, "record: no program given");
 
   auto program = FindProgram(options.launch.command[0]);

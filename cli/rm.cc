@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
-#include <set>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -18,7 +19,9 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/record_watch.h"
 #include "cli/recordings.h"
+#include "cli/units.h"
 #include "fmt/format.h"
 #include "store/read/writer_lock.h"
 
@@ -26,24 +29,6 @@ namespace ttq {
 namespace {
 
 namespace fs = std::filesystem;
-
-// "7d", "12h", "30m", "90s", "2w" in seconds.
-std::string ReadAge(const std::string& text, double* seconds) {
-  char* end = nullptr;
-  *seconds = strtod(text.c_str(), &end);
-  const std::string_view unit = end;
-  const double scale = unit == "s"   ? 1
-                       : unit == "m" ? 60
-                       : unit == "h" ? 3600
-                       : unit == "d" ? 86400
-                       : unit == "w" ? 7 * 86400
-                                     : 0;
-  if (end == text.c_str() || scale == 0 || !(*seconds >= 0) || *seconds > 1e9) {
-    return "an age is a number and s, m, h, d or w: 7d";
-  }
-  *seconds *= scale;
-  return "";
-}
 
 // Its directory, without links; "" and a complaint when it is no recording.
 std::string Resolve(const std::string& name) {
@@ -74,16 +59,6 @@ void MendLatest(const std::string& home) {
   }
 }
 
-uint64_t SizeOf(const std::string& directory) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->is_regular_file(error)) bytes += at->file_size(error);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 int RunRm(int argc, char** argv) {
@@ -105,11 +80,11 @@ int RunRm(int argc, char** argv) {
                             : "name recordings, or say --keep N or --older-than 7d",
                     kUsage);
   }
-  double seconds = 0;
-  if (!age.empty()) {
-    if (const std::string wrong = ReadAge(age, &seconds); !wrong.empty()) {
-      return Complain(fmt::format("--older-than {}: {}", Printable(age), wrong), kUsage);
-    }
+  const std::optional<double> seconds = ParseSeconds(age.empty() ? "0" : age);
+  if (!seconds) {
+    return Complain(
+        fmt::format("--older-than {}: an age is a number and s, m, h, d or w: 7d", Printable(age)),
+        kUsage);
   }
   const std::string home = HomeDirectory();
   std::vector<std::string> doomed;
@@ -119,7 +94,8 @@ int RunRm(int argc, char** argv) {
     const double now = static_cast<double>(time(nullptr));
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i].running || (keep_option->count() > 0 && i < keep)) continue;
-      if (!age.empty() && now - static_cast<double>(all[i].start_wall_ns) / 1e9 < seconds) continue;
+      if (!age.empty() && now - static_cast<double>(all[i].start_wall_ns) / 1e9 < *seconds)
+        continue;
       doomed.push_back(all[i].path);
     }
   }
@@ -137,7 +113,7 @@ int RunRm(int argc, char** argv) {
   uint64_t bytes = 0;
   size_t removed = 0;
   for (const std::string& path : doomed) {
-    const uint64_t size = SizeOf(path);
+    const uint64_t size = BytesUnder(path);
     std::error_code error;
     if (dry_run) {
       WriteOut(fmt::format("{}  {}\n", HumanBytes(size), Printable(path)));

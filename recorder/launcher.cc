@@ -147,6 +147,8 @@ std::string ReadLogs(const std::string& directory) {
 
 // While it lives, terminal signals go to the program only; SIGTERM and SIGHUP are passed on.
 pid_t g_child = 0;
+volatile sig_atomic_t g_interrupts = 0;
+void CountInterrupt(int) { g_interrupts = g_interrupts + 1; }
 void PassOn(int number) {
   if (g_child > 0) kill(g_child, number);
 }
@@ -154,7 +156,8 @@ void PassOn(int number) {
 class SignalRules {
  public:
   SignalRules() {
-    Set(SIGINT, SIG_IGN);
+    g_interrupts = 0;
+    Set(SIGINT, CountInterrupt);
     Set(SIGQUIT, SIG_IGN);
     Set(SIGTERM, PassOn);
     Set(SIGHUP, PassOn);
@@ -392,6 +395,12 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     on_ring(trouble);
   };
   while (!all_consumed() || !exited) {
+    // More than once: a process may just be starting another.
+    if (g_interrupts > 1) {
+      for (const auto& [pid, slot] : by_pid) {
+        if (const auto alive = slot.lock()) alive->Kill();
+      }
+    }
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
     poll(fds, exited ? 1 : 2, exited ? 5 : 100);
     int status;

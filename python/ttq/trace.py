@@ -54,7 +54,7 @@ def _open_recording(path: Union[str, "os.PathLike[str]", None]) -> Any:
 
 def open_trace(path: Union[str, "os.PathLike[str]", None] = None, process: Optional[int] = None) -> "Trace":
     """Opens a recording: a directory, or a name as `ttq ls` shows it; None: the latest. `process`: one of its
-    processes by number, else the one that a signal ended, else the first."""
+    processes by number, else the one that a signal ended, else what the first became by exec."""
     if path is not None and not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"a recording is opened by its path, not by {type(path).__name__}")
     if path is not None and "\0" in os.fsdecode(path):

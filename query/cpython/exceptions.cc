@@ -156,8 +156,7 @@ std::vector<RelatedException> ReadMembers(FrameReader& frames, uint64_t object, 
   ObjectReader& objects = frames.objects();
   std::vector<RelatedException> members;
   const TypeInfo* type = objects.TypeOf(object);
-  if (!type || level > kMaxLevels || !objects.Inherits(*type, "BaseExceptionGroup"))
-    return members;
+  if (!type || level > kMaxLevels || !objects.Inherits(*type, "BaseExceptionGroup")) return members;
   const auto items =
       objects.Items(objects.memory().Pointer(Field(objects.layout(), object, 1)), kMaxMembers);
   if (!items) return members;

@@ -795,8 +795,8 @@ void RaiseScanner::FollowLeft(const Mark& mark) {
 
 Raise RaiseScanner::Finish(const Flight& flight) const {
   Raise raise = flight.raise;
-  for (std::shared_ptr<const Node> node = flight.last;
-       node && raise.traceback.size() < kMaxEntries; node = node->next) {
+  for (std::shared_ptr<const Node> node = flight.last; node && raise.traceback.size() < kMaxEntries;
+       node = node->next) {
     raise.traceback.push_back(node->entry);
     raise.traceback.insert(raise.traceback.end(), node->rest.begin(), node->rest.end());
   }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "query/code/dwarf_expression.h"
 #include "query/ctypes/c_value.h"
 #include "query/ctypes/frame.h"
-#include "query/code/dwarf_expression.h"
 #include "query/ctypes/process_types.h"
 #include "query/ctypes/type_space.h"
 #include "store/read/reader.h"

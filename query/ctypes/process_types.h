@@ -26,9 +26,9 @@ class ProcessTypes : public ProcessNames {
   absl::StatusOr<const TypeSpace*> TypesAt(Time t) const;
 
  private:
-  mutable std::mutex types_mutex_;  // guards types_
+  std::unique_ptr<DebugFiles> debug_files_;  // outlives the types, which open files ahead
+  mutable std::mutex types_mutex_;           // guards types_
   mutable std::map<const Symbolizer*, std::unique_ptr<TypeSpace>> types_;
-  std::unique_ptr<DebugFiles> debug_files_;
 };
 
 }  // namespace ttq

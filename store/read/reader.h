@@ -322,7 +322,8 @@ class Recording {
 
   virtual const RecordingInfo& info() const = 0;
   virtual const std::vector<ProcessInfo>& processes() const = 0;
-  // The process that died by a signal, of several the first that a fault ended; else the first.
+  // The process that died by a signal, of several the first that a fault ended; else
+  // what the first became at last, by exec.
   virtual ProcessNo default_process() const = 0;
   // Owned by the recording; opened on first use.
   virtual absl::StatusOr<const Process*> Open(ProcessNo number) const = 0;

@@ -227,7 +227,13 @@ class RecordingReader : public Recording {
     for (const ProcessInfo& p : infos_) {
       if (p.fatal_signal != 0) return p.number;
     }
-    return infos_.empty() ? ProcessNo(0) : infos_.front().number;
+    if (infos_.empty()) return ProcessNo(0);
+    // What the first pid became at last: a shell or a shim is not what was meant.
+    ProcessNo last = infos_.front().number;
+    for (const ProcessInfo& p : infos_) {  // in order of their numbers
+      if (p.by_exec && p.parent == last) last = p.number;
+    }
+    return last;
   }
 
   absl::StatusOr<const Process*> Open(ProcessNo number) const override {

@@ -291,6 +291,10 @@ void RecordingWriter::Fail(const absl::Status& why) {
   impl_->Fail(absl::IsResourceExhausted(why) ? absl::UnavailableError(why.message()) : why);
 }
 
+void RecordingWriter::ReachLimit(const std::string& what) {
+  impl_->Fail(absl::ResourceExhaustedError(what));
+}
+
 bool RecordingWriter::Idle() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->running == 0;

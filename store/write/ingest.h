@@ -60,8 +60,10 @@ class RecordingWriter {
 
   // From outside: no more processes can be had. All go on unrecorded.
   void Fail(const absl::Status& why);
-  // The first error so far, Ok while there is none; ResourceExhausted when the disk is full. After
-  // an error the programs run on unrecorded.
+  // From outside: the recording is as large or as long as it may be. As a full disk.
+  void ReachLimit(const std::string& what);
+  // The first error so far, Ok while there is none; ResourceExhausted when the disk is full or a
+  // limit is reached. After an error the programs run on unrecorded.
   absl::Status error() const;
   const IngestTotals& totals() const;
 

@@ -35,7 +35,7 @@ def fill_up(ttq, counter, kib, on_full):
     with small_disk(disk, kib):
         # Detached, it ends by itself; stopped, it would not.
         bound = ["9000000"] if on_full == "detach" else []
-        status, out, error = ttq.run("record", f"--on-full={on_full}", "-o", directory, counter,
+        status, out, error = ttq.run("record", "--free-space=0", f"--on-full={on_full}", "-o", directory, counter,
                                      stop, *bound, timeout=120)
         lines = [line for line in error.splitlines() if "disk is full" in line]
         assert len(lines) == 1 and lines[0].startswith("ttq: "), error
@@ -70,13 +70,13 @@ def main():
         with open(mounts, "w", encoding="ascii") as file:
             file.write('mount -t tmpfs -o size=1m tmpfs "$1" && shift && exec "$@"\n')
         inside = ["unshare", "--mount", "sh", mounts]
-        record = [ttq.path, "record", "-o", shm, counter, ttq.place("stop"), "100000"]
+        record = [ttq.path, "record", "--free-space=0", "-o", shm, counter, ttq.place("stop"), "100000"]
         done = subprocess.run([*inside, "/dev/shm", *record], env=ttq.environment,
                               capture_output=True, text=True, check=False)
         assert done.returncode == 7 and done.stdout == "100000\n", done
         ttq.expect_readable(shm, complete=True)
         done = subprocess.run([*inside, "/dev/shm", *inside, "/tmp", "sh", "-c", 'exec "$@"', "sh",
-                               *record[:3], "/var/tmp/ttq-faults", *record[4:]],
+                               *record[:4], "/var/tmp/ttq-faults", *record[5:]],
                               env=dict(ttq.environment, TMPDIR="/dev/shm"), cwd="/",
                               capture_output=True, text=True, check=False)
         assert done.returncode in (125, 127), done  # 127: all of this lies in /tmp
@@ -89,7 +89,7 @@ def main():
         with open(mounts, "w", encoding="ascii") as file:
             file.write('mount -t tmpfs -o size=24m tmpfs /dev/shm && exec "$@"\n')
         shell = ('for i in 1 2 3 4 5 6 7 8; do "$0" "$1" 300000 & done; wait; echo done')
-        done = subprocess.run([*inside, ttq.path, "record", "-o", ttq.place("many"), "sh", "-c",
+        done = subprocess.run([*inside, ttq.path, "record", "--free-space=0", "-o", ttq.place("many"), "sh", "-c",
                                shell, counter, ttq.place("stop")], env=ttq.environment,
                               capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stdout == "300000\n" * 8 + "done\n", done

@@ -16,10 +16,10 @@
 #include "store/format/format.h"
 #include "store/format/message.h"
 #include "store/format/records.h"
-#include "store/walk/loaded_block.h"
 #include "store/format/trace.capnp.h"
-#include "store/walk/packed_log.h"
 #include "store/read/track.h"
+#include "store/walk/loaded_block.h"
+#include "store/walk/packed_log.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ttq {

@@ -14,9 +14,9 @@
 #include "gtest/gtest.h"
 #include "recorder/stream.h"
 #include "store/read/reader.h"
+#include "store/read/track.h"
 #include "store/walk/digest.h"
 #include "store/walk/recipe.h"
-#include "store/read/track.h"
 
 namespace ttq {
 namespace {

@@ -256,18 +256,18 @@ TEST(FrameExpression, Values) {
 
 TEST(FrameExpression, WhatCannotBeKnownHasNoValue) {
   const std::string nothing[] = {
-      "",                                                 // leaves nothing
-      "\x22",                                             // an empty stack
-      std::string("\x73\x00", 2),                         // a register that is not known
-      "\x30\x30\x1b",                                     // a division by zero
-      std::string("\x30\x30\x1d", 3),                     // a remainder by zero
-      std::string("\x0a\xff\xff\x06", 4),                 // memory that is not known
-      "\x0a\x01",                                         // cut off
-      "\xf7",                                             // no such operator
-      std::string("\x2f\xfd\xff", 3),                     // a loop
-      std::string("\x2f\x40\x00", 3),                     // out of the expression
-      std::string(65, '\x31') + std::string(64, '\x22'),  // too deep
-      "\x31\x94\x09",                                     // nine bytes
+      "",                                                   // leaves nothing
+      "\x22",                                               // an empty stack
+      std::string("\x73\x00", 2),                           // a register that is not known
+      "\x30\x30\x1b",                                       // a division by zero
+      std::string("\x30\x30\x1d", 3),                       // a remainder by zero
+      std::string("\x0a\xff\xff\x06", 4),                   // memory that is not known
+      "\x0a\x01",                                           // cut off
+      "\xf7",                                               // no such operator
+      std::string("\x2f\xfd\xff", 3),                       // a loop
+      std::string("\x2f\x40\x00", 3),                       // out of the expression
+      std::string(300, '\x31') + std::string(299, '\x22'),  // too deep
+      "\x31\x94\x09",                                       // nine bytes
   };
   for (const std::string& e : nothing) {
     EXPECT_EQ(Evaluate(e), std::nullopt) << testing::PrintToString(e);

@@ -176,8 +176,17 @@ def check_other_processes(r, directory):
     path = f"{directory}/exec.ttq"
     subprocess.run([r.ttq, "record", "-o", path, "--", "sh", "-c", "exec true"], check=True, capture_output=True)
     said = subprocess.run([r.ttq, "-t", path, "py calls to double"], capture_output=True, text=True).stderr
-    if not re.search(r"asked of process 1, \S+, which became process 2, \S*true: -p 2", said):
+    if not re.search(r"asked of process 2, \S*true, one of 2", said):
         r.fail("what it became", said)
+    named = subprocess.run([r.ttq, "-t", path, "-p", "sh", "events exec"], capture_output=True, text=True)
+    if named.returncode != 0 or "true" not in named.stdout:
+        r.fail("by its name", named)
+    every = subprocess.run([r.ttq, "-t", path, "-p", "all", "events exit | count"], capture_output=True, text=True)
+    if [line[:9] for line in every.stdout.splitlines() if line.startswith("process")] != ["process 1", "process 2"]:
+        r.fail("of all", every)
+    nobody = subprocess.run([r.ttq, "-t", path, "-p", "nobody", "threads"], capture_output=True, text=True)
+    if nobody.returncode != 2 or not nobody.stderr.startswith("ttq: no process ran nobody; there are "):
+        r.fail("of nobody", nobody)
 
 
 def check_by_python(r):

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+#include "cli/record_watch.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/common.h"
+#include "fmt/format.h"
+
+namespace ttq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kDefaultFree = 1'000'000'000;
+
+// Of the file system, for who is not root; nullopt: it does not say.
+std::optional<uint64_t> FreeBytes(const std::string& directory) {
+  struct statvfs st;
+  if (statvfs(directory.c_str(), &st) != 0 || st.f_blocks == 0) return std::nullopt;
+  return uint64_t{st.f_bavail} * st.f_frsize;
+}
+
+}  // namespace
+
+uint64_t DefaultFreeSpace(const std::string& directory) {
+  struct statvfs st;
+  if (statvfs(directory.c_str(), &st) != 0) return 0;
+  return std::min<uint64_t>(kDefaultFree, uint64_t{st.f_blocks} * st.f_frsize / 20);
+}
+
+uint64_t BytesUnder(const std::string& directory) {
+  uint64_t total = 0;
+  std::error_code ec;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
+    if (entry.is_regular_file(ec)) total += entry.file_size(ec);
+  }
+  return total;
+}
+
+RecordWatch::RecordWatch(const std::string& directory, const RecordLimits& limits, bool show)
+    : directory_(directory),
+      limits_(limits),
+      free_bytes_(limits.free_bytes ? *limits.free_bytes : DefaultFreeSpace(directory)),
+      show_(show) {}
+
+RecordWatch::~RecordWatch() { Erase(); }
+
+std::optional<std::string> RecordWatch::Look(const IngestTotals& totals) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return std::nullopt;
+  next_ = now + std::chrono::milliseconds(500);
+  bytes_ = BytesUnder(directory_);
+  if (!exceeded_) {
+    if (std::optional<std::string> what = Exceeded()) {
+      exceeded_ = true;
+      Erase();
+      return what;
+    }
+  }
+  if (show_ && now - started_ > std::chrono::seconds(1)) Show(totals);
+  return std::nullopt;
+}
+
+std::optional<std::string> RecordWatch::Exceeded() const {
+  if (limits_.max_bytes && bytes_ >= *limits_.max_bytes) {
+    return fmt::format("the recording has reached {} (--max-size)", HumanBytes(*limits_.max_bytes));
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+  if (limits_.max_seconds && elapsed.count() >= *limits_.max_seconds) {
+    return fmt::format("{} s have passed (--max-time)", *limits_.max_seconds);
+  }
+  const std::optional<uint64_t> free = FreeBytes(directory_);
+  if (free && *free < free_bytes_) {
+    return fmt::format("less than {} are free on the disk of {} (--free-space)",
+                       HumanBytes(free_bytes_), directory_);
+  }
+  return std::nullopt;
+}
+
+void RecordWatch::Show(const IngestTotals& totals) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+  // The cursor goes back, so that the program's next line covers this one.
+  fmt::print(stderr, "\r\x1b[K\x1b[2mttq: {:.0f} s, {} instructions, {}, {} {}\x1b[0m\r",
+             elapsed.count(), HumanCount(totals.instructions), HumanBytes(bytes_),
+             totals.processes.load(), totals.processes == 1 ? "process" : "processes");
+  fflush(stderr);
+  shown_ = true;
+}
+
+void RecordWatch::Erase() {
+  if (!shown_) return;
+  fputs("\r\x1b[K", stderr);
+  fflush(stderr);
+  shown_ = false;
+}
+
+}  // namespace ttq
