@@ -5,11 +5,26 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "query/code/dwarf_sections.h"
 
 namespace ttq {
+namespace {
+
+// Where list number `index` begins in its section, by the table of offsets at `base` (DWARF 5
+// sections 7.28 and 7.29). nullopt: it has no such.
+std::optional<uint64_t> ListAt(ByteSpan lists, const DwarfUnit& unit, uint64_t base,
+                               uint64_t index) {
+  if (index > lists.size()) return std::nullopt;
+  ByteCursor table(lists, base + index * unit.offset_size);
+  const uint64_t offset = base + table.Number(unit.offset_size);
+  if (!table.ok()) return std::nullopt;
+  return offset;
+}
+
+}  // namespace
 
 std::optional<uint64_t> DwarfData::AddressByIndex(const DwarfUnit& unit, uint64_t index) const {
   const ByteSpan table = lazy_->of_code[Lazy::kAddr].bytes();
@@ -66,15 +81,11 @@ std::vector<CodeSpan> DwarfData::Ranges(const DwarfUnit& unit, const DieAttribut
     }
     return out;
   }
-  uint64_t offset = a.value;
-  if (a.form == DW_FORM_rnglistx) {
-    if (a.value > lazy_->of_code[Lazy::kRnglists].bytes().size()) return out;
-    ByteCursor table(lazy_->of_code[Lazy::kRnglists].bytes(),
-                     root.rnglists_base + a.value * unit.offset_size);
-    offset = root.rnglists_base + table.Number(unit.offset_size);
-    if (!table.ok()) return out;
-  }
-  ByteCursor cursor(lazy_->of_code[Lazy::kRnglists].bytes(), offset);
+  const ByteSpan lists = lazy_->of_code[Lazy::kRnglists].bytes();
+  std::optional<uint64_t> offset = a.value;
+  if (a.form == DW_FORM_rnglistx) offset = ListAt(lists, unit, root.rnglists_base, a.value);
+  if (!offset) return out;
+  ByteCursor cursor(lists, *offset);
   while (cursor.ok() && next()) {
     switch (cursor.Fixed<uint8_t>()) {
       case DW_RLE_base_addressx:
@@ -150,15 +161,11 @@ std::vector<DwarfData::LocationEntry> DwarfData::Locations(const DwarfUnit& unit
     }
     return out;
   }
-  uint64_t offset = a.value;
-  if (a.form == DW_FORM_loclistx) {
-    if (a.value > lazy_->of_code[Lazy::kLoclists].bytes().size()) return out;
-    ByteCursor table(lazy_->of_code[Lazy::kLoclists].bytes(),
-                     root.loclists_base + a.value * unit.offset_size);
-    offset = root.loclists_base + table.Number(unit.offset_size);
-    if (!table.ok()) return out;
-  }
-  ByteCursor cursor(lazy_->of_code[Lazy::kLoclists].bytes(), offset);
+  const ByteSpan lists = lazy_->of_code[Lazy::kLoclists].bytes();
+  std::optional<uint64_t> offset = a.value;
+  if (a.form == DW_FORM_loclistx) offset = ListAt(lists, unit, root.loclists_base, a.value);
+  if (!offset) return out;
+  ByteCursor cursor(lists, *offset);
   const auto expression = [&cursor] { return cursor.Block(cursor.Uleb()); };
   for (size_t n = 0; n < kMaxListEntries && cursor.ok(); ++n) {
     switch (cursor.Fixed<uint8_t>()) {

@@ -108,10 +108,7 @@ class TextReader {
     } else {
       const auto text = objects_.Text(field(1));
       if (text && start >= 0 && end == start + 1 && start < static_cast<int64_t>(text->size())) {
-        const auto c = static_cast<uint32_t>((*text)[static_cast<size_t>(start)]);
-        const std::string name = c <= 0xff     ? fmt::format("\\x{:02x}", c)
-                                 : c <= 0xffff ? fmt::format("\\u{:04x}", c)
-                                               : fmt::format("\\U{:08x}", c);
+        const std::string name = EscapeOf((*text)[static_cast<size_t>(start)]);
         return fmt::format("'{}' codec can't encode character '{}' in position {}: {}", encoding,
                            name, start, reason);
       }
@@ -179,12 +176,9 @@ std::vector<TracebackEntry> ReadTraceback(FrameReader& frames, uint64_t tracebac
        at = memory.Pointer(at + layout.traceback_next)) {
     const TypeInfo* type = objects.TypeOf(at);
     if (!type || type->name != "traceback") break;
-    uint64_t frame_address = memory.Pointer(at + layout.traceback_frame);
-    if (layout.frame_object_frame != kAbsent) {
-      frame_address = memory.Pointer(frame_address + layout.frame_object_frame);
-    }
     Frame frame;
-    frames.ReadFrame(frame_address, &frame);
+    frames.ReadFrame(FrameOfObject(layout, memory, memory.Pointer(at + layout.traceback_frame)),
+                     &frame);
     TracebackEntry entry;
     if (frame.code) {
       entry.function = frame.code->qualname;

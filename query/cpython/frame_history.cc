@@ -219,15 +219,8 @@ class FrameHistory::Builder {
     if (history_.done_ > 0 && !GoesOn(history_.now_, visitor->start_stacks())) {
       // From what the block before ended with.
       auto start = std::make_shared<const std::vector<ThreadStack>>(history_.now_);
-      std::unique_ptr<BlockVisitor> again;
-      absl::Status s = process_.WatchBlocks(
-          {visitor->start(), visitor->end()}, [&](uint32_t) { return Make(start); },
-          [&](std::unique_ptr<BlockVisitor> v) {
-            again = std::move(v);
-            return absl::OkStatus();
-          },
-          nullptr);
-      if (!s.ok()) return s;
+      ASSIGN_OR_RETURN(std::unique_ptr<BlockVisitor> again,
+                       WalkAgain(process_, *visitor, [&](uint32_t) { return Make(start); }));
       if (again) {
         taken = std::move(again);
         visitor = static_cast<TransitionVisitor*>(taken.get());

@@ -165,6 +165,17 @@ std::vector<LineRange> LineRanges(const Layout& layout, const Code& code) {
   return ranges;
 }
 
+uint64_t FrameOfObject(const Layout& layout, Memory& memory, uint64_t object) {
+  if (layout.frame_object_frame == kAbsent) return object;
+  return memory.Pointer(object + static_cast<uint64_t>(layout.frame_object_frame));
+}
+
+uint64_t InstructionsOf(const Layout& layout, Memory& memory, const Code& code) {
+  if (layout.minor >= 11) return code.instructions;
+  return memory.Pointer(code.address + static_cast<uint64_t>(layout.code_bytes)) +
+         static_cast<uint64_t>(layout.bytes_data);
+}
+
 std::shared_ptr<const Code> FrameReader::ReadCode(uint64_t address) {
   const auto [it, is_new] = codes_.try_emplace(address);
   if (!is_new) return it->second;

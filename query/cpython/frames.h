@@ -81,6 +81,13 @@ struct Frame {
   uint64_t stack_pointer_raw = 0;  // as kept: see Layout::frame_stack_top
 };
 
+// The frame that a frame object stands for: itself up to 3.10.
+uint64_t FrameOfObject(const Layout& layout, Memory& memory, uint64_t object);
+
+// Where the instructions of a code are in memory; of a copy that a thread has of its own, where the
+// code has them itself.
+uint64_t InstructionsOf(const Layout& layout, Memory& memory, const Code& code);
+
 struct Stack {
   std::vector<Frame> frames;  // innermost first
   std::string incomplete;     // why there may be more; "": it is whole

@@ -426,10 +426,7 @@ Search::Step Search::InsideFrame(const TypeInfo& type, uint64_t container, uint6
   std::optional<Frame> frame;
   if (IsBuiltin(type, "frame")) {
     Frame read;
-    const uint64_t at = layout.frame_object_frame == kAbsent
-                            ? container
-                            : objects.memory().Pointer(
-                                  container + static_cast<uint64_t>(layout.frame_object_frame));
+    const uint64_t at = FrameOfObject(layout, objects.memory(), container);
     if (instance_->frames.ReadFrame(at, &read) == FrameReader::Kind::kPython) frame = read;
   } else {
     frame = instance_->frames.SuspendedFrame(container);

@@ -8,43 +8,16 @@
 
 #include "base/status_macros.h"
 #include "query/cpython/memory.h"
+#include "query/cpython/opcodes.h"
 
 namespace ttq::python {
 namespace {
 
-// Opcodes of the versions that have them; 0: none, or not known.
-struct Opcodes {
-  uint8_t reraise = 0;     // sets the word back when it has an argument
-  uint8_t yield_from = 0;  // sets the word back, to be executed again
-  uint8_t send_again = 0;  // jumps back in a loop that is none to the reader
-  uint8_t pairs[5] = {};
-  uint8_t end_for = 0;  // with pop_iter, the end of a loop: neither begins a line
-  uint8_t pop_iter =
-      0;  // 3.14: nor does what follows it, on the line of what stands before the two
-};
-Opcodes OpcodesOf(int minor) {
-  switch (minor) {
-    case 9:
-      return {.yield_from = 72};
-    case 10:
-      return {.reraise = 119, .yield_from = 72};
-    case 11:
-      return {.reraise = 119, .send_again = 134, .pairs = {44, 45, 46, 161, 167}};
-    case 12:
-      return {.reraise = 119, .send_again = 134, .pairs = {84, 86, 88, 154, 158}};
-    case 13:
-      return {.reraise = 102, .send_again = 78};
-    case 14:
-      return {.reraise = 105, .send_again = 76, .end_for = 9, .pop_iter = 30};
-    default:
-      return {};
-  }
-}
-
 // Where 3.9 goes on when an exception is caught: the targets of SETUP_FINALLY, SETUP_WITH and
 // SETUP_ASYNC_WITH.
 std::vector<int64_t> HandlersOf(const std::string& instructions) {
-  constexpr uint8_t kSetupFinally = 122, kSetupWith = 143, kSetupAsyncWith = 154, kExtended = 144;
+  constexpr uint8_t kSetupFinally = 122, kSetupWith = 143, kSetupAsyncWith = 154;
+  const uint8_t extended = OpcodesOf(9).extended;
   std::vector<int64_t> handlers;
   int64_t argument = 0;
   for (size_t i = 0; i + 1 < instructions.size(); i += 2) {
@@ -53,7 +26,7 @@ std::vector<int64_t> HandlersOf(const std::string& instructions) {
     if (opcode == kSetupFinally || opcode == kSetupWith || opcode == kSetupAsyncWith) {
       handlers.push_back(static_cast<int64_t>(i) + 2 + argument);
     }
-    if (opcode != kExtended) argument = 0;
+    if (opcode != extended) argument = 0;
   }
   std::sort(handlers.begin(), handlers.end());
   return handlers;
@@ -153,11 +126,10 @@ absl::StatusOr<const LineScanner::Function*> LineScanner::FunctionOf(const Activ
   MomentMemory memory(moment.get());
   constexpr uint64_t kMaxBytes = 4 << 20;
   if (layout.minor <= 10) {
-    const uint64_t bytes = memory.Pointer(code.address + static_cast<uint64_t>(layout.code_bytes));
-    const auto size = memory.Get<uint64_t>(bytes + static_cast<uint64_t>(layout.object_size));
-    function->instructions =
-        memory.Bytes(bytes + static_cast<uint64_t>(layout.bytes_data), size.value_or(0), kMaxBytes)
-            .value_or("");
+    const uint64_t first = InstructionsOf(layout, memory, code);
+    const auto size = memory.Get<uint64_t>(first - static_cast<uint64_t>(layout.bytes_data) +
+                                           static_cast<uint64_t>(layout.object_size));
+    function->instructions = memory.Bytes(first, size.value_or(0), kMaxBytes).value_or("");
   } else if (!function->ranges.empty()) {
     function->instructions =
         memory
@@ -198,7 +170,7 @@ void LineScanner::Execute(const Activation& activation, const Function& function
     begins = begins || ((!before || previous != before->begin) &&
                         std::binary_search(handlers.begin(), handlers.end(), offset));
   } else {
-    const Opcodes opcodes = OpcodesOf(layout.minor);
+    const Opcodes& opcodes = OpcodesOf(layout.minor);
     begins = begins || ((!before || before->line != range->line) &&
                         function.MayBegin(offset, *range, opcodes.end_for, opcodes.pop_iter));
   }
@@ -224,7 +196,7 @@ absl::Status LineScanner::Take(const Access& access) {
   const Activation& activation = track.activations[track.now];
   if (access.time <= activation.begin || access.time >= activation.end) return absl::OkStatus();
   const Layout& layout = history_.layout_of(activation.code);
-  const Opcodes opcodes = OpcodesOf(layout.minor);
+  const Opcodes& opcodes = OpcodesOf(layout.minor);
   const std::optional<int64_t> offset =
       OffsetOf(layout, history_.code(activation.code), access, found->first);
   if (!offset) return absl::OkStatus();

@@ -32,6 +32,13 @@ bool IsIdentifierLike(std::string_view name) {
 
 }  // namespace
 
+std::string EscapeOf(char32_t c) {
+  const auto code = static_cast<uint32_t>(c);
+  return code < 0x100     ? fmt::format("\\x{:02x}", code)
+         : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                          : fmt::format("\\U{:08x}", code);
+}
+
 std::string ReprOfText(std::u32string_view text) {
   const bool has_single = text.find(U'\'') != text.npos, has_double = text.find(U'"') != text.npos;
   const char quote = Quote(has_single, has_double);
@@ -48,12 +55,8 @@ std::string ReprOfText(std::u32string_view text) {
       out += "\\t";
     } else if (IsPrintable(c)) {
       AppendUtf8(c, &out);
-    } else if (c < 0x100) {
-      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
-    } else if (c < 0x10000) {
-      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
     } else {
-      out += fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
+      out += EscapeOf(c);
     }
   }
   out += quote;

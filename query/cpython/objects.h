@@ -157,6 +157,8 @@ class ObjectReader {
   absl::flat_hash_map<uint64_t, std::unique_ptr<const TypeInfo>> types_;
 };
 
+// As Python escapes a character by its number: "\x1b", "\u202e", "\U0001f600".
+std::string EscapeOf(char32_t c);
 // repr() of a text and of bytes, as Python prints them; in UTF-8.
 std::string ReprOfText(std::u32string_view text);
 std::string ReprOfBytes(std::string_view bytes);

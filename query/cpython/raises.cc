@@ -8,62 +8,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "query/cpython/frame_history.h"
+#include "query/cpython/opcodes.h"
 
 namespace ttq::python {
 namespace {
-
-// Opcodes of a version.
-struct Opcodes {
-  uint8_t raise, reraise, pop_top;
-  uint8_t push_exc_info = 0;
-  uint8_t match = 0;         // followed by a jump that is taken where the class is another one
-  uint8_t match_group = 0;   // followed by one more instruction and the jump
-  bool match_jumps = false;  // `match` is the jump
-  uint8_t extended = 0;
-};
-Opcodes OpcodesOf(int minor) {
-  switch (minor) {
-    case 9:
-      return {.raise = 130,
-              .reraise = 48,
-              .pop_top = 1,
-              .match = 121,
-              .match_jumps = true,
-              .extended = 144};
-    case 10:
-      return {.raise = 130,
-              .reraise = 119,
-              .pop_top = 1,
-              .match = 121,
-              .match_jumps = true,
-              .extended = 144};
-    case 11:
-    case 12:
-      return {.raise = 130,
-              .reraise = 119,
-              .pop_top = 1,
-              .push_exc_info = 35,
-              .match = 36,
-              .match_group = 37,
-              .extended = 144};
-    case 13:
-      return {.raise = 101,
-              .reraise = 102,
-              .pop_top = 32,
-              .push_exc_info = 33,
-              .match = 7,
-              .match_group = 6,
-              .extended = 71};
-    default:
-      return {.raise = 104,
-              .reraise = 105,
-              .pop_top = 31,
-              .push_exc_info = 32,
-              .match = 6,
-              .match_group = 5,
-              .extended = 69};
-  }
-}
 
 constexpr size_t kMaxKnown = 16;
 
@@ -278,10 +226,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
 
   // The frame that a traceback's entry is of.
   uint64_t FrameOf(const Layout& layout, uint64_t traceback) {
-    const uint64_t frame = memory().Pointer(traceback + layout.traceback_frame);
-    return layout.frame_object_frame == kAbsent
-               ? frame
-               : memory().Pointer(frame + layout.frame_object_frame);
+    return FrameOfObject(layout, memory(), memory().Pointer(traceback + layout.traceback_frame));
   }
 
   // What is set, as memory has it; false: nothing.
@@ -306,27 +251,19 @@ class RaiseScanner::Visitor : public TransitionVisitor {
 
   uint8_t OpcodeAt(const Layout& layout, uint32_t code, int64_t offset) {
     if (code == kNoCode || offset < 0) return 0;
-    const Code& c = codes().at(code).code;
-    const uint64_t base =
-        layout.minor >= 11
-            ? c.instructions
-            : memory().Pointer(c.address + static_cast<uint64_t>(layout.code_bytes)) +
-                  static_cast<uint64_t>(layout.bytes_data);
+    const uint64_t base = InstructionsOf(layout, memory(), codes().at(code).code);
     return memory().Get<uint8_t>(base + static_cast<uint64_t>(offset)).value_or(0);
   }
 
   // Whether the code has a `raise` that goes on with the exception it handles.
   bool HasBareRaise(const Layout& layout, uint32_t code) {
     const Code& c = codes().at(code).code;
-    uint64_t base = c.instructions;
-    int64_t units;
-    if (layout.minor >= 11) {
-      units = memory().Get<int64_t>(c.address + layout.object_size).value_or(0);
-    } else {
-      const uint64_t bytes = memory().Pointer(c.address + static_cast<uint64_t>(layout.code_bytes));
-      base = bytes + static_cast<uint64_t>(layout.bytes_data);
-      units = memory().Get<int64_t>(bytes + layout.object_size).value_or(0) / 2;
-    }
+    const uint64_t base = InstructionsOf(layout, memory(), c);
+    // The code's own, in units of two bytes; up to 3.10 that of its object of bytes.
+    const uint64_t sized =
+        layout.minor >= 11 ? c.address : base - static_cast<uint64_t>(layout.bytes_data);
+    int64_t units = memory().Get<int64_t>(sized + layout.object_size).value_or(0);
+    if (layout.minor <= 10) units /= 2;
     constexpr int64_t kMaxUnits = 1 << 20;
     const auto text = memory().Bytes(
         base, 2 * static_cast<uint64_t>(std::clamp<int64_t>(units, 0, kMaxUnits)), 2 * kMaxUnits);
@@ -476,7 +413,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
       return;
     }
     const int64_t offset = FrameOffset(layout, memory(), h.frame, codes().at(h.code).code, value);
-    const Opcodes opcodes = OpcodesOf(layout.minor);
+    const Opcodes& opcodes = OpcodesOf(layout.minor);
     const uint8_t opcode = OpcodeAt(layout, h.code, offset);
     Mark mark{.kind = Mark::Kind::kHandled,
               .time = write.time,
@@ -617,18 +554,10 @@ absl::Status RaiseScanner::Take(std::unique_ptr<BlockVisitor> taken) {
       !stacks_ || (is_quiet_ && !visitor->IsUnsure() && GoesOn(*stacks_, visitor->start_stacks()));
   if (!goes_on) {
     // From what the block before ended with.
-    std::unique_ptr<BlockVisitor> again;
-    absl::Status s = process_.WatchBlocks(
-        {visitor->start() + 1, visitor->end()},
-        [&](uint32_t) {
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<BlockVisitor> again, WalkAgain(process_, *visitor, [&](uint32_t) {
           return std::make_unique<Visitor>(process_, runtimes_, &codes_, stacks_, states_);
-        },
-        [&](std::unique_ptr<BlockVisitor> v) {
-          if (static_cast<Visitor*>(v.get())->block() == next_block_) again = std::move(v);
-          return absl::OkStatus();
-        },
-        nullptr);
-    if (!s.ok()) return s;
+        }));
     if (again) {
       taken = std::move(again);
       visitor = static_cast<Visitor*>(taken.get());
@@ -805,30 +734,6 @@ Raise RaiseScanner::Finish(const Flight& flight) const {
     raise.caught = Raise::Caught{place->time, EntryOf(place->code, place->offset), !flight.handled};
   }
   return raise;
-}
-
-absl::StatusOr<std::optional<Raise>> FindUncaught(const Recording& recording,
-                                                  const Process& process, ScanControl* control) {
-  const std::vector<Time> blocks = process.BlockStarts();
-  // What ends a program is followed by its end: the longer it takes to find, the less it is that.
-  constexpr size_t kMaxBlocks = 256;
-  std::optional<Raise> found;
-  for (size_t count = 4; !found && count <= kMaxBlocks; count *= 4) {
-    const size_t first = blocks.size() - std::min(blocks.size(), count);
-    const TimeSpan span{first == 0 ? Time(0) : blocks[first], kTimeMax};
-    ASSIGN_OR_RETURN(std::unique_ptr<RaiseScanner> scanner,
-                     RaiseScanner::Open(recording, process, span, std::nullopt, control));
-    while (true) {
-      ASSIGN_OR_RETURN(std::optional<Raise> raise, scanner->Next());
-      if (!raise) break;
-      if (raise->left_python && raise->exception && raise->exception->text.type != "SystemExit") {
-        found = *std::move(raise);
-      }
-    }
-    if (found && found->begun_before && first > 0) found.reset();
-    if (first == 0) break;
-  }
-  return found;
 }
 
 }  // namespace ttq::python

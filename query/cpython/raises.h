@@ -117,11 +117,6 @@ class RaiseScanner {
   std::deque<std::shared_ptr<Flight>> flights_;  // in order, those that were not given yet
 };
 
-// The last exception that left the outermost frame of a thread, for nobody to catch it; not a
-// SystemExit. nullopt: there is none near enough to the end to have ended the program.
-absl::StatusOr<std::optional<Raise>> FindUncaught(const Recording& recording,
-                                                  const Process& process, ScanControl* control);
-
 }  // namespace ttq::python
 
 #endif  // TTQ_QUERY_CPYTHON_RAISES_H_

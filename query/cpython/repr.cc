@@ -549,13 +549,10 @@ struct ObjectReader::Printer : ReprWriter {
   }
 
   bool PrintFrame(uint64_t object) {
-    uint64_t frame = object;
-    if (layout().frame_object_frame != kAbsent) {
-      frame = Pointer(object + layout().frame_object_frame);
-    }
     FrameReader frames(&reader);
     Frame read;
-    const FrameReader::Kind kind = frames.ReadFrame(frame, &read);
+    const FrameReader::Kind kind =
+        frames.ReadFrame(FrameOfObject(layout(), memory(), object), &read);
     if (kind != FrameReader::Kind::kPython && kind != FrameReader::Kind::kIncomplete) return false;
     const std::optional<std::u32string> file =
         reader.Text(Pointer(read.code->address + layout().code_filename), 4096);

@@ -182,6 +182,24 @@ bool ThreadStack::SameAs(const ThreadStack& other) const {
          std::equal(frames.begin(), frames.end(), other.frames.begin(), other.frames.end(), same);
 }
 
+absl::StatusOr<std::unique_ptr<BlockVisitor>> WalkAgain(
+    const Process& process, const TransitionVisitor& visitor,
+    const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make) {
+  std::unique_ptr<BlockVisitor> again;
+  // At its start the block before ends, which would be walked too.
+  const Time inside = visitor.start() + 1;
+  RETURN_IF_ERROR(process.WatchBlocks(
+      {inside < visitor.end() ? inside : visitor.start(), visitor.end()}, make,
+      [&](std::unique_ptr<BlockVisitor> walked) {
+        if (static_cast<TransitionVisitor*>(walked.get())->block() == visitor.block()) {
+          again = std::move(walked);
+        }
+        return absl::OkStatus();
+      },
+      nullptr));
+  return again;
+}
+
 bool GoesOn(const std::vector<ThreadStack>& before, const std::vector<ThreadStack>& start) {
   const auto find = [](const std::vector<ThreadStack>& stacks, uint64_t thread_state) {
     return std::find_if(stacks.begin(), stacks.end(), [&](const ThreadStack& stack) {

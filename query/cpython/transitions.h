@@ -24,6 +24,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "query/cpython/frames.h"
 #include "query/cpython/layout.h"
 #include "query/cpython/memory.h"
@@ -259,6 +261,12 @@ int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const 
 // The same of what the word that says it holds, or is about to.
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code,
                     uint64_t word);
+
+// Walks the block of `visitor` again, with a visitor that `make` gives. Null: there is no such
+// block.
+absl::StatusOr<std::unique_ptr<BlockVisitor>> WalkAgain(
+    const Process& process, const TransitionVisitor& visitor,
+    const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make);
 
 // Whether a block that begins with the stacks `start` goes on from `before`, where the block before
 // it ended.

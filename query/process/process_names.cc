@@ -13,8 +13,14 @@
 namespace ttq {
 namespace {
 
-// The first three of a list, and how many more there are.
-std::string FirstOf(std::vector<std::string> list, const char* separator) {
+// True when two modules ever had an address in common.
+bool ShareAddresses(const LoadedModule& a, const LoadedModule& b) {
+  return a.range.begin < b.range.end && b.range.begin < a.range.end;
+}
+
+}  // namespace
+
+std::string FirstThree(std::vector<std::string> list, const char* separator) {
   if (list.size() > 3) {
     const size_t more = list.size() - 3;
     list.resize(3);
@@ -23,20 +29,13 @@ std::string FirstOf(std::vector<std::string> list, const char* separator) {
   return absl::StrJoin(list, separator);
 }
 
-// True when two modules ever had an address in common.
-bool ShareAddresses(const LoadedModule& a, const LoadedModule& b) {
-  return a.range.begin < b.range.end && b.range.begin < a.range.end;
-}
-
-}  // namespace
-
 std::string WhyNamesAreMissing(const Symbolizer& symbols) {
   const std::vector<std::string> problems = symbols.Problems(), stripped = symbols.Stripped();
   std::string text;
-  if (!problems.empty()) absl::StrAppend(&text, " (", FirstOf(problems, "; "), ")");
+  if (!problems.empty()) absl::StrAppend(&text, " (", FirstThree(problems, "; "), ")");
   if (!stripped.empty()) {
-    absl::StrAppend(
-        &text, " (stripped, with names only for what they export: ", FirstOf(stripped, ", "), ")");
+    absl::StrAppend(&text, " (stripped, with names only for what they export: ",
+                    FirstThree(stripped, ", "), ")");
   }
   return text;
 }

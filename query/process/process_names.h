@@ -22,6 +22,9 @@
 
 namespace ttq {
 
+// The first three of a list, and how many more there are: "a, b, c, and 2 more".
+std::string FirstThree(std::vector<std::string> list, const char* separator);
+
 // Why a name may be missing: " (libx.so: its bytes were not recorded)"; empty when nothing is known
 // to be.
 std::string WhyNamesAreMissing(const Symbolizer& symbols);

@@ -67,15 +67,15 @@ absl::StatusOr<std::optional<Address>> TailCalls::Called(Moment& moment, Address
   if (code[1] != 0xe8) return std::nullopt;
   const Address target = return_address + static_cast<int64_t>(Displacement(code + 2));
   // A linkage table's entry: endbr64 and bnd are optional, then jmp *slot(%rip).
-  uint8_t stub[11] = {};
-  read = moment.Read(target, sizeof(stub), stub);
+  uint8_t plt[11] = {};
+  read = moment.Read(target, sizeof(plt), plt);
   if (!read.ok()) return read.status();
   size_t at = 0;
-  if (memcmp(stub, "\xf3\x0f\x1e\xfa", 4) == 0) at = 4;
-  if (stub[at] == 0xf2) ++at;
-  if (at + 6 <= *read && stub[at] == 0xff && stub[at + 1] == 0x25) {
+  if (memcmp(plt, "\xf3\x0f\x1e\xfa", 4) == 0) at = 4;
+  if (plt[at] == 0xf2) ++at;
+  if (at + 6 <= *read && plt[at] == 0xff && plt[at + 1] == 0x25) {
     return ThroughMemory(moment,
-                         target + (at + 6) + static_cast<int64_t>(Displacement(stub + at + 2)));
+                         target + (at + 6) + static_cast<int64_t>(Displacement(plt + at + 2)));
   }
   return target;
 }

@@ -318,13 +318,8 @@ absl::Status UseChosen(const Context& context, const Symbolizer& symbols,
       functions->push_back(*std::move(f));
     }
   }
-  if (said.size() > 3) {
-    const size_t more = said.size() - 3;
-    said.resize(3);
-    said.push_back(absl::StrCat("and ", more, " more"));
-  }
   if (!said.empty()) {
-    *note = absl::StrCat("the dynamic linker chose: ", absl::StrJoin(said, ", "),
+    *note = absl::StrCat("the dynamic linker chose: ", FirstThree(std::move(said), ", "),
                          "; calls under other names of that code are among the rows");
   }
   return absl::OkStatus();
