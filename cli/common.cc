@@ -61,28 +61,38 @@ int ComplainOfProcess(const absl::Status& status, bool named) {
   return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
 }
 
+absl::StatusOr<ProcessNo> ProcessNumbered(const Recording& recording, uint32_t number) {
+  std::optional<ProcessNo> of_pid;
+  for (const ProcessInfo& p : recording.processes()) {
+    if (p.number.v == number) return p.number;
+    if (p.pid == number) of_pid = p.number;
+  }
+  if (of_pid) return *of_pid;
+  return absl::NotFoundError(
+      fmt::format("there is no process {0}, and none had pid {0}; `ttq info` lists them", number));
+}
+
 absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::string& name) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool is_number = error == std::errc() && end == name.data() + name.size();
+  if (error == std::errc() && end == name.data() + name.size()) {
+    return ProcessNumbered(recording, number);
+  }
   std::optional<ProcessNo> found;
   std::vector<std::string> programs;
   for (const ProcessInfo& p : recording.processes()) {
-    if (is_number && p.number.v == number) return p.number;
     const std::string base = p.program.substr(p.program.rfind('/') + 1);
-    if ((is_number && p.pid == number) || base == name) found = p.number;
-    if (std::find(programs.begin(), programs.end(), base) == programs.end())
+    if (base == name) found = p.number;
+    if (std::find(programs.begin(), programs.end(), base) == programs.end()) {
       programs.push_back(base);
+    }
   }
   if (found) return *found;
-  if (is_number)
-    return absl::NotFoundError(fmt::format(
-        "there is no process {0}, and none had pid {0}; `ttq info` lists them", number));
   constexpr size_t kShown = 8;
-  const size_t count = programs.size();
-  if (count > kShown) programs.resize(kShown);
+  const bool more = programs.size() > kShown;
+  if (more) programs.resize(kShown);
   return absl::NotFoundError(fmt::format("no process ran {}; there are {}{}", name,
-                                         fmt::join(programs, ", "), count > kShown ? ", …" : ""));
+                                         fmt::join(programs, ", "), more ? ", …" : ""));
 }
 
 std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
@@ -122,6 +132,13 @@ void WriteOut(std::string_view text) {
       _exit(kUnreadable);
     }
   }
+}
+
+Sink StdoutAfter(Progress* progress) {
+  return [progress](std::string_view piece) {
+    progress->Hide();
+    WriteOut(piece);
+  };
 }
 
 InterruptGuard::InterruptGuard(ScanControl* control) {

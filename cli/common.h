@@ -19,6 +19,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/status/statusor.h"
+#include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/find_trace.h"
 #include "store/read/reader.h"
@@ -41,6 +42,7 @@ struct Asked {
 // The process that -p names: by its number, else by its pid or its program's name, the last of
 // those that had it. NotFound, with what there is, for none.
 absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::string& name);
+absl::StatusOr<ProcessNo> ProcessNumbered(const Recording& recording, uint32_t number);
 // Where nobody named a process: which was asked, and which other may have been meant. "" when there
 // is one only.
 std::string OtherProcesses(const Recording& recording, ProcessNo asked);
@@ -83,6 +85,9 @@ class Progress {
   bool shown_ = false;
   std::thread thread_;
 };
+
+// Writes to stdout in full; what tells how far the scan is goes first.
+Sink StdoutAfter(Progress* progress);
 
 // "1.2 GB", "3.4 M" …
 std::string HumanBytes(uint64_t n);

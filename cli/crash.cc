@@ -286,13 +286,8 @@ int RunCrash(int argc, char** argv) {
     FormatOptions options;
     options.format = Format::kJson;
     AnswerSummary summary;
-    const absl::Status status = WriteAnswer(
-        **stream, context, options,
-        [&progress](std::string_view piece) {
-          progress.Hide();
-          WriteOut(piece);
-        },
-        &summary);
+    const absl::Status status =
+        WriteAnswer(**stream, context, options, StdoutAfter(&progress), &summary);
     progress.Hide();
     if (!status.ok()) return Complain(status, kUnreadable);
     return summary.interrupted ? kInterrupted : kAnswered;

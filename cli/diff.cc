@@ -59,7 +59,7 @@ int RunDiff(int argc, char** argv) {
     recordings[i] = *std::move(recording);
     std::optional<ProcessNo> number;
     if (named[i]) {
-      absl::StatusOr<ProcessNo> found = ProcessNamed(*recordings[i], fmt::format("{}", *named[i]));
+      absl::StatusOr<ProcessNo> found = ProcessNumbered(*recordings[i], *named[i]);
       if (!found.ok()) return ComplainOfProcess(found.status(), true);
       number = *found;
     }

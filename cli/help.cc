@@ -54,7 +54,7 @@ ttq exits as it does. The recording is $TTQ_HOME/PROGRAM-N.ttq, or DIR.
   --free-space SIZE     end when less is free on its disk (1G, or a twentieth of a small disk)
   --on-full WHAT        what an end is: stop the program, or detach and let it run on unrecorded
 
-Ctrl-C goes to the program; the second one ends it, and what was recorded stays.
+Ctrl-C goes to the program; a second one within two seconds ends it, and what was recorded stays.
 
 `ttq record --help` has the other options.
 )"},

@@ -127,26 +127,29 @@ int Report(const absl::Status& status, std::string_view text) {
 
 class Session {
  public:
-  Session(const QueryOptions& options, std::string text, Asked asked)
-      : options_(options), text_(std::move(text)), asked_(std::move(asked)) {}
+  // All outlive it.
+  Session(const QueryOptions& options, std::string_view text, const Recording& recording,
+          const Engine& engine)
+      : options_(options), text_(text), recording_(recording), engine_(engine) {}
 
-  int Answer(const ast::Query& query, const FormatOptions& format) {
+  int Answer(const ast::Query& query, const FormatOptions& format) const {
     AnswerContext context;
-    context.trace = asked_.recording->info().path;
-    context.process = asked_.engine->process().info().number.v;
-    context.query = text_.substr(query.range.begin, query.range.end - query.range.begin);
+    context.trace = recording_.info().path;
+    context.process = engine_.process().info().number.v;
+    context.query =
+        std::string(text_.substr(query.range.begin, query.range.end - query.range.begin));
     ScanControl control;
     const RunOptions run{.control = &control, .full_scan = options_.full_scan};
     InterruptGuard guard(&control);
     Progress progress(&control);
     if (options_.explain) {
-      absl::StatusOr<std::string> plan = asked_.engine->Explain(query, run);
+      absl::StatusOr<std::string> plan = engine_.Explain(query, run);
       progress.Hide();
       if (!plan.ok()) return Report(plan.status(), text_);
       WriteOut(*plan);
       return kAnswered;
     }
-    absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked_.engine->Run(query, run);
+    absl::StatusOr<std::unique_ptr<ResultStream>> stream = engine_.Run(query, run);
     if (!stream.ok()) {
       progress.Hide();
       const int exit_status = Report(stream.status(), text_);
@@ -154,13 +157,8 @@ class Session {
       return exit_status;
     }
     AnswerSummary summary;
-    const absl::Status status = WriteAnswer(
-        **stream, context, format,
-        [&progress](std::string_view piece) {
-          progress.Hide();
-          WriteOut(piece);
-        },
-        &summary);
+    const absl::Status status =
+        WriteAnswer(**stream, context, format, StdoutAfter(&progress), &summary);
     progress.Hide();
     if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
     if (!status.ok()) return Report(status, text_);
@@ -173,14 +171,14 @@ class Session {
   // Another process may have what this one has not, or more of it.
   void TellOfOthers() const {
     if (!options_.process.empty()) return;
-    const std::string others =
-        OtherProcesses(*asked_.recording, asked_.engine->process().info().number);
+    const std::string others = OtherProcesses(recording_, engine_.process().info().number);
     if (!others.empty()) Complain("note: " + others, 0);
   }
 
   const QueryOptions& options_;
-  const std::string text_;
-  const Asked asked_;
+  const std::string_view text_;
+  const Recording& recording_;
+  const Engine& engine_;
 };
 
 }  // namespace
@@ -235,35 +233,38 @@ int RunQuery(int argc, char** argv) {
     format.limit = kTerminalLimit;
   }
 
-  std::vector<std::string> processes = {options.process};
-  if (options.process == "all") {
-    absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(options.trace);
-    if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-    processes.clear();
-    for (const ProcessInfo& p : (*recording)->processes()) {
-      processes.push_back(fmt::format("{}", p.number.v));
-    }
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(options.trace, FileAccess::kMap);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  std::vector<ProcessNo> processes;
+  const bool all = options.process == "all";
+  if (all) {
+    for (const ProcessInfo& p : (*recording)->processes()) processes.push_back(p.number);
+  } else if (options.process.empty()) {
+    processes.push_back((*recording)->default_process());
+  } else {
+    absl::StatusOr<ProcessNo> named = ProcessNamed(**recording, options.process);
+    if (!named.ok()) return ComplainOfProcess(named.status(), true);
+    processes.push_back(*named);
   }
   int worst = kAnswered;
   bool first = true;
-  for (const std::string& process : processes) {
-    Asked asked;
-    if (const std::optional<int> failed = OpenAsked(options.trace, process, &asked)) {
-      worst = std::max(worst, *failed);
+  for (const ProcessNo number : processes) {
+    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+    if (!engine.ok()) {
+      worst = std::max(worst, ComplainOfProcess(engine.status(), !options.process.empty()));
       continue;
     }
-    const bool text_format = format.format == Format::kTable || format.format == Format::kCsv;
-    std::string title;
-    if (options.process == "all" && format.format == Format::kTable) {
-      const ProcessInfo& info = asked.engine->process().info();
-      title = fmt::format("process {}, {}\n", info.number.v, Printable(info.program));
-    }
-    Session session(options, text, std::move(asked));
-    for (const ast::Query& query : queries) {
-      if (!first && text_format) WriteOut("\n");
+    const bool is_text = format.format == Format::kTable || format.format == Format::kCsv;
+    const Session session(options, text, **recording, **engine);
+    for (size_t i = 0; i < queries.size(); ++i) {
+      if (!first && is_text) WriteOut("\n");
       first = false;
-      if (!title.empty()) WriteOut(std::exchange(title, ""));
-      const int exit_status = session.Answer(query, format);
+      if (all && i == 0 && format.format == Format::kTable) {
+        const ProcessInfo& info = (*engine)->process().info();
+        WriteOut(fmt::format("process {}, {}\n", info.number.v, Printable(info.program)));
+      }
+      const int exit_status = session.Answer(queries[i], format);
       if (exit_status == kInterrupted) return exit_status;
       worst = std::max(worst, exit_status);
     }

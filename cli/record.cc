@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/record_watch.h"
+#include "cli/recordings.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "query/cpython/frame_history.h"
@@ -73,18 +74,6 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
     if (!absl::IsAlreadyExists(made.status())) return made;
   }
   return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
-}
-
-// Replaces the link in one step, so that a reader sees the old or the new one.
-void PointLatestAt(const std::string& directory) {
-  std::error_code ec;
-  fs::path home = HomeDirectory();
-  if (home.empty()) return;
-  fs::create_directories(home, ec);
-  fs::path temporary = home / fmt::format(".latest-{}", getpid());
-  fs::remove(temporary, ec);
-  fs::create_symlink(fs::absolute(directory, ec), temporary, ec);
-  fs::rename(temporary, home / "latest", ec);
 }
 
 std::string Amount(uint64_t n) {
@@ -178,9 +167,11 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         if (const std::optional<std::string> reached = watch->Look((*writer)->totals())) {
           (*writer)->ReachLimit(*reached);
         }
+        const bool is_full =
+            options.stop_when_full && absl::IsResourceExhausted((*writer)->error());
+        stopped = stopped || is_full;
         // More than once: a process may just be starting another.
-        if (options.stop_when_full && absl::IsResourceExhausted((*writer)->error())) {
-          stopped = true;
+        if (is_full || InterruptedTwice()) {
           for (const auto& ring : rings) {
             if (auto alive = ring.lock()) alive->Kill();
           }

@@ -55,7 +55,7 @@ std::optional<std::string> RecordWatch::Look(const IngestTotals& totals) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return std::nullopt;
   next_ = now + std::chrono::milliseconds(500);
-  bytes_ = BytesUnder(directory_);
+  if (show_ || limits_.max_bytes) bytes_ = BytesUnder(directory_);
   if (!exceeded_) {
     if (std::optional<std::string> what = Exceeded()) {
       exceeded_ = true;

@@ -4,19 +4,25 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 
 #include "absl/status/statusor.h"
 #include "fmt/format.h"
+#include "query/find_trace.h"
 #include "store/read/reader.h"
 #include "store/read/writer_lock.h"
 
 namespace ttq {
 namespace {
+
+namespace fs = std::filesystem;
 
 Listed Look(const std::string& home, const std::string& name) {
   Listed listed{.name = name, .path = home + "/" + name};
@@ -67,6 +73,17 @@ std::vector<Listed> ListRecordings(const std::string& directory) {
     return std::tie(b.start_wall_ns, a.name) < std::tie(a.start_wall_ns, b.name);
   });
   return all;
+}
+
+void PointLatestAt(const std::string& directory) {
+  std::error_code ec;
+  fs::path home = HomeDirectory();
+  if (home.empty()) return;
+  fs::create_directories(home, ec);
+  fs::path temporary = home / fmt::format(".latest-{}", getpid());
+  fs::remove(temporary, ec);
+  fs::create_symlink(fs::absolute(directory, ec), temporary, ec);
+  fs::rename(temporary, home / "latest", ec);
 }
 
 }  // namespace ttq

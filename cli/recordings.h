@@ -23,6 +23,9 @@ struct Listed {
 // Newest first.
 std::vector<Listed> ListRecordings(const std::string& directory);
 
+// Makes `latest` name a recording, in one step: a reader sees the old one or the new.
+void PointLatestAt(const std::string& directory);
+
 }  // namespace ttq
 
 #endif  // TTQ_CLI_RECORDINGS_H_

@@ -5,11 +5,8 @@
 
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -49,13 +46,14 @@ std::string Resolve(const std::string& name) {
 
 // `latest` names the newest recording that is left.
 void MendLatest(const std::string& home) {
-  const std::string link = home + "/latest";
-  struct stat st;
-  if (lstat(link.c_str(), &st) != 0 || !S_ISLNK(st.st_mode) || stat(link.c_str(), &st) == 0) return;
-  unlink(link.c_str());
+  const fs::path link = fs::path(home) / "latest";
+  std::error_code ignored;
+  if (!fs::is_symlink(link, ignored) || fs::exists(link, ignored)) return;
   const std::vector<Listed> left = ListRecordings(home);
-  if (!left.empty() && symlink(left.front().name.c_str(), link.c_str()) != 0) {
-    Complain(fmt::format("{}: {}", link, strerror(errno)), 0);
+  if (left.empty()) {
+    fs::remove(link, ignored);
+  } else {
+    PointLatestAt(left.front().path);
   }
 }
 

@@ -21,11 +21,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -147,8 +150,17 @@ std::string ReadLogs(const std::string& directory) {
 
 // While it lives, terminal signals go to the program only; SIGTERM and SIGHUP are passed on.
 pid_t g_child = 0;
-volatile sig_atomic_t g_interrupts = 0;
-void CountInterrupt(int) { g_interrupts = g_interrupts + 1; }
+// The second Ctrl-C within this time is meant for us: a program may take one now and then.
+constexpr int64_t kTwiceWithinNs = 2'000'000'000;
+std::atomic<int64_t> g_interrupted_at{0};  // CLOCK_MONOTONIC; 0: never
+std::atomic<bool> g_interrupted_twice{false};
+void NoteInterrupt(int) {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const int64_t now = t.tv_sec * int64_t{1'000'000'000} + t.tv_nsec;
+  const int64_t before = g_interrupted_at.exchange(now);
+  if (before != 0 && now - before <= kTwiceWithinNs) g_interrupted_twice = true;
+}
 void PassOn(int number) {
   if (g_child > 0) kill(g_child, number);
 }
@@ -156,8 +168,9 @@ void PassOn(int number) {
 class SignalRules {
  public:
   SignalRules() {
-    g_interrupts = 0;
-    Set(SIGINT, CountInterrupt);
+    g_interrupted_at = 0;
+    g_interrupted_twice = false;
+    Set(SIGINT, NoteInterrupt);
     Set(SIGQUIT, SIG_IGN);
     Set(SIGTERM, PassOn);
     Set(SIGHUP, PassOn);
@@ -280,6 +293,8 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
   return found_but;
 }
 
+bool InterruptedTwice() { return g_interrupted_twice; }
+
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed) {
   if (access(kValgrind, X_OK) != 0) {
@@ -395,12 +410,6 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     on_ring(trouble);
   };
   while (!all_consumed() || !exited) {
-    // More than once: a process may just be starting another.
-    if (g_interrupts > 1) {
-      for (const auto& [pid, slot] : by_pid) {
-        if (const auto alive = slot.lock()) alive->Kill();
-      }
-    }
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
     poll(fds, exited ? 1 : 2, exited ? 5 : 100);
     int status;

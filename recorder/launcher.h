@@ -47,12 +47,14 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 // on this thread for each new process (or exec) and must not block; the ring must be consumed, or
 // the program stands still. An error says why a ring cannot be had, and is the last call: what is
 // not consumed goes on unrecorded. `all_consumed` is called ten times a second or more, and tells
-// whether every ring handed out has come to its end. Ctrl-C goes to the program, not to the caller;
-// the second ends all processes.
+// whether every ring handed out has come to its end. Ctrl-C goes to the program, not to the caller.
 //
 // A recorder that is killed leaves a directory in /dev/shm; the next call takes it away.
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed);
+
+// Whether Ctrl-C was pressed twice within two seconds since the last Launch began.
+bool InterruptedTwice();
 
 }  // namespace ttq
 

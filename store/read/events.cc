@@ -74,8 +74,7 @@ class EventCursor : public Cursor<Event> {
       if (key.size() != 16 || ReadBig32(key) != process_.v) break;
       const Time time(ReadBig64(key.substr(4)));
       if (!query_.span.Contains(time)) break;
-      ASSIGN_OR_RETURN(auto parsed, ParseEvent(it_->value()));
-      Event e = std::move(parsed);
+      ASSIGN_OR_RETURN(Event e, ParseEvent(it_->value()));
       e.time = time;
       e.sequence = ReadBig32(key.substr(12));
       if (query_.kind && e.kind != *query_.kind) continue;

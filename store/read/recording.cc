@@ -194,8 +194,7 @@ class RecordingReader : public Recording {
     std::string prefix = "process/";
     for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix;
          it->Next()) {
-      ASSIGN_OR_RETURN(auto process, ParseProcess(it->value()));
-      StoredProcess p = std::move(process);
+      ASSIGN_OR_RETURN(StoredProcess p, ParseProcess(it->value()));
       if (!p.closed) {
         RETURN_IF_ERROR(TakeLastGroup(&p));
         p.info.complete = false;

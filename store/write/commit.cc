@@ -2,6 +2,16 @@
 //
 // Control records and digests of a process, put into rows and those into groups.
 
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/threads.h"
+#include "fmt/format.h"
+#include "store/format/message.h"
 #include "store/write/process_ingest.h"
 
 namespace ttq {

@@ -4,37 +4,25 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <future>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/elf.h"
-#include "base/status_macros.h"
 #include "base/threads.h"
 #include "base/version.h"
 #include "fmt/format.h"
-#include "store/database.h"
-#include "store/format/format.h"
 #include "store/format/message.h"
-#include "store/format/recorded.h"
 #include "store/format/seal.h"
-#include "store/format/trace.capnp.h"
-#include "store/walk/digest.h"
-#include "store/write/image.h"
 #include "store/write/process_ingest.h"
 
 namespace ttq {

@@ -2,6 +2,18 @@
 
 #include "store/write/process_ingest.h"
 
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "base/threads.h"
+#include "fmt/format.h"
+
 namespace ttq {
 
 ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<Ring> ring,

@@ -6,36 +6,31 @@
 #ifndef TTQ_STORE_WRITE_PROCESS_INGEST_H_
 #define TTQ_STORE_WRITE_PROCESS_INGEST_H_
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <filesystem>
+#include <cstdint>
+#include <functional>
 #include <future>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/elf.h"
 #include "base/status_macros.h"
-#include "base/threads.h"
 #include "base/worker_pool.h"
-#include "fmt/format.h"
 #include "store/database.h"
 #include "store/format/format.h"
-#include "store/format/message.h"
 #include "store/format/recorded.h"
-#include "store/format/seal.h"
 #include "store/format/trace.capnp.h"
 #include "store/walk/digest.h"
 #include "store/write/image.h"
