@@ -132,6 +132,25 @@ struct RecordOptions {
   bool stop_when_full = true, quiet = false;
 };
 
+// What became of a program whose recording failed, and what the recording holds. `stopped`: it was
+// ended for that; `closing`: all of it was stored, but the recording could not be finished.
+std::string WhatStays(const IngestTotals& totals, bool stopped, bool closing) {
+  const std::string amount =
+      totals.processes == 1 ? fmt::format("its first {} instructions", Amount(totals.instructions))
+                            : fmt::format("{} instructions of {} processes",
+                                          Amount(totals.instructions), totals.processes.load());
+  if (closing) {
+    return fmt::format(
+        "the program had ended, the recording holds {}, which are all, but could not be finished",
+        amount);
+  }
+  return fmt::format("the program {}; the recording holds {}",
+                     stopped         ? "was ended"
+                     : totals.ran_on ? "went on unrecorded"
+                                     : "had ended by then",
+                     amount);
+}
+
 struct RecordedRun {
   int status = 0;            // to exit with
   bool crashed = false;      // the program died by a signal
@@ -217,10 +236,9 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
   }
   if (!finished.ok()) {
     fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),
-               stopped ? "the program was ended, what was recorded before stays"
-                       : "the program went on unrecorded, what was recorded before stays");
+               WhatStays(totals, stopped, (*writer)->error().ok()));
     // To run on was what the user wanted.
-    if (!absl::IsResourceExhausted(finished) || stopped) run.own_failure = true;
+    if (!absl::IsResourceExhausted(finished) || options.stop_when_full) run.own_failure = true;
     run.status = run.own_failure ? int{kOwnFailure} : result->status;
     return run;
   }

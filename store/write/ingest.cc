@@ -251,7 +251,10 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   impl.ring_states[ring->name()].process = number;
   impl.rings.push_back(ring);
   impl.threads.emplace_back();
-  if (!impl.error.ok()) ring->Detach();
+  if (!impl.error.ok()) {
+    impl.totals.ran_on = true;
+    ring->Detach();
+  }
   ++impl.running;
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
@@ -298,6 +301,7 @@ absl::Status RecordingWriter::Finish() {
   impl_->database.reset();
   unlink(impl_->Reserve().c_str());
   if (record.ok()) record = WriteSeal(impl_->directory);
+  if (absl::IsResourceExhausted(record)) record = DiskFull(impl_->directory);
   return s.ok() ? record : s;
 }
 

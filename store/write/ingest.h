@@ -39,7 +39,8 @@ class RecipeTable;
 
 // Totals of what is stored, for the summary line.
 struct IngestTotals {
-  std::atomic<bool> lost{false};  // a process ended without having said so
+  std::atomic<bool> lost{false};    // a process ended without having said so
+  std::atomic<bool> ran_on{false};  // a process had not come to its end when recording failed
   std::atomic<uint64_t> instructions{0}, writes{0}, processes{0};
 };
 
@@ -55,7 +56,9 @@ class RecordingWriter {
   // True when every ring started has come to its end and all its blocks are stored.
   bool Idle() const;
   // Waits for that, writes what a finished recording says of itself and closes the store. The first
-  // error of any process is returned; what was stored before it stays.
+  // error of any process is returned; what was stored before it stays. An error that error() does
+  // not tell is one of closing: all processes are stored, but the recording does not count as
+  // finished.
   absl::Status Finish();
 
   // From outside: no more processes can be had. All go on unrecorded.

@@ -134,7 +134,10 @@ struct RecordingWriter::Impl {
   void FailLocked(const absl::Status& s) {
     if (!error.ok()) return;
     error = s;
-    for (auto& ring : rings) ring->Detach();
+    for (auto& ring : rings) {
+      if (!ring->finished()) totals.ran_on = true;
+      ring->Detach();
+    }
   }
   // A ring has come to its end. REQUIRES: `mutex` is held.
   void EndLocked(const std::shared_ptr<Ring>& ring);

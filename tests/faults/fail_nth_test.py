@@ -62,6 +62,30 @@ class Failing:
                     yield (kind, at, error, on), self.run(kind, at, error, on, *arguments)
 
 
+def disk_full_at_the_seal(failing, directory):
+    """All is stored, and what is written last, that it is whole, is not: that is what is said."""
+    ttq, log = failing.ttq, failing.ttq.place("log")
+    record = ("record", "-q", "-o", directory, "/bin/echo", "hello")
+    failing.run("write", 0, 0, False, *record, log=log)
+    shutil.rmtree(directory)
+    with open(log, encoding="ascii") as file:
+        last = max(int(line.split()[0]) for line in file)
+    said = []
+    for at in range(last, last - 5, -1):  # a few more or less, as threads come by
+        status, out, error = failing.run("write", at, 28, True, *record)
+        where = (at, last, status, out, error)
+        if "could not be finished" in error:
+            assert status == 125 and out == "hello\n" and error.count("\n") == 1, where
+            assert error.startswith(f"ttq: the disk is full: {directory}; the program had ended"), where
+            answer = ttq.answer(directory, "events output")
+            assert answer["rows"] and answer["complete"] == (answer["note"] is None), answer
+            assert answer["complete"] or "seal" in answer["note"], answer
+            said.append(at)
+        assert "unrecorded" not in error or out == "hello\n", where
+        shutil.rmtree(directory, ignore_errors=True)
+    assert said, last
+
+
 def main():
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
     points = int(sys.argv[5]) if len(sys.argv) > 5 else POINTS
@@ -93,6 +117,7 @@ def main():
             shutil.rmtree(directory)
         print(f"{runs} recordings, of which {failed} failed")
         assert 0 < failed < runs
+        disk_full_at_the_seal(failing, directory)
         if len(sys.argv) <= 5:
             return
 
