@@ -217,13 +217,7 @@ class Investigation {
                        process_.Memory(r_.registers.pc, kLongestInstruction, r_.time));
       code = image.bytes;
     }
-    const auto bytes =
-        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(code.data()), code.size());
-    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(r_.time));
-    const Disassembler disassembler([&](Address a) { return symbols->NameOf(a); });
-    const auto lines = disassembler.Disassemble(bytes, found->pc, 1);
-    if (!lines.empty()) r_.instruction = lines[0].text;
-    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, found->pc);
+    ASSIGN_OR_RETURN(const std::optional<DecodedInstruction> decoded, Show(code, found->pc));
     if (decoded) AddOperands(*decoded);
     if (refused && process_.info().fatal_signal == SIGSEGV) {
       r_.cause = "an instruction that only the kernel may execute";
@@ -240,6 +234,17 @@ class Investigation {
       default:
         return Accessed(decoded);
     }
+  }
+
+  // Makes it the instruction that the report shows; nullopt when it is none that is known.
+  absl::StatusOr<std::optional<DecodedInstruction>> Show(std::string_view code, Address pc) {
+    const auto bytes =
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(code.data()), code.size());
+    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(r_.time));
+    const Disassembler disassembler([&](Address a) { return symbols->NameOf(a); });
+    const auto lines = disassembler.Disassemble(bytes, pc, 1);
+    if (!lines.empty()) r_.instruction = lines[0].text;
+    return disassembler.Decode(bytes, pc);
   }
 
   void AddOperands(const DecodedInstruction& decoded) {
@@ -327,12 +332,7 @@ class Investigation {
     r_.cause = "a breakpoint instruction";
     ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> before,
                      tracer_.InstructionBefore(r_.thread, r_.time));
-    if (!before) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(before->bytes.data()),
-                                           before->bytes.size());
-    const auto lines = Disassembler().Disassemble(bytes, before->pc, 1);
-    if (!lines.empty()) r_.instruction = lines[0].text;
-    return absl::OkStatus();
+    return before ? Show(before->bytes, before->pc).status() : absl::OkStatus();
   }
 
   absl::Status Divided(const DecodedInstruction& decoded) {
@@ -467,13 +467,9 @@ class Investigation {
     ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> before,
                      tracer_.InstructionBefore(r_.thread, r_.time));
     if (!before) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(before->bytes.data()),
-                                           before->bytes.size());
     ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(before->time, r_.thread));
-    ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(r_.time));
-    const Disassembler disassembler([&](Address a) { return symbols->NameOf(a); });
-    r_.instruction = disassembler.Disassemble(bytes, before->pc, 1)[0].text;
-    const std::optional<DecodedInstruction> decoded = disassembler.Decode(bytes, before->pc);
+    ASSIGN_OR_RETURN(const std::optional<DecodedInstruction> decoded,
+                     Show(before->bytes, before->pc));
     if (!decoded) return absl::OkStatus();
     r_.registers = registers;
     AddOperands(*decoded);

@@ -49,7 +49,8 @@ class RingTest : public testing::Test {
 
   // A finished ring of one block with this log, after `change`.
   std::shared_ptr<Ring> Make(
-      std::string_view log, const std::function<void(TtqRing*)>& change = [](TtqRing*) {}) {
+      std::string_view log, const std::function<void(TtqRing*)>& change = [](TtqRing*) {},
+      const std::string& name = "r-1") {
     auto header = std::make_unique<TtqRing>();
     memset(header.get(), 0, sizeof(TtqRing));
     header->magic = TTQ_RING_MAGIC;
@@ -66,7 +67,7 @@ class RingTest : public testing::Test {
     block.log_bytes = static_cast<uint32_t>(log.size());
     memcpy(file.data() + kTtqRingHeaderBytes, &block, sizeof(block));
     memcpy(file.data() + kTtqRingHeaderBytes + sizeof(block), log.data(), log.size());
-    const std::string path = scratch_ + "/r-1";
+    const std::string path = scratch_ + "/" + name;
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     EXPECT_EQ(write(fd, file.data(), file.size()), static_cast<ssize_t>(file.size()));
     close(fd);
@@ -120,6 +121,31 @@ TEST_F(RingTest, AChildOfNobodyIsRefused) {
     auto ring = Make("", [&](TtqRing* h) { strcpy(h->parent_ring, parent); });
     EXPECT_EQ(Ingest(ring), "the process that forked this one was not recorded");
   }
+}
+
+// It must not count as recorded, with blocks whose code and memory are nowhere.
+TEST_F(RingTest, AChildWhoseForkWasLostHoldsNothing) {
+  const std::string directory = scratch_ + "/x.ttq";
+  auto writer = RecordingWriter::Create(directory, {"program"});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  (*writer)->Start(Make(""));
+  (*writer)->Start(Make(
+      "",
+      [](TtqRing* h) {
+        strcpy(h->parent_ring, "r-1");
+        h->fork_number = 1;
+        h->pid = 0x7ffffffe;
+      },
+      "r-2"));
+  EXPECT_EQ((*writer)->Finish().message(), "the process that forked this one was lost");
+  auto recording = Recording::Open(directory);
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  ASSERT_EQ((*recording)->processes().size(), 2u);
+  const ProcessInfo& child = (*recording)->processes()[1];
+  EXPECT_EQ(child.parent, ProcessNo(1));
+  EXPECT_EQ(child.blocks, 0u);
+  EXPECT_FALSE(child.complete);
+  EXPECT_EQ(child.incomplete_reason, "the process that forked this one was lost");
 }
 
 TEST_F(RingTest, ThreadNumbersHaveALimit) {
