@@ -204,7 +204,11 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
     std::error_code ec;
     fs::remove_all(run.directory, ec);
     if (!result.ok()) return fail(kOwnFailure, std::string(result.status().message()));
-    if (!finished.ok()) {
+    std::string why = OneLine(result->tool_log);
+    if (why.starts_with("ttq: ")) why.erase(0, 5);
+    // Either Valgrind would not start the program, or the tool could not record it.
+    const bool unrecorded = why.find("is not recorded") != std::string::npos;
+    if (!finished.ok() && !unrecorded) {
       return fail(kOwnFailure, fmt::format("{}; the program went on unrecorded",
                                            std::string(finished.message())));
     }
@@ -213,9 +217,6 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
                   fmt::format("{}: killed by {} before anything was recorded",
                               options.launch.command[0], SignalName(result->signal)));
     }
-    std::string why = OneLine(result->tool_log);
-    // Either Valgrind would not start the program, or the tool could not record it.
-    bool unrecorded = why.find("is not recorded") != std::string::npos;
     return fail(unrecorded ? kOwnFailure : kCannotRun,
                 fmt::format("{}: {}", options.launch.command[0],
                             why.empty() ? "it could not be started" : why));

@@ -36,6 +36,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
 
@@ -145,7 +146,8 @@ std::string ReadLogs(const std::string& directory) {
     text << in.rdbuf();
     out += text.str();
   }
-  return out;
+  // Valgrind puts its name before what the tool says.
+  return absl::StrReplaceAll(out, {{"valgrind: ttq: ", "ttq: "}});
 }
 
 // While it lives, terminal signals go to the program only; SIGTERM and SIGHUP are passed on.
@@ -409,7 +411,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     directory->Unlock();
     on_ring(trouble);
   };
-  while (!all_consumed() || !exited) {
+  while (!all_consumed() || !exited || (tries > 0 && !gave_up)) {
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
     poll(fds, exited ? 1 : 2, exited ? 5 : 100);
     int status;

@@ -44,6 +44,10 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
   }
   int error = errno;
   close(fd);
+  if (at == MAP_FAILED && error == ENOMEM) {
+    return absl::UnavailableError(fmt::format(
+        "no memory for a ring of {} MiB (see ulimit -v, and --block-size)", st.st_size >> 20));
+  }
   if (at == MAP_FAILED) return absl::ErrnoToStatus(error, path);
   std::unique_ptr<Ring> ring(new Ring);
   ring->header_ = static_cast<TtqRing*>(at);

@@ -23,6 +23,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 #include "fmt/format.h"
 #include "store/format/compressor.h"
@@ -49,6 +50,12 @@ absl::Status StatusOf(const rocksdb::Status& s, const std::string& directory,
   if (s.IsNotFound()) return absl::NotFoundError(text);
   if (no_space) return absl::ResourceExhaustedError(text);
   return absl::DataLossError(text);
+}
+
+// RocksDB has a thread of its own for whatever may come.
+absl::Status NoThread(const std::string& directory, const std::system_error& e) {
+  return absl::UnavailableError(
+      fmt::format("{}: no thread can be had to open it: {}", directory, e.code().message()));
 }
 
 constexpr int kLevel = 1;
@@ -332,8 +339,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& di
   rocksdb::Status s;
   try {
     s = rocksdb::DB::Open(o, directory, first, &impl.handles, &db);
-  } catch (const std::exception& e) {  // no thread can be had
-    return absl::UnavailableError(fmt::format("{}: {}", directory, e.what()));
+  } catch (const std::system_error& e) {
+    return NoThread(directory, e);
   }
   if (!s.ok()) return StatusOf(s, directory);
   impl.db.reset(db);
@@ -357,6 +364,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
     o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
     o.env = CheckingEnv();
     s = rocksdb::DB::OpenForReadOnly(o, directory, Families(impl.cache), &impl.handles, &db);
+  } catch (const std::system_error& e) {
+    return NoThread(directory, e);
   } catch (const std::exception& e) {
     return absl::DataLossError(fmt::format("{}: {}", directory, e.what()));
   }

@@ -115,6 +115,18 @@ ULong __wrap_vgPlain_di_notify_mmap(Addr a, Bool allow_mapping, Int fd) { return
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max);
 void __wrap_vgPlain_make_coredump(ThreadId tid, const vki_siginfo_t* info, ULong max) {}
 
+// Valgrind shows its mappings, and pages of advice, when it gets no memory. One line is enough; the
+// status is that of a recorder that failed.
+void __real_vgPlain_am_show_nsegments(Int level, const HChar* who);
+void __wrap_vgPlain_am_show_nsegments(Int level, const HChar* who);
+void __wrap_vgPlain_am_show_nsegments(Int level, const HChar* who) {
+  if (VG_(strcmp)(who, "out_of_memory") != 0) return __real_vgPlain_am_show_nsegments(level, who);
+  VG_(fmsg)
+  ("ttq: process %u is not recorded: Valgrind gets no memory (see ulimit -v)\n",
+   (UInt)VG_(getpid)());
+  VG_(exit)(125);
+}
+
 // Valgrind keeps what it shows the program as /proc/self/cmdline in a file. It goes beside the
 // rings: the user's TMPDIR is for the program, and may not be there. It is made before options are
 // read.

@@ -168,8 +168,9 @@ class ProcessReader : public Process {
     std::shared_ptr<const PageContent> older;  // null: no block before has written to it
   };
   absl::StatusOr<KeptPage> Keep(uint64_t page, size_t span) const;
-  // Check, of one block.
-  void CheckBlock(uint32_t block, ScratchPool* pool, std::vector<std::string>* problems) const;
+  // Check, of one block; not Ok where there is no memory for it.
+  absl::Status CheckBlock(uint32_t block, ScratchPool* pool,
+                          std::vector<std::string>* problems) const;
 
   const Recording& recording_;
   const Database& database_;

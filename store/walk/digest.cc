@@ -549,7 +549,7 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
   }
   out->log_hash = PackedLogHash(packed);
   Compressor* compressor = Compressor::OfThread();
-  if (compressor == nullptr) return absl::ResourceExhaustedError("no memory to compress with");
+  if (compressor == nullptr) return absl::UnavailableError("no memory to compress with");
   const auto add = [out](std::string_view bytes, std::string_view stored) {
     out->log_parts.push_back(
         {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(stored.size())});
@@ -576,7 +576,7 @@ absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_
   out.log_bytes = static_cast<uint32_t>(log.size());
   Walker walker(recipes);
   std::unique_ptr<DigestScratch> scratch = pool->Take(recipes);
-  if (!scratch->deltas.ok()) return absl::ResourceExhaustedError("no memory to digest with");
+  if (!scratch->deltas.ok()) return absl::UnavailableError("no memory to digest with");
   {
     DigestSink sink(recipes, log, &walker, scratch.get(), native, &out);
     // On an error the scratch goes: what it has noted is of no use.
