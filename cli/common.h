@@ -22,6 +22,7 @@
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/find_trace.h"
+#include "query/value.h"
 #include "store/read/reader.h"
 
 namespace ttq {
@@ -88,6 +89,12 @@ class Progress {
 
 // Writes to stdout in full; what tells how far the scan is goes first.
 Sink StdoutAfter(Progress* progress);
+
+// A field of an object; null: it has none of this name. As a cell; "" where it has none, or null.
+const Value* FieldOf(const Object& object, std::string_view name);
+std::string FieldText(const Object& object, std::string_view name, Type type = Type::kString);
+// What is in the column `exception` of `crash`, to be read from top to bottom.
+std::string ExceptionLayout(const Object& exception);
 
 // "1.2 GB", "3.4 M" …
 std::string HumanBytes(uint64_t n);

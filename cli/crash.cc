@@ -24,18 +24,8 @@ namespace {
 // Rows of each part that fit on a screen; JSON has them all.
 constexpr size_t kFrames = 12, kFramesOfOthers = 4, kThreads = 6, kHops = 12, kOwners = 6;
 
-const Value* Field(const Object& object, std::string_view name) {
-  for (const auto& [known, value] : object.fields) {
-    if (known == name) return &value;
-  }
-  return nullptr;
-}
-
 std::string Text(const Value* value, Type type = Type::kString) {
   return value == nullptr || value->is_null() ? "" : CellText(*value, type);
-}
-std::string Text(const Object& object, std::string_view name, Type type = Type::kString) {
-  return Text(Field(object, name), type);
 }
 
 // One row with its columns by name.
@@ -70,9 +60,9 @@ void AddPythonFrames(const List& frames, size_t most, std::string* out) {
     }
     const Object* frame = frames[i].object();
     if (frame == nullptr) continue;
-    const std::string file = Text(*frame, "file"), source = Text(*frame, "source");
-    *out += fmt::format("    #{:<3} {} at {}:{}{}\n", i, Text(*frame, "function"),
-                        file.substr(file.rfind('/') + 1), Text(*frame, "line", Type::kInteger),
+    const std::string file = FieldText(*frame, "file"), source = FieldText(*frame, "source");
+    *out += fmt::format("    #{:<3} {} at {}:{}{}\n", i, FieldText(*frame, "function"),
+                        file.substr(file.rfind('/') + 1), FieldText(*frame, "line", Type::kInteger),
                         source.empty() ? "" : "    " + source);
   }
 }
@@ -85,16 +75,17 @@ void AddFrames(const List& frames, size_t most, std::string* out) {
     }
     const Object* frame = frames[i].object();
     if (frame == nullptr) continue;
-    std::string name = Text(*frame, "function");
-    if (name.empty()) name = Text(*frame, "pc", Type::kAddress);
-    const std::string file = Text(*frame, "file"), line = Text(*frame, "line", Type::kInteger);
-    const std::string module = Text(*frame, "module");
+    std::string name = FieldText(*frame, "function");
+    if (name.empty()) name = FieldText(*frame, "pc", Type::kAddress);
+    const std::string file = FieldText(*frame, "file"),
+                      line = FieldText(*frame, "line", Type::kInteger);
+    const std::string module = FieldText(*frame, "module");
     std::string where;
     if (!file.empty() && !line.empty()) {
       where = fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
     }
-    *out += fmt::format("    #{:<3} {}{}{}\n", Text(*frame, "frame", Type::kInteger), name, where,
-                        module.empty() ? "" : fmt::format(" ({})", module));
+    *out += fmt::format("    #{:<3} {}{}{}\n", FieldText(*frame, "frame", Type::kInteger), name,
+                        where, module.empty() ? "" : fmt::format(" ({})", module));
   }
 }
 
@@ -103,15 +94,15 @@ void AddHops(const List& hops, std::string* out) {
   *out += "\nwhere the value came from\n";
   size_t wide = 0;
   for (const Value& hop : hops) {
-    if (hop.object() != nullptr) wide = std::max(wide, Text(*hop.object(), "location").size());
+    if (hop.object() != nullptr) wide = std::max(wide, FieldText(*hop.object(), "location").size());
   }
   for (size_t i = 0; i < hops.size() && i < kHops; ++i) {
     const Object* hop = hops[i].object();
     if (hop == nullptr) continue;
-    const std::string value = Text(*hop, "value", Type::kValue), by = Text(*hop, "by");
-    *out += fmt::format("  {:>12}  {:<{}} = {}  from {}{}\n", Text(*hop, "time", Type::kTime),
-                        Text(*hop, "location"), wide, value.empty() ? "?" : value,
-                        Text(*hop, "origin"), by.empty() ? "" : "  in " + by);
+    const std::string value = FieldText(*hop, "value", Type::kValue), by = FieldText(*hop, "by");
+    *out += fmt::format("  {:>12}  {:<{}} = {}  from {}{}\n", FieldText(*hop, "time", Type::kTime),
+                        FieldText(*hop, "location"), wide, value.empty() ? "?" : value,
+                        FieldText(*hop, "origin"), by.empty() ? "" : "  in " + by);
   }
   if (hops.size() > kHops) *out += fmt::format("  … {} more\n", hops.size() - kHops);
 }
@@ -119,34 +110,35 @@ void AddHops(const List& hops, std::string* out) {
 // "report.py:35 in mean" of a place in Python.
 std::string PythonPlace(const Value* place) {
   if (place == nullptr || place->object() == nullptr) return "";
-  const std::string file = Text(*place->object(), "file");
+  const std::string file = FieldText(*place->object(), "file");
   return fmt::format("{}:{} in {}", file.substr(file.rfind('/') + 1),
-                     Text(*place->object(), "line", Type::kInteger),
-                     Text(*place->object(), "function"));
+                     FieldText(*place->object(), "line", Type::kInteger),
+                     FieldText(*place->object(), "function"));
 }
 
 // "+1 release at report.py:35 in mean" of who holds or gave back references.
 std::string OwnerText(const Object& owner, const std::string& number) {
   std::string text = number;
-  const std::string function = Text(owner, "function"), place = PythonPlace(Field(owner, "python"));
+  const std::string function = FieldText(owner, "function"),
+                    place = PythonPlace(FieldOf(owner, "python"));
   if (!function.empty()) text += " " + function;
   if (!place.empty()) text += " at " + place;
   return text;
 }
 
 void AddPythonObject(const Object& object, std::string* out) {
-  *out += fmt::format("\nPython object\n  {} at {} ({}), {}: {}\n", Text(object, "type"),
-                      Text(object, "address", Type::kAddress), Text(object, "found"),
-                      Text(object, "state"), Text(object, "repr"));
+  *out += fmt::format("\nPython object\n  {} at {} ({}), {}: {}\n", FieldText(object, "type"),
+                      FieldText(object, "address", Type::kAddress), FieldText(object, "found"),
+                      FieldText(object, "state"), FieldText(object, "repr"));
   for (const char* what : {"created", "freed"}) {
-    const std::string time = Text(object, std::string(what) + "_time", Type::kTime);
+    const std::string time = FieldText(object, std::string(what) + "_time", Type::kTime);
     if (time.empty()) continue;
-    const std::string place = PythonPlace(Field(object, std::string(what) + "_by"));
-    const std::string native = Text(object, std::string(what) + "_in");
+    const std::string place = PythonPlace(FieldOf(object, std::string(what) + "_by"));
+    const std::string native = FieldText(object, std::string(what) + "_in");
     *out += fmt::format("  {:<12} at {}{}{}\n", what, time, place.empty() ? "" : " by " + place,
                         native.empty() ? "" : ", in " + native);
   }
-  const Value* references = Field(object, "references");
+  const Value* references = FieldOf(object, "references");
   if (references == nullptr || references->list() == nullptr) return;
   std::string after;
   std::vector<std::pair<int64_t, const Object*>> owners;
@@ -154,7 +146,7 @@ void AddPythonObject(const Object& object, std::string* out) {
     const Object* owner = value.object();
     if (owner == nullptr) continue;
     const auto number = [owner](const char* name) {
-      const Value* field = Field(*owner, name);
+      const Value* field = FieldOf(*owner, name);
       const int64_t* n = field == nullptr ? nullptr : field->get<int64_t>();
       return n == nullptr ? 0 : *n;
     };
@@ -179,6 +171,9 @@ void AddPythonObject(const Object& object, std::string* out) {
 }
 
 std::string Layout(const Answer& answer) {
+  if (const Value* exception = answer.Get("exception"); exception && exception->object()) {
+    return ExceptionLayout(*exception->object());
+  }
   std::string where = answer.Of("function");
   const std::string file = answer.Of("file"), line = answer.Of("line", Type::kInteger);
   if (where.empty()) where = answer.Of("pc", Type::kAddress);
@@ -213,13 +208,14 @@ std::string Layout(const Answer& answer) {
     for (const Value& write : *writes) {
       const Object* w = write.object();
       if (w == nullptr) continue;
-      const std::string by = Text(*w, "by"), thread = Text(*w, "thread", Type::kInteger);
-      std::string actor = Text(*w, "actor");
+      const std::string by = FieldText(*w, "by"), thread = FieldText(*w, "thread", Type::kInteger);
+      std::string actor = FieldText(*w, "actor");
       if (actor == "instruction") actor.clear();
-      out += fmt::format("  {:>12}{}  {} → {}{}{}\n", Text(*w, "time", Type::kTime),
-                         thread.empty() ? "" : "  thread " + thread,
-                         Text(*w, "previous", Type::kValue), Text(*w, "value", Type::kValue),
-                         actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
+      out +=
+          fmt::format("  {:>12}{}  {} → {}{}{}\n", FieldText(*w, "time", Type::kTime),
+                      thread.empty() ? "" : "  thread " + thread,
+                      FieldText(*w, "previous", Type::kValue), FieldText(*w, "value", Type::kValue),
+                      actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
     }
   }
   if (const Value* object = answer.Get("python_object"); object && object->object() != nullptr) {
@@ -234,13 +230,13 @@ std::string Layout(const Answer& answer) {
       }
       const Object* thread = (*threads)[i].object();
       if (thread == nullptr) continue;
-      out += fmt::format("  thread {}{}\n", Text(*thread, "thread", Type::kInteger),
+      out += fmt::format("  thread {}{}\n", FieldText(*thread, "thread", Type::kInteger),
                          i == 0 ? ", which crashed" : "");
-      const Value* frames = Field(*thread, "frames");
+      const Value* frames = FieldOf(*thread, "frames");
       if (frames != nullptr && frames->list() != nullptr) {
         AddFrames(*frames->list(), i == 0 ? kFrames : kFramesOfOthers, &out);
       }
-      const Value* python = Field(*thread, "py_frames");
+      const Value* python = FieldOf(*thread, "py_frames");
       if (python != nullptr && python->list() != nullptr && !python->list()->empty()) {
         out += "    in Python\n";
         AddPythonFrames(*python->list(), i == 0 ? kFrames : kFramesOfOthers, &out);

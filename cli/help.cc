@@ -93,8 +93,10 @@ Removes recordings: those named, all but the N newest, or those recorded longer 
     {"crash", R"(ttq crash [TRACE] [-p N] [-f text|json]
 
 Why the program died: the signal, the faulting instruction with its operands, what the address is or
-was, where it came from, who last wrote the memory it was read from, and all threads' stacks. The
-query `crash` gives the same as a row.
+was, where it came from, who last wrote the memory it was read from, and all threads' stacks. Of a
+Python program that no signal ended: the exception that nobody caught, or that the first test
+of pytest or unittest failed by, with the variables of each frame when it was raised. The query
+`crash` gives the same as a row.
 )"},
     {"check", R"(ttq check [TRACE]
 

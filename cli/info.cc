@@ -10,7 +10,11 @@
 #include "cli/common.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "query/answers/format.h"
+#include "query/cpython/context.h"
 #include "query/cpython/runtime.h"
+#include "query/outcome.h"
+#include "query/sources/py_failure.h"
 
 namespace ttq {
 namespace {
@@ -62,6 +66,15 @@ std::string PythonVersion(const Recording& recording, const Process& process) {
     if (!runtimes->empty() && exact) break;
   }
   return found;
+}
+
+// The exception that the program failed by; null: none.
+absl::StatusOr<Value> ExceptionOf(const Recording& recording, const Process& process) {
+  const Context context(&recording, &process);
+  ASSIGN_OR_RETURN(const PythonEnding ending, FindPythonEnding(context, nullptr));
+  if (!ending.failure) return Value();
+  Outcome outcome;
+  return ValueOf(*ending.failure, context, &outcome);
 }
 
 Json OrNull(int64_t wall_ns) { return wall_ns == 0 ? Json() : Json(wall_ns); }
@@ -120,6 +133,13 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     line("  python", python.empty() ? "none" : python);
     line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
     if (!p.complete) line("  incomplete", p.incomplete_reason);
+    Value exception;
+    if (!python.empty()) {
+      ASSIGN_OR_RETURN(exception, ExceptionOf(recording, *process));
+    }
+    std::string exception_json;
+    AppendJson(exception, Type::kObject, &exception_json);
+    if (exception.object() != nullptr) text += "\n" + ExceptionLayout(*exception.object());
     Json entry = {
         {"process", p.number.v},
         {"parent", p.parent.v == 0 ? Json() : Json(p.parent.v)},
@@ -139,6 +159,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
         {"threads", process->threads().size()},
         {"modules", modules.size()},
         {"python", python.empty() ? Json() : Json(python)},
+        {"exception", Json::parse(exception_json)},
         {"blocks", p.blocks},
         {"log_bytes", p.log_bytes},
         {"complete", p.complete},

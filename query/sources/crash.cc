@@ -24,6 +24,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/fault_object.h"
 #include "query/sources/plans.h"
+#include "query/sources/py_failure.h"
 #include "re2/re2.h"
 
 namespace ttq {
@@ -718,13 +719,37 @@ Row RowOf(const Context& context, Report r) {
           OfText(r.word_memory.text),
           Value(std::move(r.last_writes)),
           Value(std::move(r.backtraces)),
-          std::move(r.python_object)};
+          std::move(r.python_object),
+          Null{}};
 }
 
-// "it exited with status 0"
-std::string HowItEnded(const ProcessInfo& info) {
+// Of a program that ended by an exception, or because a test failed by one.
+absl::StatusOr<Row> RowOfFailure(const Context& context, const PythonFailure& failure,
+                                 const SourcePlan& plan, Outcome* outcome) {
+  ASSIGN_OR_RETURN(const Value exception, ValueOf(failure, context, outcome));
+  Row row(plan.width);
+  const int signal = context.process().info().fatal_signal;
+  for (const SourceColumn& column : plan.columns) {
+    const std::string& name = column.column.name;
+    if (name == "time") row[column.slot] = failure.time();
+    if (name == "thread" && failure.raise) row[column.slot] = OfThread(failure.raise->thread);
+    if (name == "pc" && failure.raise) row[column.slot] = failure.raise->pc;
+    if (name == "signal" && signal != 0) row[column.slot] = SignalName(signal);
+    if (name == "cause") row[column.slot] = CauseOf(failure);
+    if (name == "exception") row[column.slot] = exception;
+  }
+  return row;
+}
+
+// "it exited with status 0"; of one that Python's sys.exit ended, also where that was.
+std::string HowItEnded(const ProcessInfo& info, const std::optional<python::Raise>& exit) {
   if (info.exit_status) {
-    return fmt::format("it exited with status {} at {}", *info.exit_status, info.end.v);
+    std::string text = fmt::format("it exited with status {} at {}", *info.exit_status, info.end.v);
+    if (exit) {
+      text += fmt::format(", by the SystemExit of {} at {}:{} at {}", exit->place.function,
+                          exit->place.file, exit->place.line, exit->time.v);
+    }
+    return text;
   }
   if (info.fatal_signal != 0) {
     return fmt::format("it was ended by {} at {}", SignalName(info.fatal_signal), info.end.v);
@@ -736,7 +761,6 @@ std::string HowItEnded(const ProcessInfo& info) {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Context& context,
                                 const RunOptions&, const TimeOfQuery&) {
-  const ProcessInfo& info = context.process().info();
   SourcePlan plan;
   AddMoment(&plan);
   Add(&plan, "signal", Type::kString);
@@ -754,18 +778,29 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   Add(&plan, "last_writes", Type::kList);
   Add(&plan, "backtraces", Type::kList);
   Add(&plan, "python_object", Type::kObject);
+  Add(&plan, "exception", Type::kObject);
   plan.presentation.layout = Presentation::Layout::kRecord;
   plan.presentation.table_columns = {"time",    "thread",      "function",   "signal", "cause",
                                      "message", "instruction", "operands",   "access", "address",
                                      "memory",  "word",        "word_memory"};
-  if (!info.crash) plan.notes.push_back("the program did not crash: " + HowItEnded(info));
-  plan.open = [&context](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+  plan.open = [&context,
+               shape = plan](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;
     ScanControl* control = request.options->control;
     return OperatorPtr(std::make_unique<ComputedSource>(
-        [&context, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
+        [&context, shape, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
           std::vector<Row> rows;
-          if (!context.process().info().crash) return rows;
+          const ProcessInfo& info = context.process().info();
+          ASSIGN_OR_RETURN(const PythonEnding ending, FindPythonEnding(context, control));
+          if (ending.failure) {
+            ASSIGN_OR_RETURN(Row row, RowOfFailure(context, *ending.failure, shape, outcome.get()));
+            rows.push_back(std::move(row));
+            return rows;
+          }
+          if (!info.crash) {
+            outcome->AddNote("the program did not crash: " + HowItEnded(info, ending.exit));
+            return rows;
+          }
           ASSIGN_OR_RETURN(Report report, Investigation(context, control, outcome.get()).Run());
           rows.push_back(RowOf(context, std::move(report)));
           return rows;
@@ -775,7 +810,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   plan.explain = [](const SourceRequest&) {
     return absl::StatusOr<std::string>(
         "the signal that ended the process; the stacks, the origin of the address and the history "
-        "of its memory by index");
+        "of its memory by index; without a signal the exception that a Python program failed by");
   };
   return plan;
 }

@@ -2,6 +2,8 @@
 //
 // `py exceptions`: what was raised, where, and who caught it (query/cpython/raises.h).
 
+#include "query/sources/py_exceptions.h"
+
 #include <memory>
 #include <utility>
 
@@ -18,13 +20,8 @@
 #include "query/sources/resolve.h"
 
 namespace ttq {
-namespace {
 
-using python::Raise;
-using python::RelatedException;
-using python::TracebackEntry;
-
-Object PlaceObject(const TracebackEntry& place) {
+Object PlaceObject(const python::TracebackEntry& place) {
   Object object;
   object.fields = {{"function", place.function},
                    {"file", OfText(place.file)},
@@ -32,9 +29,9 @@ Object PlaceObject(const TracebackEntry& place) {
   return object;
 }
 
-Value TracebackOf(const std::vector<TracebackEntry>& entries, python::SourceText& source) {
+Value TracebackOf(const std::vector<python::TracebackEntry>& entries, python::SourceText& source) {
   List list;
-  for (const TracebackEntry& entry : entries) {
+  for (const python::TracebackEntry& entry : entries) {
     Object object = PlaceObject(entry);
     object.fields.emplace_back("source", OfText(source.Line(entry.file, entry.line)));
     list.emplace_back(std::move(object));
@@ -42,9 +39,9 @@ Value TracebackOf(const std::vector<TracebackEntry>& entries, python::SourceText
   return list.empty() ? Value() : Value(std::move(list));
 }
 
-Value RelatedOf(const std::vector<RelatedException>& related) {
+Value RelatedOf(const std::vector<python::RelatedException>& related) {
   List list;
-  for (const RelatedException& one : related) {
+  for (const python::RelatedException& one : related) {
     Object object;
     if (!one.relation.empty()) object.fields.emplace_back("relation", one.relation);
     object.fields.emplace_back("type", one.text.type);
@@ -56,6 +53,10 @@ Value RelatedOf(const std::vector<RelatedException>& related) {
   }
   return list.empty() ? Value() : Value(std::move(list));
 }
+
+namespace {
+
+using python::Raise;
 
 class ExceptionSource : public Operator {
  public:

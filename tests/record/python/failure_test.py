@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# What `crash`, `ttq crash` and `ttq info` say of Python programs that fail by an exception: its text, its
+# traceback as the program printed it, the variables when it was raised, the test that failed.
+# Usage: failure_test.py TTQ [INTERPRETER...]
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from interpreters import interpreters  # noqa: E402
+
+TTQ = os.path.abspath(sys.argv[1])
+
+UNCAUGHT = """
+class Missing(LookupError):
+    pass
+
+def look(table, key):
+    size = len(table)
+    try:
+        return table[key]
+    except KeyError as e:
+        raise Missing(key, size) from e
+
+def main(words):
+    table = {}
+    for n, word in enumerate(words):
+        look(table, word)
+
+main(["one"])
+"""
+# Long after it was raised, and by way of a thread: what ends the program is raised again.
+LATE = """
+import threading
+
+def fail(number):
+    parts = [number, "two"]
+    return {}[number]
+
+def main():
+    caught = []
+    def work():
+        try:
+            fail(7)
+        except KeyError as e:
+            caught.append(e)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    try:
+        raise caught[0]
+    finally:
+        total = sum(range(2_000_000))
+
+main()
+"""
+SAYS = """
+import sys
+
+def leave(reason):
+    sys.exit("left: " + reason)
+
+leave("no input")
+"""
+INTERRUPTED = """
+import os, signal
+
+def wait(turns):
+    os.kill(os.getpid(), signal.SIGINT)
+    for turn in range(turns):
+        pass
+
+wait(100000)
+"""
+GROUP = """
+def main():
+    within = ExceptionGroup("within", [KeyError("k")])
+    raise ExceptionGroup("several", [ValueError("one"), within])
+
+main()
+"""
+TESTS = """
+import unittest
+
+class Sums(unittest.TestCase):
+    def test_right(self):
+        self.assertEqual(1 + 1, 2)
+    def test_skipped(self):
+        self.skipTest("not today")
+    @unittest.expectedFailure
+    def test_to_fail(self):
+        self.assertEqual(1, 2)
+    def test_wrong(self):
+        total = sum([1, 2])
+        self.assertEqual(total, 4)
+    def test_wrong_too(self):
+        raise ValueError("too")
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+PYTEST = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_small(n):
+    twice = 2 * n
+    assert twice < 6
+
+@pytest.mark.xfail
+def test_to_fail():
+    assert False
+
+def test_skipped():
+    pytest.skip("not today")
+"""
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def check(scratch, interpreter, name, text, arguments, expected):
+    """What is wrong with the answer; nothing: None."""
+    script = f"{scratch}/{name}.py"
+    pathlib.Path(script).write_text(text)
+    recording = f"{scratch}/{name}.ttq"
+    program = run(TTQ, "record", "-q", "-o", recording, "--", interpreter, *[a.format(script=script) for a in arguments])
+    answer = json.loads(run(TTQ, "query", "-t", recording, "-f", "json", "crash").stdout)
+    if expected is None:
+        told = "did not crash: it exited with status" in (answer["note"] or "")
+        return None if answer["rows"] == [] and told else f"{name}: {answer}"
+    if len(answer["rows"]) != 1 or not answer["complete"]:
+        return f"{name}: {answer} {program.stderr}"
+    signal = answer["rows"][0]["signal"]
+    if signal != ("SIGINT" if expected["type"] == "KeyboardInterrupt" else None):
+        return f"{name}: signal {signal}"
+    exception = answer["rows"][0]["exception"]
+    got = {key: exception[key] for key in expected if key in exception}
+    got["locals"] = {k: v for k, v in exception["frames"][0]["locals"].items() if k in expected["locals"]}
+    got["chain"] = [(c["relation"], c["type"]) for c in exception["chain"] or []]
+    got["tests"] = [t["test"].split("/")[-1] for t in exception["failed_tests"] or []]
+    if got["test"]:
+        got["test"] = got["test"].split("/")[-1]
+    if got != expected:
+        return f"{name}:\n  want {expected}\n  got  {got}"
+    if not expected["tests"] and expected["type"] != "SystemExit":
+        last = program.stderr.split("following exception:")[-1]
+        printed = re.findall(r'File "(.*)", line (\d+), in (.*)', last)
+        entries = [(e["file"], str(e["line"]), e["function"].split(".")[-1]) for e in exception["traceback"]]
+        if printed != entries:
+            return f"{name}: printed {printed}, got {entries}"
+    head = ": ".join(part for part in (expected["type"], expected["message"]) if part)
+    variable = next(iter(expected["locals"]))
+    for command in ("crash", "info"):
+        shown = run(TTQ, command, recording).stdout
+        for part in (head, f"{variable} = ", expected["test"] or "where it was raised"):
+            if part not in shown:
+                return f"{name}: ttq {command} says nothing of {part}: {shown}"
+    info = json.loads(run(TTQ, "info", "-f", "json", recording).stdout)
+    if info["processes"][0]["exception"]["message"] != exception["message"]:
+        return f"{name}: {info}"
+    return None
+
+
+# How each version keeps an exception differs; how a program leaves, from the oldest to the newest.
+OF_ALL = {"uncaught", "late", "tests", "test_small"}
+
+
+def cases(interpreter):
+    missing = {"type": "Missing", "message": "('one', 0)", "line": 10, "raised_by": "raise", "test": None,
+               "locals": {"table": "{}", "key": "'one'", "size": 0}, "chain": [("cause", "KeyError")], "tests": []}
+    yield "uncaught", UNCAUGHT, ["{script}"], missing
+    yield "late", LATE, ["{script}"], {
+        "type": "KeyError", "message": "7", "line": 6, "raised_by": "C", "test": None, "thread": 2,
+        "locals": {"number": 7, "parts": "[7, 'two']"}, "chain": [], "tests": []}
+    yield "says", SAYS, ["{script}"], {
+        "type": "SystemExit", "message": "left: no input", "line": 5, "raised_by": "C", "test": None,
+        "locals": {"reason": "'no input'"}, "chain": [], "tests": []}
+    yield "interrupted", INTERRUPTED, ["{script}"], {
+        "type": "KeyboardInterrupt", "message": "", "raised_by": "C", "test": None,
+        "locals": {"turns": 100000}, "chain": [], "tests": []}
+    if run(interpreter, "-c", "ExceptionGroup").returncode == 0:
+        yield "group", GROUP, ["{script}"], {
+            "type": "ExceptionGroup", "message": "several (2 sub-exceptions)", "line": 4, "raised_by": "raise",
+            "test": None, "locals": {"within": "ExceptionGroup('within', [KeyError('k')])"}, "chain": [], "tests": []}
+    yield "leaves", "import sys\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    sys.exit(3)\n", ["{script}"], None
+    yield "tests", TESTS, ["{script}"], {
+        "type": "AssertionError", "message": "3 != 4", "raised_by": "raise", "test": "__main__.Sums.test_wrong",
+        "locals": {"msg": "'3 != 4'"}, "chain": [],
+        "tests": ["__main__.Sums.test_wrong", "__main__.Sums.test_wrong_too"]}
+    if run(interpreter, "-c", "import pytest").returncode == 0:
+        yield "test_small", PYTEST, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "{script}"], {
+            "type": "AssertionError", "message": "assert 6 < 6", "line": 7, "raised_by": "raise",
+            "test": "test_small.py::test_small[3]", "locals": {"n": 3, "twice": 6}, "chain": [],
+            "tests": ["test_small.py::test_small[3]"]}
+
+
+def main():
+    failed = tried = 0
+    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = []
+        found = interpreters(sys.argv[2:])
+        for n, (_, interpreter) in enumerate(found):
+            directory = f"{scratch}/{n}"
+            os.mkdir(directory)
+            for case in cases(interpreter):
+                if case[0] in OF_ALL or n in (0, len(found) - 1):
+                    jobs.append((interpreter, pool.submit(check, directory, interpreter, *case)))
+        for interpreter, job in jobs:
+            tried += 1
+            wrong = job.result()
+            if wrong:
+                failed += 1
+                print(f"{interpreter}: WRONG: {wrong}")
+    print(f"{tried} programs, {failed} wrong" if tried else "skipped: no interpreter was found")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
