@@ -11,12 +11,18 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "fmt/format.h"
+#include "query/language/diagnostic.h"
+#include "query/language/parser.h"
 
 namespace {
 
@@ -49,6 +55,17 @@ bool IsCrash(int argc, char** argv) {
     }
   }
   return true;
+}
+
+// The command that a word was meant to be which begins no query either; "".
+std::string MeantCommand(const std::string& word) {
+  const absl::Status status = ttq::ParseQuery(word).status();
+  const std::optional<ttq::Diagnostic> error = ttq::GetDiagnostic(status);
+  if (!error || error->begin != 0 || !error->hint.empty()) return "";
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::vector<std::string> near = ttq::Nearest(word, names);
+  return near.empty() ? "" : near.front();
 }
 
 int failure_status = ttq::kUnreadable;
@@ -93,6 +110,11 @@ int Run(int argc, char** argv) {
     std::vector<char*> words = {argv[argc - 1]};
     words.insert(words.end(), argv + 1, argv + argc - 1);
     return ttq::RunCrash(static_cast<int>(words.size()), words.data());
+  }
+  if (const std::string meant = MeantCommand(argv[1]); !meant.empty()) {
+    return ttq::Complain(
+        fmt::format("there is no command {}; did you mean {}?", ttq::Printable(first), meant),
+        ttq::kUsage);
   }
   return ttq::RunQuery(argc, argv);
 }

@@ -461,6 +461,7 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Function(const ast::Expr& expr,
 }
 
 absl::Status Evaluator::UnknownName(const ast::Expr& expr, const std::string& name) {
+  unknown_name_ = name;
   std::vector<std::string> near;
   if (frame_) near = Nearest(name, frame_->LocalNames());
   if (near.empty()) near = context_.GlobalsLike(name);

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -46,6 +47,9 @@ class Evaluator {
   // Whether it was that something in scope has a value which is not known: another answer than that
   // nothing is there.
   bool unknown() const { return unknown_; }
+
+  // The name that nothing has, by which the last error came; "": by something else.
+  const std::string& unknown_name() const { return unknown_name_; }
 
   // The type that a name in a cast means.
   absl::StatusOr<const CType*> Resolve(const ast::TypeName& name);
@@ -104,6 +108,7 @@ class Evaluator {
   bool look_back_ = true;
   int depth_ = 0;
   bool failed_here_ = false, unknown_ = false;
+  std::string unknown_name_;
 };
 
 }  // namespace ttq

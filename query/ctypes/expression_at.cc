@@ -10,6 +10,32 @@
 
 namespace ttq {
 
+namespace {
+
+// The innermost of the other frames that has a variable of this name.
+std::optional<uint64_t> FrameWith(const ProcessTypes& context, const TypeSpace& types,
+                                  Moment* moment, std::optional<ThreadNo> thread,
+                                  const std::string& name, uint64_t not_in) {
+  constexpr uint64_t kFramesLookedAt = 33;
+  for (uint64_t number = 0; number < kFramesLookedAt; ++number) {
+    if (number == not_in) continue;
+    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, number);
+    if (!view.ok()) return std::nullopt;
+    if (FrameState(context, types, moment, *std::move(view)).FindLocal(name)) return number;
+  }
+  return std::nullopt;
+}
+
+// With the frame that has the name which nothing has in this one.
+absl::Status WithFrame(absl::Status error, const std::string& name, std::optional<uint64_t> frame) {
+  const std::optional<Diagnostic> diagnostic = GetDiagnostic(error);
+  if (!diagnostic || !frame) return error;
+  return ErrorAt({diagnostic->begin, diagnostic->end}, Cat("nothing is called ", name, " here"),
+                 Cat("frame ", *frame, " has one: `in frame ", *frame, "`"));
+}
+
+}  // namespace
+
 absl::StatusOr<FrameView> FrameAt(const ProcessTypes& context, Moment* moment,
                                   std::optional<ThreadNo> thread, uint64_t number,
                                   std::optional<uint32_t> inlined) {
@@ -74,7 +100,13 @@ absl::StatusOr<EvaluatedValue> EvaluateExpression(const ProcessTypes& context,
     }
   }
   Evaluator evaluator(context, *types, moment, state ? &*state : nullptr);
-  ASSIGN_OR_RETURN(result.value, evaluator.Evaluate(expr));
+  absl::StatusOr<CValue> value = evaluator.Evaluate(expr);
+  if (!value.ok()) {
+    const std::string& name = evaluator.unknown_name();
+    if (!state || name.empty()) return value.status();
+    return WithFrame(value.status(), name, FrameWith(context, *types, moment, thread, name, frame));
+  }
+  result.value = *std::move(value);
   return result;
 }
 

@@ -15,25 +15,6 @@
 #include "query/sources/resolve.h"
 
 namespace ttq {
-namespace {
-
-constexpr uint64_t kCallersLookedAt = 32;
-
-// The innermost caller that has a variable of this name.
-std::optional<uint64_t> CallerWith(const Context& context, Moment* moment,
-                                   std::optional<ThreadNo> thread, const std::string& name) {
-  absl::StatusOr<const TypeSpace*> types = context.TypesAt(moment->time());
-  if (!types.ok()) return std::nullopt;
-  for (uint64_t number = 1; number <= kCallersLookedAt; ++number) {
-    absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, number);
-    if (!view.ok()) return std::nullopt;
-    if (FrameState(context, **types, moment, *std::move(view)).FindLocal(name)) return number;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& query,
                                 const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
@@ -54,19 +35,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     }
     if (!view.ok()) return view.status();
   }
-  absl::StatusOr<EvaluatedValue> result =
-      EvaluateExpression(context, *source.expr, moment.get(), true, thread, number, inlined);
-  if (!result.ok()) {
-    const auto* name = std::get_if<ast::Name>(&source.expr->node);
-    if (name && !query.clauses.frame) {
-      if (const auto frame = CallerWith(context, moment.get(), thread, name->name)) {
-        return ErrorAt(source.expr->range, fmt::format("nothing is called {} here", name->name),
-                       fmt::format("frame {} has one: `in frame {}`", *frame, *frame));
-      }
-    }
-    return result.status();
-  }
-  const CValue& value = result->value;
+  ASSIGN_OR_RETURN(
+      const EvaluatedValue result,
+      EvaluateExpression(context, *source.expr, moment.get(), true, thread, number, inlined));
+  const CValue& value = result.value;
   if (value.in_memory && value.type->Strip()->kind != CType::Kind::kFunction) {
     // Nothing of it is there: that is a mistake in the expression, not a value.
     char byte;
@@ -77,7 +49,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
                                  process.DescribeUnmapped(Address(value.address), at)));
     }
   }
-  Renderer renderer(*result->types, moment.get());
+  Renderer renderer(*result.types, moment.get());
   ASSIGN_OR_RETURN(std::string text, renderer.Text(value));
   ASSIGN_OR_RETURN(Value data, renderer.Structured(value));
 
@@ -113,7 +85,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
         Cat("no value is known of ", ast::ToString(*source.expr), ": ", value.missing));
   }
   Row row = {at,
-             result->frame ? OfThread(result->frame->thread) : Value(Null{}),
+             result.frame ? OfThread(result.frame->thread) : Value(Null{}),
              ast::ToString(*source.expr),
              ToText(value.type),
              std::move(text),

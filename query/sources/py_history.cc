@@ -12,7 +12,9 @@
 #include "base/status_macros.h"
 #include "base/threads.h"
 #include "fmt/format.h"
+#include "query/cpython/c_functions.h"
 #include "query/cpython/code_names.h"
+#include "query/cpython/ending.h"
 #include "query/cpython/lines.h"
 #include "query/cpython/provenance.h"
 #include "query/cpython/source_text.h"
@@ -267,6 +269,31 @@ absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Conte
   return HistoryAsked{span, thread, *std::move(history)};
 }
 
+namespace {
+
+// That no Python function has this name; where one in C does, with the question about that.
+absl::Status OfferC(const Context& context, const absl::Status& error,
+                    const ast::FunctionPattern* function, ScanControl* control) {
+  const std::optional<Diagnostic> diagnostic = GetDiagnostic(error);
+  const bool is_name =
+      function && !function->module && function->function.kind == ast::Pattern::Kind::kName;
+  if (!diagnostic || !is_name) return error;
+  ASSIGN_OR_RETURN(const Time time,
+                   python::FinalizedAt(context.recording(), context.process(), control));
+  ASSIGN_OR_RETURN(const std::unique_ptr<python::PythonState> state,
+                   python::PythonState::At(&context.recording(), &context.process(), time));
+  const std::string& name = function->function.text;
+  const uint64_t address = python::FindCFunction(*state, name);
+  if (address == 0) return error;
+  ASSIGN_OR_RETURN(const Symbolizer* symbols, context.SymbolsAt(time));
+  const std::optional<FunctionInfo> info = symbols->FunctionAt(Address(address));
+  const std::string called = info ? info->name : fmt::format("{:#x}", address);
+  return ErrorAt({diagnostic->begin, diagnostic->end}, diagnostic->message,
+                 fmt::format("{} is a function in C: `calls to {}`", name, called));
+}
+
+}  // namespace
+
 absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& query,
                                 const Context& context, const RunOptions& options,
                                 const TimeOfQuery& ask) {
@@ -288,8 +315,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyCalls& source, const ast::Query& qu
     ASSIGN_OR_RETURN(std::vector<uint32_t> first, finder.FindFirst(options.control));
   }
   if (finder.Find().empty()) {
-    ASSIGN_OR_RETURN(std::vector<uint32_t> codes, python::FindCodes(*history, source.what));
-    finder = python::CodeFinder(history, std::move(codes));
+    absl::StatusOr<std::vector<uint32_t>> codes = python::FindCodes(*history, source.what);
+    if (!codes.ok()) return OfferC(context, codes.status(), function, options.control);
+    finder = python::CodeFinder(history, *std::move(codes));
   }
   SourcePlan plan = PlanOfPlaces();
   Add(&plan, "args", Type::kObject);

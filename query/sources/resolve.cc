@@ -392,6 +392,26 @@ absl::StatusOr<ResolvedCode> ResolveFunction(const Context& context,
   return code;
 }
 
+namespace {
+
+// The last line before `line` that any module has code for; 0: the file has no code.
+int LastLineWithCode(const Symbolizer& symbols, const ast::FileLine& line) {
+  int last = 0, without = static_cast<int>(line.line);
+  while (last + 1 < without) {
+    const int middle = last + (without - last) / 2;
+    const NameMatches<LineMatch> at_or_after = symbols.FindLine(line.file, middle);
+    if (at_or_after.found.empty()) {
+      without = middle;
+    } else {
+      last = middle;
+      for (const LineMatch& match : at_or_after.found) last = std::max(last, match.line);
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
 absl::StatusOr<ResolvedCode> ResolvePlace(const Context& context, const ast::Place& place) {
   if (const auto* function = std::get_if<ast::FunctionPattern>(&place.what)) {
     return ResolveFunction(context, *function);
@@ -413,6 +433,12 @@ absl::StatusOr<ResolvedCode> ResolvePlace(const Context& context, const ast::Pla
   NameMatches<LineMatch> matches = symbols->FindLine(line.file, static_cast<int>(line.line));
   code.text = absl::StrCat(line.file, ":", line.line);
   if (matches.found.empty()) {
+    if (const int last = LastLineWithCode(*symbols, line); last > 0) {
+      return ErrorAt(place.range,
+                     fmt::format("{} has no code, nor has any line after it; line {} is "
+                                 "the last that has",
+                                 code.text, last));
+    }
     return UnknownAt(place.range, absl::StrCat("no module has code for ", code.text),
                      matches.suggestions);
   }
