@@ -545,6 +545,7 @@ int LikelihoodOf(const Input& input) {
 
 absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, DiffResult* result) {
   std::array<Time, 2> until = {kTimeMax, kTimeMax};
+  std::array<TimeSpan, 2> during;
   std::array<std::string, 2> value;
   if (result->python) {
     const PythonDifference& d = *result->python;
@@ -559,6 +560,7 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
       return absl::OkStatus();
     }
     until = d.time;
+    during = d.origin_span;
     if (!d.evidence.empty()) value = d.evidence.front().value;
   } else if (result->first) {
     const Origin& origin = result->first->origin;
@@ -571,18 +573,26 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
   } else {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(auto different, inputs->Different(until));
+  ASSIGN_OR_RETURN(auto different, inputs->Different(until, during));
   if (different.empty()) return absl::OkStatus();
-  // One that has in it what the value became; else the last one of the likeliest kind.
+  // One that has in it what the value became, or that came in where the value was computed; else
+  // the last one of the likeliest kind.
   const auto holds_value = [&](const Input& input) {
     for (int i : {0, 1}) {
-      if (value[i].empty() || !absl::StrContains(input.value[i], value[i])) return false;
+      const std::string word = "(^|\\W)" + RE2::QuoteMeta(value[i]) + "($|\\W)";
+      if (value[i].empty() || !RE2::PartialMatch(input.value[i], word)) return false;
     }
     return true;
   };
   auto best = different.begin();
   for (auto it = different.begin(); it != different.end(); ++it) {
-    const auto weight = [&](const Input& x) { return LikelihoodOf(x) + 10 * holds_value(x); };
+    const auto weight = [&](const Input& x) {
+      const bool came_then = result->python && during[0].Contains(x.time[0]);
+      // Those that the interpreter itself goes by: PYTHONHASHSEED.
+      const bool of_python =
+          result->python && x.kind == InputKind::kEnvironment && absl::StartsWith(x.name, "PYTHON");
+      return LikelihoodOf(x) + of_python + 10 * holds_value(x) + 5 * came_then;
+    };
     if (weight(*it) >= weight(*best)) best = it;
   }
   result->cause = Cause{*best, false};

@@ -585,7 +585,8 @@ absl::StatusOr<Input> Inputs::OfSystemCalls(const std::array<KernelValue, 2>& va
   return input;
 }
 
-absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) {
+absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until,
+                                                     const std::array<TimeSpan, 2>& during) {
   std::vector<Input> out;
   std::array<const Start*, 2> starts{};
   std::array<const Files*, 2> files{};
@@ -653,26 +654,30 @@ absl::StatusOr<std::vector<Input>> Inputs::Different(std::array<Time, 2> until) 
       break;
     }
   }
-  // The other calls, k-th beside k-th of the same name.
-  absl::flat_hash_map<std::string, std::vector<const Event*>> of_name;
-  for (const Event& e : files[1]->calls) {
-    if (e.time < until[1]) of_name[SyscallName(e.number)].push_back(&e);
-  }
-  absl::flat_hash_map<std::string, size_t> count;
-  for (const Event& e : files[0]->calls) {
-    if (e.time >= until[0]) break;
-    const std::string name = SyscallName(e.number);
-    const auto others = of_name.find(name);
-    const size_t k = count[name]++;
-    // The first few of each tell enough, and what each gave takes long to look up.
+  // The other calls, k-th beside k-th of the same name. The first few of each tell enough, and what
+  // each gave takes long to look up.
+  const auto add_calls = [&](const std::array<TimeSpan, 2>& span) -> absl::Status {
     constexpr size_t kMaxOfName = 3;
-    if (k >= kMaxOfName) continue;
-    if (others == of_name.end() || k >= others->second.size()) continue;
-    ASSIGN_OR_RETURN(auto input,
-                     OfSystemCalls({KernelValue{e, {}}, KernelValue{*others->second[k], {}}}));
-    if (input.value[0] == input.value[1] || !seen.insert(input.name).second) continue;
-    out.push_back(std::move(input));
-  }
+    std::array<absl::flat_hash_map<std::string, std::vector<const Event*>>, 2> of_name;
+    for (int i : {0, 1}) {
+      for (const Event& e : files[i]->calls) {
+        auto& calls = of_name[i][SyscallName(e.number)];
+        if (span[i].Contains(e.time) && calls.size() < kMaxOfName) calls.push_back(&e);
+      }
+    }
+    for (const auto& [name, calls] : of_name[0]) {
+      const std::vector<const Event*>& others = of_name[1][name];
+      for (size_t k = 0; k < std::min(calls.size(), others.size()); ++k) {
+        ASSIGN_OR_RETURN(auto input,
+                         OfSystemCalls({KernelValue{*calls[k], {}}, KernelValue{*others[k], {}}}));
+        if (input.value[0] == input.value[1] || !seen.insert(input.name).second) continue;
+        out.push_back(std::move(input));
+      }
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add_calls(during));
+  RETURN_IF_ERROR(add_calls({{{Time(0), until[0]}, {Time(0), until[1]}}}));
   std::stable_sort(out.begin() + start_inputs, out.end(),
                    [](const Input& x, const Input& y) { return x.time[0] < y.time[0]; });
   return out;

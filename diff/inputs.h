@@ -69,8 +69,10 @@ class Inputs {
   absl::StatusOr<Input> Variable(const std::string& name);
 
   // All that differ, in the order in which they came in. Of each variable, argument, file and kind
-  // of system call one. `until`: what came in before that.
-  absl::StatusOr<std::vector<Input>> Different(std::array<Time, 2> until);
+  // of system call one. `until`: what came in before that. `during`: of a kind of system call
+  // rather one that was made then.
+  absl::StatusOr<std::vector<Input>> Different(std::array<Time, 2> until,
+                                               const std::array<TimeSpan, 2>& during);
 
  private:
   struct Text {

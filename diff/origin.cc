@@ -257,6 +257,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     std::string what;
     std::array<std::string, 2> value;
     std::array<uint64_t, 2> number{};
+    bool is_block = false;  // it is an address that an allocator gave
   };
   std::vector<Candidate> candidates;
   uint64_t taken = 0;
@@ -269,8 +270,11 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     taken |= uint64_t{1} << reg;
     if (!differs(reg)) return;
     const uint64_t a = registers[0].gpr[reg], b = registers[1].gpr[reg];
-    candidates.push_back(
-        {of_register(reg), RegisterName(reg), {NumberText(a), NumberText(b)}, {a, b}});
+    candidates.push_back({of_register(reg),
+                          RegisterName(reg),
+                          {NumberText(a), NumberText(b)},
+                          {a, b},
+                          InHeap(a, at[0].time, b, at[1].time)});
   };
   for (size_t k = 0; k < e.memory.size(); ++k) {
     const std::array<const MemoryOperand*, 2> m = {&e.memory[k], &effects[1].memory[k]};
@@ -338,8 +342,12 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     candidates.back().location.focus = focus;
   }
   if (candidates.empty()) return std::optional<Location>();
+  // Where the allocator put things says least.
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [](const Candidate& c) { return !c.is_block; });
   for (size_t k = candidates.size(); k-- > 1;) {
-    alternatives_.push_back({std::move(candidates[k].location), steps + 1});
+    auto& to = candidates[k].is_block ? last_alternatives_ : alternatives_;
+    to.push_back({std::move(candidates[k].location), steps + 1});
   }
   step->what = std::move(candidates[0].what);
   step->value = std::move(candidates[0].value);
@@ -356,53 +364,6 @@ bool OriginFinder::InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b) {
     return region && (*region == "[heap]" || absl::StartsWith(*region, "memory "));
   };
   return a != b && is_heap(in_a) && is_heap(in_b);
-}
-
-std::optional<Time> OriginFinder::OtherTime(int side, Time t) const {
-  for (size_t i = starts_.size(); i-- > 0;) {
-    if (starts_[i][side] <= t) return starts_[i][1 - side] + (t.v - starts_[i][side].v);
-  }
-  return std::nullopt;
-}
-
-// The same memory was last written by different instructions: the later one must have been executed
-// on the other side too, with another address. Why?
-absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere(
-    const std::array<Definition, 2>& writers, Origin* origin) {
-  const std::optional<Time> mapped = OtherTime(0, writers[0].step.time);
-  if (!mapped) return std::optional<Location>();
-  const int later = *mapped > writers[1].step.time ? 0 : 1;
-  const std::optional<Time> other = OtherTime(later, writers[later].step.time);
-  if (!other || *other >= sides_[1 - later]->end()) return std::optional<Location>();
-  const auto registers = sides_[1 - later]->RegistersAt(*other, writers[later].thread);
-  if (!registers.ok()) return std::optional<Location>();
-  ASSIGN_OR_RETURN(const auto at_pc, PcAt(1 - later, *other, writers[later].thread));
-  if (!at_pc || sides_[1 - later]->KeyOf(*at_pc) != sides_[later]->KeyOf(writers[later].step.pc)) {
-    return std::optional<Location>();
-  }
-  std::array<Step, 2> at;
-  at[later] = writers[later].step;
-  at[1 - later] = {*other, *at_pc, true};
-  OriginStep step;
-  bool placement = false;
-  const ThreadNo thread = writers[later].thread;
-  ASSIGN_OR_RETURN(auto input, DifferingInput(at, {thread, thread}, nullptr, origin->steps.size(),
-                                              &step, &placement));
-  if (input) origin->steps.push_back(std::move(step));
-  return input;
-}
-
-// What a thread executed at a time; nullopt: it did not run then.
-absl::StatusOr<std::optional<Address>> OriginFinder::PcAt(int side, Time t, ThreadNo thread) {
-  ASSIGN_OR_RETURN(const auto runs, sides_[side]->process().RunsAround(t));
-  const auto run = std::partition_point(runs->begin(), runs->end(),
-                                        [&](const Run& r) { return r.time + r.instructions <= t; });
-  if (run == runs->end() || run->time > t || run->thread != thread) {
-    return std::optional<Address>();
-  }
-  const Side::Code& code = sides_[side]->CodeOf(run->code);
-  const uint64_t at = t.v - run->time.v;
-  return at < code.addresses.size() ? std::optional<Address>(code.addresses[at]) : std::nullopt;
 }
 
 absl::StatusOr<std::array<OriginFinder::Definition, 2>> OriginFinder::EarliestRound(
@@ -487,13 +448,13 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   for (;;) {
     RETURN_IF_ERROR(FollowOne(location, &origin));
     if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
-    if (WeightOf(*best) == kMaxWeight || alternatives_.empty() ||
-        definitions_ > effort_.definitions) {
+    std::vector<Alternative>& next = alternatives_.empty() ? last_alternatives_ : alternatives_;
+    if (WeightOf(*best) == kMaxWeight || next.empty() || definitions_ > effort_.definitions) {
       return *std::move(best);
     }
-    location = alternatives_.back().location;
-    origin.steps.resize(std::min(origin.steps.size(), alternatives_.back().steps));
-    alternatives_.pop_back();
+    location = next.back().location;
+    origin.steps.resize(std::min(origin.steps.size(), next.back().steps));
+    next.pop_back();
     origin.kind = OriginKind::kUnknown;
     origin.text.clear();
     origin.input.reset();
@@ -517,12 +478,29 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     if (!found[0] || !found[1] || found[0]->initial || found[1]->initial || found[0]->kernel ||
         found[1]->kernel) {
       if (found[0] && found[1] && IsWrittenApart(found, &origin)) return absl::OkStatus();
+      if (found[0] && found[1] &&
+          (found[0]->initial != found[1]->initial || found[0]->kernel != found[1]->kernel)) {
+        ASSIGN_OR_RETURN(const auto why, WhyParted(location, found, &origin));
+        if (why) {
+          location = *why;
+          continue;
+        }
+      }
       return Conclude(&origin, location, found);
     }
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
       if (IsWrittenApart(found, &origin)) return absl::OkStatus();
-      ASSIGN_OR_RETURN(auto why, WhyElsewhere(now, &origin));
+      ASSIGN_OR_RETURN(auto why, WhyMoved(location, now, &origin));
+      if (!why) {
+        ASSIGN_OR_RETURN(why, WhyCopied(location, found, &origin));
+      }
+      if (!why) {
+        ASSIGN_OR_RETURN(why, WhyElsewhere(now, &origin));
+      }
+      if (!why) {
+        ASSIGN_OR_RETURN(why, WhyParted(location, found, &origin));
+      }
       if (why) {
         location = *why;
         continue;
@@ -539,6 +517,25 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     // Written by one of them only while the other went another way: that is why it differs.
     if (PartingAt(0, now[0]) != PartingAt(1, now[1]) && IsWrittenApart(found, &origin)) {
       return absl::OkStatus();
+    }
+    // A place in a block of memory: how far a loop went, or where the block lies.
+    if (IsBlockAddress(location)) {
+      const std::string function = sides_[0]->PlaceOf(now[0].step.pc).function;
+      if (IsAllocator(function)) {
+        origin.kind = OriginKind::kAddress;
+        origin.thread = now[0].thread;
+        origin.at = {now[0].step, now[1].step};
+        origin.text = fmt::format("only addresses differ: {} gave them", function);
+        return absl::OkStatus();
+      }
+      ASSIGN_OR_RETURN(const bool copied, IsCopied(now, location));
+      if (!copied) {
+        ASSIGN_OR_RETURN(const auto why, WhyParted(location, found, &origin));
+        if (why) {
+          location = *why;
+          continue;
+        }
+      }
     }
     if (++visits[now[0].step.pc.v] > kLoopAfter && ++loops_ <= effort_.loops) {
       ASSIGN_OR_RETURN(now, EarliestRound(now, location));
@@ -843,6 +840,7 @@ std::string OriginFinder::SyscallText(int side, const Definition& definition) {
 absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
   Origin origin;
   alternatives_.clear();
+  last_alternatives_.clear();
   origin.thread = d.thread;
   origin.at = d.last;
   if (!d.last[0].exists || !d.last[1].exists) {
@@ -900,6 +898,7 @@ absl::StatusOr<Origin> OriginFinder::OfRegister(ThreadNo thread, Gpr reg,
   l.before = before;
   l.thread = {thread, thread};
   alternatives_.clear();
+  last_alternatives_.clear();
   return Follow(l, Origin());
 }
 
@@ -912,6 +911,7 @@ absl::StatusOr<Origin> OriginFinder::OfMemory(ThreadNo thread, std::array<Addres
   l.size = size;
   l.before = before;
   alternatives_.clear();
+  last_alternatives_.clear();
   return Follow(l, Origin());
 }
 

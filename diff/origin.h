@@ -50,6 +50,9 @@ enum class OriginKind : uint8_t {
 };
 const char* OriginKindName(OriginKind kind);
 
+// Whether a function gives out memory: where that lies differs for no reason that matters.
+bool IsAllocator(std::string_view function);
+
 struct Origin {
   OriginKind kind = OriginKind::kUnknown;
   std::string text;        // one sentence
@@ -150,6 +153,23 @@ class OriginFinder {
   std::optional<Time> OtherTime(int side, Time t) const;
   absl::StatusOr<std::optional<Location>> WhyElsewhere(const std::array<Definition, 2>& writers,
                                                        Origin* origin);
+  // The branch at which the two ways parted on which `found` wrote the location, and what differs
+  // of its inputs; `origin` goes there.
+  absl::StatusOr<std::optional<Location>> WhyParted(
+      const Location& location, const std::array<std::optional<Definition>, 2>& found,
+      Origin* origin);
+  absl::StatusOr<std::optional<Location>> WhyCopied(
+      const Location& location, const std::array<std::optional<Definition>, 2>& found,
+      Origin* origin);
+  absl::StatusOr<std::optional<Location>> WhyMoved(const Location& location,
+                                                   const std::array<Definition, 2>& writers,
+                                                   Origin* origin);
+  absl::StatusOr<std::optional<Location>> SourceOf(int side, const Definition& writer,
+                                                   uint64_t value);
+  // Whether both only moved the value that the location has.
+  absl::StatusOr<bool> IsCopied(const std::array<Definition, 2>& writers, const Location& location);
+  bool IsBlockAddress(const Location& location);
+  absl::StatusOr<std::optional<uint64_t>> WordAt(int side, const Location& location, Time t);
   absl::StatusOr<std::optional<Address>> PcAt(int side, Time t, ThreadNo thread);
   // What is said when there is no instruction to go on from.
   absl::Status Conclude(Origin* origin, const Location& location,
@@ -171,6 +191,7 @@ class OriginFinder {
     size_t steps;
   };
   std::vector<Alternative> alternatives_;
+  std::vector<Alternative> last_alternatives_;  // addresses of blocks: tried when no other is left
   Effort effort_;
   int definitions_ = 0, loops_ = 0;  // of this Follow
 };

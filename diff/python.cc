@@ -581,12 +581,14 @@ absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
     if (!d->history.empty() && d->history.back().time[0] <= earliest->time[0]) break;
     d->history.push_back(*earliest);
     RETURN_IF_ERROR(AddEvidence(earliest->name, frame, from, to, d));
+    for (int i : {0, 1}) d->origin_span[i] = {from[i], to[i]};
     frame = in;
     place = earliest->place;
     t = earliest->time;
     ASSIGN_OR_RETURN(auto returned, FromReturn(*earliest, after, &frame, &t));
     if (returned) {
       place = returned->place;
+      for (int i : {0, 1}) d->origin_span[i] = {points_[after - 1].time[i], points_[after].time[i]};
       d->history.push_back(*std::move(returned));
     }
     ASSIGN_OR_RETURN(candidates, Differing(frame, t, ""));
@@ -814,6 +816,7 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
     }
     parting.from = {steps[0][begin].time, steps[1][begin].time};
   }
+  for (int i : {0, 1}) d->origin_span[i] = {parting.from[i], parting.to[i]};
   d->evidence.push_back(std::move(parting));
   for (int i : {0, 1}) {
     ASSIGN_OR_RETURN(d->stacks[i], StackOf(i, d->thread, at[i]));

@@ -69,6 +69,7 @@ struct PythonDifference {
   std::vector<PythonAssignment> history;
   // The place to look at: the last one of `history`, or else `place`.
   PythonPlace origin;
+  std::array<TimeSpan, 2> origin_span;   // while what `origin` names was computed
   std::vector<PythonEvidence> evidence;  // the oldest first; the last is where they part
 };
 

@@ -14,6 +14,7 @@ namespace ttq::diff {
 namespace {
 
 // Longer functions are known by their offsets, which may then differ between builds.
+constexpr size_t kMaxKept = 1024;  // registers and memory
 constexpr uint64_t kMaxFunctionBytes = 1 << 20;
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -183,12 +184,18 @@ const Side::Code& Side::CodeOf(SuperblockId id) {
     slot->keys.push_back(KeyOf(i.address));
     slot->writes.push_back(effects.writes);
     slot->all_writes |= effects.writes;
+    using Flow = InstructionEffects::Flow;
+    slot->calls.push_back(effects.flow == Flow::kCall ? 1 : effects.flow == Flow::kReturn ? -1 : 0);
   }
   return *slot;
 }
 
 InstructionEffects Side::EffectsAt(Address pc, Time t) {
-  return effects_.Read(pc, Memory(pc, 16, t));
+  // The code is as it was mapped: that of a module never changes.
+  if (ModuleOf(pc) == nullptr) return effects_.Read(pc, Memory(pc, 16, t));
+  const auto [it, is_new] = effects_at_.try_emplace(pc.v);
+  if (is_new) it->second = effects_.Read(pc, Memory(pc, 16, t));
+  return it->second;
 }
 
 Place Side::PlaceOf(Address pc) const {
@@ -206,11 +213,18 @@ Place Side::PlaceOf(Address pc) const {
 std::string Side::FunctionOf(Address pc) const { return PlaceOf(pc).function; }
 
 absl::StatusOr<Registers> Side::RegistersAt(Time t, ThreadNo thread) {
-  return process_->RegistersAt(t, thread);
+  if (registers_.size() >= kMaxKept) registers_.clear();
+  const auto [it, is_new] =
+      registers_.try_emplace({t.v, thread.v}, absl::UnknownError("not looked up"));
+  if (is_new) it->second = process_->RegistersAt(t, thread);
+  return it->second;
 }
 
 std::string Side::Memory(Address at, uint32_t size, Time t) {
-  std::string bytes;
+  if (memory_.size() >= kMaxKept) memory_.clear();
+  const auto [it, is_new] = memory_.try_emplace({at.v, size, t.v});
+  std::string& bytes = it->second;
+  if (!is_new) return bytes;
   const absl::StatusOr<MemoryImage> image = process_->Memory(at, size, t);
   if (!image.ok()) return bytes;
   for (size_t i = 0; i < image->bytes.size() && image->present[i]; ++i) bytes += image->bytes[i];

@@ -15,6 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -62,6 +64,7 @@ class Side {
     std::vector<uint64_t> keys;
     std::vector<uint64_t> writes;  // registers, a bit each
     uint64_t all_writes = 0;
+    std::vector<int8_t> calls;  // 1: it calls; -1: it returns
     // Instructions that do not follow the one before them in memory, and the first: where a
     // function may begin.
     std::vector<uint32_t> beginnings;
@@ -119,6 +122,10 @@ class Side {
   absl::flat_hash_map<uint64_t, std::unique_ptr<Function>> functions_;  // by entry
   absl::flat_hash_map<uint32_t, std::unique_ptr<Code>> codes_;
   std::optional<Address> initial_stack_;
+  // What was asked for last; a search asks for the same again and again.
+  absl::flat_hash_map<uint64_t, InstructionEffects> effects_at_;  // of modules' code, by address
+  absl::flat_hash_map<std::pair<uint64_t, uint32_t>, absl::StatusOr<Registers>> registers_;
+  absl::flat_hash_map<std::tuple<uint64_t, uint32_t, uint64_t>, std::string> memory_;
   Time mappings_time_ = kTimeMax;
   std::vector<Mapping> mappings_;
 };

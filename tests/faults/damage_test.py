@@ -157,10 +157,11 @@ def damage(directory):
 
 
 class Truth:
-    """A recording, its questions, and the answers to them."""
+    """A recording, its questions, and the answers to them: of one process where one is named."""
 
-    def __init__(self, ttq, good, questions):
+    def __init__(self, ttq, good, questions, process=None):
         self.ttq, self.good = ttq, good
+        self.process = [] if process is None else ["-p", str(process)]
         self.script = ttq.place(f"questions-{os.path.basename(good)}")
         with open(self.script, "w", encoding="utf-8") as file:
             file.write(questions)
@@ -176,8 +177,8 @@ class Truth:
         assert not incomplete, (good, incomplete)
 
     def ask(self, directory):
-        status, out, error = self.ttq.run("query", "-t", directory, "-f", "json", "-F", self.script,
-                                          timeout=LONGEST)
+        status, out, error = self.ttq.run("query", "-t", directory, "-f", "json", *self.process, "-F",
+                                          self.script, timeout=LONGEST)
         answers = {}
         for document in out.splitlines():
             answer = json.loads(document)
@@ -336,8 +337,10 @@ def main():
         for i, given in enumerate(options.recordings):
             good = ttq.place(f"given-{i}")
             shutil.copytree(given, good)
-            truths.append(Truth(ttq, good, QUESTIONS))
-            weights.append(2)
+            info = json.loads(ttq.run("info", "-f", "json", good)[1])
+            for process in info["processes"]:
+                truths.append(Truth(ttq, good, QUESTIONS, process["process"]))
+                weights.append(4 / len(info["processes"]))
         what_files_may_be(ttq)
 
         seen = collections.Counter()
