@@ -340,18 +340,22 @@ absl::StatusOr<std::optional<Origin>> Comparison::OfPython(ThreadNo thread,
   const Part part{evidence.from, evidence.to, kMaxParts};
   RETURN_IF_ERROR(OfThread(thread, part, &ignored));
   origins_.set_effort({.definitions = 200, .loops = 4});
+  std::optional<Origin> guess;
   for (const PythonEvidence::Memory& memory : evidence.memory) {
     ASSIGN_OR_RETURN(auto origin, origins_.OfMemory(thread, memory.at, memory.size, evidence.to));
-    if (origin.input) return std::optional(std::move(origin));
+    if (!origin.input) continue;
+    if (!origin.by_placement) return std::optional(std::move(origin));
+    if (!guess) guess = std::move(origin);
   }
   // What decided: the branch after which they did not come together again in time.
   for (Candidate& c : candidates_) {
-    if (c.final && c.first.origin.input) return std::optional(std::move(c.first.origin));
+    if (!c.final || !c.first.origin.input) continue;
+    if (!c.first.origin.by_placement) return std::optional(std::move(c.first.origin));
+    if (!guess) guess = std::move(c.first.origin);
   }
-  return std::optional<Origin>();
+  return guess;
 }
 
-// Of the places where they parted, and came together again, the first of those that mattered.
 absl::Status Comparison::Choose(DiffResult* result) {
   std::stable_sort(
       candidates_.begin(), candidates_.end(),
@@ -556,8 +560,8 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
       Comparison comparison(a, b, inputs, nullptr, control);
       ASSIGN_OR_RETURN(auto origin, comparison.OfPython(d.thread, evidence));
       if (!origin) continue;
-      result->cause = Cause{*origin->input, true};
-      return absl::OkStatus();
+      result->cause = Cause{*origin->input, !origin->by_placement};
+      if (result->cause->established) return absl::OkStatus();
     }
     until = d.time;
     during = d.origin_span;
@@ -565,8 +569,8 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
   } else if (result->first) {
     const Origin& origin = result->first->origin;
     if (origin.input) {
-      result->cause = Cause{*origin.input, true};
-      return absl::OkStatus();
+      result->cause = Cause{*origin.input, !origin.by_placement};
+      if (result->cause->established) return absl::OkStatus();
     }
     if (origin.kind == OriginKind::kCode) return absl::OkStatus();
     until = result->first->time;
@@ -584,15 +588,17 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
     }
     return true;
   };
+  const auto weight = [&](const Input& x) {
+    const bool reached =
+        result->cause && result->cause->input.kind == x.kind && result->cause->input.name == x.name;
+    const bool came_then = result->python && during[0].Contains(x.time[0]);
+    // Those that the interpreter itself goes by: PYTHONHASHSEED.
+    const bool of_python =
+        result->python && x.kind == InputKind::kEnvironment && absl::StartsWith(x.name, "PYTHON");
+    return LikelihoodOf(x) + of_python + 10 * holds_value(x) + 5 * came_then + reached;
+  };
   auto best = different.begin();
   for (auto it = different.begin(); it != different.end(); ++it) {
-    const auto weight = [&](const Input& x) {
-      const bool came_then = result->python && during[0].Contains(x.time[0]);
-      // Those that the interpreter itself goes by: PYTHONHASHSEED.
-      const bool of_python =
-          result->python && x.kind == InputKind::kEnvironment && absl::StartsWith(x.name, "PYTHON");
-      return LikelihoodOf(x) + of_python + 10 * holds_value(x) + 5 * came_then;
-    };
     if (weight(*it) >= weight(*best)) best = it;
   }
   result->cause = Cause{*best, false};

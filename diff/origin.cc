@@ -252,13 +252,6 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     }
   }
   // All that differ, the likeliest first; one whose value is not kept last: it may or may not.
-  struct Candidate {
-    Location location;
-    std::string what;
-    std::array<std::string, 2> value;
-    std::array<uint64_t, 2> number{};
-    bool is_block = false;  // it is an address that an allocator gave
-  };
   std::vector<Candidate> candidates;
   uint64_t taken = 0;
   const auto differs = [&](uint8_t reg) {
@@ -345,13 +338,12 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   // Where the allocator put things says least.
   std::stable_partition(candidates.begin(), candidates.end(),
                         [](const Candidate& c) { return !c.is_block; });
+  candidates[0].Describe(step);
   for (size_t k = candidates.size(); k-- > 1;) {
+    candidates[k].steps = steps + 1;
     auto& to = candidates[k].is_block ? last_alternatives_ : alternatives_;
-    to.push_back({std::move(candidates[k].location), steps + 1});
+    to.push_back(std::move(candidates[k]));
   }
-  step->what = std::move(candidates[0].what);
-  step->value = std::move(candidates[0].value);
-  step->number = candidates[0].number;
   return std::optional(std::move(candidates[0].location));
 }
 
@@ -442,22 +434,33 @@ int OriginFinder::WeightOf(const Origin& origin) {
   return 0;
 }
 
+void OriginFinder::Candidate::Describe(OriginStep* step) const {
+  step->what = what;
+  step->value = value;
+  step->number = number;
+  step->is_block = is_block;
+}
+
 absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   std::optional<Origin> best;
   definitions_ = loops_ = 0;
   for (;;) {
     RETURN_IF_ERROR(FollowOne(location, &origin));
+    origin.by_placement |= std::any_of(origin.steps.begin(), origin.steps.end(),
+                                       [](const OriginStep& step) { return step.is_block; });
     if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
-    std::vector<Alternative>& next = alternatives_.empty() ? last_alternatives_ : alternatives_;
+    std::vector<Candidate>& next = alternatives_.empty() ? last_alternatives_ : alternatives_;
     if (WeightOf(*best) == kMaxWeight || next.empty() || definitions_ > effort_.definitions) {
       return *std::move(best);
     }
     location = next.back().location;
     origin.steps.resize(std::min(origin.steps.size(), next.back().steps));
+    if (origin.steps.size() == next.back().steps) next.back().Describe(&origin.steps.back());
     next.pop_back();
     origin.kind = OriginKind::kUnknown;
     origin.text.clear();
     origin.input.reset();
+    origin.by_placement = false;
   }
 }
 

@@ -35,6 +35,7 @@ struct OriginStep {
   std::string what;                  // "rax", "counter (4 bytes at 0x4010)"
   std::array<std::string, 2> value;  // of `what`, before the instruction; "": not known
   std::array<uint64_t, 2> number{};  // the same when it is a number of up to 8 bytes
+  bool is_block = false;             // `what` is an address that an allocator gave
 };
 
 enum class OriginKind : uint8_t {
@@ -61,6 +62,9 @@ struct Origin {
   std::array<std::string, 2> value;
   std::vector<OriginStep> steps;  // newest first; the last one is where it was found
   std::optional<Input> input;     // what came from outside and differs, where it ends at that
+  // It was reached only through where an allocator put things, which anything before may have
+  // moved: it is a guess.
+  bool by_placement = false;
 };
 
 // A part of the two runs in which they did not do the same steps, and why they parted.
@@ -113,6 +117,17 @@ class OriginFinder {
     int32_t syscall = -1;
   };
   enum class Same { kEqual, kPlacement, kDifferent };
+  // An input of an instruction that differs. A step tells of it as these do.
+  struct Candidate {
+    Location location;
+    std::string what;
+    std::array<std::string, 2> value;
+    std::array<uint64_t, 2> number{};
+    bool is_block = false;
+    size_t steps = 0;  // of the origin, the one that reads it included
+
+    void Describe(OriginStep* step) const;
+  };
 
   // Follows what differs, and the other inputs that differ where the first leads to nothing.
   absl::StatusOr<Origin> Follow(Location location, Origin origin);
@@ -185,13 +200,9 @@ class OriginFinder {
   // How far apart corresponding words of the two stacks are.
   uint64_t stack_shift_ = 0;
   // Further inputs that differ, or whose value is not recorded (flags, vectors), to be tried when
-  // the first leads nowhere; with the number of steps before them.
-  struct Alternative {
-    Location location;
-    size_t steps;
-  };
-  std::vector<Alternative> alternatives_;
-  std::vector<Alternative> last_alternatives_;  // addresses of blocks: tried when no other is left
+  // the first leads nowhere.
+  std::vector<Candidate> alternatives_;
+  std::vector<Candidate> last_alternatives_;  // addresses of blocks: tried when no other is left
   Effort effort_;
   int definitions_ = 0, loops_ = 0;  // of this Follow
 };

@@ -13,8 +13,8 @@
 namespace ttq::diff {
 namespace {
 
-// Longer functions are known by their offsets, which may then differ between builds.
 constexpr size_t kMaxKept = 1024;  // registers and memory
+// Longer functions are known by their offsets, which may then differ between builds.
 constexpr uint64_t kMaxFunctionBytes = 1 << 20;
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -59,7 +59,13 @@ absl::StatusOr<std::unique_ptr<Side>> Side::Open(const Recording* recording,
   ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, side->process_->Modules());
   for (LoadedModule& m : modules) {
     std::string name = BaseName(m.path);
-    side->modules_.insert(side->modules_.begin(), {std::move(m), std::move(name), false});
+    ModuleState state = {std::move(m), std::move(name)};
+    for (ModuleState& other : side->modules_) {
+      if (!other.module.range.Overlaps(state.module.range.begin, state.module.range.size()))
+        continue;
+      other.shares_place = state.shares_place = true;
+    }
+    side->modules_.insert(side->modules_.begin(), std::move(state));
   }
   return side;
 }
@@ -192,7 +198,8 @@ const Side::Code& Side::CodeOf(SuperblockId id) {
 
 InstructionEffects Side::EffectsAt(Address pc, Time t) {
   // The code is as it was mapped: that of a module never changes.
-  if (ModuleOf(pc) == nullptr) return effects_.Read(pc, Memory(pc, 16, t));
+  const ModuleState* module = Find(pc);
+  if (module == nullptr || module->shares_place) return effects_.Read(pc, Memory(pc, 16, t));
   const auto [it, is_new] = effects_at_.try_emplace(pc.v);
   if (is_new) it->second = effects_.Read(pc, Memory(pc, 16, t));
   return it->second;

@@ -100,7 +100,8 @@ class Side {
   struct ModuleState {
     LoadedModule module;
     std::string name;
-    bool same = false;
+    bool same = false;          // as the other side's
+    bool shares_place = false;  // another one was mapped at some of its addresses
   };
   struct Function {
     uint64_t begin = 0, end = 0;
