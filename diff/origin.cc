@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -22,7 +23,7 @@ constexpr int kMaxBlocks = 64;
 // Rounds of a loop among which the first that differs is looked for.
 constexpr size_t kMaxRounds = 1 << 16;
 // How often the same instruction may be met before it counts as a loop's.
-constexpr int kLoopAfter = 2;
+constexpr size_t kLoopAfter = 2;
 // Instructions back that a loop's rounds are looked for.
 constexpr uint64_t kLongestLoop = 8 << 20;
 
@@ -55,6 +56,18 @@ bool IsMachine(std::string_view instruction) {
     if (instruction.substr(0, strlen(name)) == name) return true;
   }
   return false;
+}
+
+// Whether the steps come by the same instruction because a loop carries the difference: the last
+// rounds took the same way. An interpreter comes by the same instruction too, with another value.
+bool IsLoop(absl::Span<const OriginStep> steps, absl::Span<const size_t> rounds) {
+  const size_t n = rounds.size();
+  if (n <= kLoopAfter) return false;
+  const auto last = steps.subspan(rounds[n - 2], rounds[n - 1] - rounds[n - 2]);
+  const auto before = steps.subspan(rounds[n - 3], rounds[n - 2] - rounds[n - 3]);
+  return std::equal(
+      last.begin(), last.end(), before.begin(), before.end(),
+      [](const OriginStep& x, const OriginStep& y) { return x.at[0].pc == y.at[0].pc; });
 }
 
 }  // namespace
@@ -253,6 +266,15 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   }
   // All that differ, the likeliest first; one whose value is not kept last: it may or may not.
   std::vector<Candidate> candidates;
+  // Where an address came from whose distance from another one matters.
+  std::vector<Candidate> bases;
+  const bool is_end = result != nullptr && result->end_copies > 0;
+  const int end_copies = is_end ? result->end_copies - 1 : 0;
+  const auto is_address = [&](uint64_t a, uint64_t b) {
+    uint64_t offset = 0;
+    return sides_[0]->RegionOf(a, at[0].time, &offset) &&
+           sides_[1]->RegionOf(b, at[1].time, &offset);
+  };
   uint64_t taken = 0;
   const auto differs = [&](uint8_t reg) {
     return compare(registers[0].gpr[reg], registers[1].gpr[reg], e.reads >> reg & 1) ==
@@ -261,13 +283,16 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   const auto take_register = [&](uint8_t reg) {
     if (taken >> reg & 1) return;
     taken |= uint64_t{1} << reg;
-    if (!differs(reg)) return;
     const uint64_t a = registers[0].gpr[reg], b = registers[1].gpr[reg];
-    candidates.push_back({of_register(reg),
-                          RegisterName(reg),
-                          {NumberText(a), NumberText(b)},
-                          {a, b},
-                          InHeap(a, at[0].time, b, at[1].time)});
+    const bool is_base = is_end && e.reads >> reg & 1 && a != b && is_address(a, b);
+    if (is_base ? end_copies == 0 : !differs(reg)) return;
+    std::vector<Candidate>& to = is_base ? bases : candidates;
+    to.push_back({of_register(reg),
+                  RegisterName(reg),
+                  {NumberText(a), NumberText(b)},
+                  {a, b},
+                  !is_base && InHeap(a, at[0].time, b, at[1].time)});
+    if (is_base) to.back().location.end_copies = end_copies;
   };
   for (size_t k = 0; k < e.memory.size(); ++k) {
     const std::array<const MemoryOperand*, 2> m = {&e.memory[k], &effects[1].memory[k]};
@@ -277,13 +302,17 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     if (!a || !b) continue;
     // Another place was read: then what matters is why. But where things lie in the heap may differ
     // for no reason that matters: there, what was read comes first.
-    const bool in_heap = InHeap(a->v, at[0].time, b->v, at[1].time);
+    // So does whether it was allocated at all: a constant of the program's is as good.
+    uint64_t offset = 0;
+    const bool by_value = InHeap(a->v, at[0].time, b->v, at[1].time) ||
+                          sides_[0]->RegionOf(a->v, at[0].time, &offset) !=
+                              sides_[1]->RegionOf(b->v, at[1].time, &offset);
     const auto take_address = [&] {
       for (const uint8_t reg : {m[0]->index, m[0]->base}) {
         if (reg < kGprCount) take_register(reg);
       }
     };
-    if (!in_heap) {
+    if (!by_value) {
       const size_t before = candidates.size();
       take_address();
       // Another element of a module's table: what it holds says nothing.
@@ -297,8 +326,10 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
       if (has_focus && word != *focus / 8 * 8) continue;
       const std::string_view p = std::string_view(x).substr(word, 8),
                              q = std::string_view(y).substr(word, 8);
-      if (p == q ||
-          (p.size() == 8 && compare(NumberOf(p), NumberOf(q), true) != Same::kDifferent)) {
+      if (p == q) continue;
+      const bool is_base = is_end && p.size() == 8 && is_address(NumberOf(p), NumberOf(q));
+      if (is_base ? end_copies == 0
+                  : p.size() == 8 && compare(NumberOf(p), NumberOf(q), true) != Same::kDifferent) {
         continue;
       }
       size_t byte = 0;
@@ -313,18 +344,46 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
       std::string what = Describe(l);
       l.address = {*a + (word + byte), *b + (word + byte)};
       l.size = 1;
-      candidates.push_back(
-          {l, std::move(what), {BytesText(p), BytesText(q)}, {NumberOf(p), NumberOf(q)}});
+      if (is_base) l.end_copies = end_copies;
+      (is_base ? bases : candidates)
+          .push_back(
+              {l, std::move(what), {BytesText(p), BytesText(q)}, {NumberOf(p), NumberOf(q)}});
       break;
     }
-    if (in_heap) take_address();
+    if (by_value) take_address();
   }
   for (uint8_t reg = 0; reg < kGprCount; ++reg) {
     if (e.reads >> reg & 1) take_register(reg);
   }
+  // Two addresses of one region that are compared or subtracted: how far apart they are is a value,
+  // though each may lie where it does for no reason that matters.
+  const auto region_of = [&](int i, uint8_t reg) {
+    uint64_t offset = 0;
+    return sides_[i]->RegionOf(registers[i].gpr[reg], at[i].time, &offset);
+  };
+  const auto apart = [&](int i, uint8_t x, uint8_t y) {
+    return registers[i].gpr[x] - registers[i].gpr[y];
+  };
+  for (uint8_t x = 0; x < kGprCount; ++x) {
+    for (uint8_t y = x + 1; y < kGprCount; ++y) {
+      if (!(e.reads >> x & 1) || !(e.reads >> y & 1) || apart(0, x, y) == apart(1, x, y)) continue;
+      const auto region = region_of(0, x);
+      if (!region || region != region_of(0, y)) continue;
+      if (!region_of(1, x) || region_of(1, x) != region_of(1, y)) continue;
+      for (const uint8_t reg : {x, y}) {
+        const uint64_t a = registers[0].gpr[reg], b = registers[1].gpr[reg];
+        std::erase_if(candidates, [&](const Candidate& c) {
+          return !c.location.memory && c.location.reg == reg;
+        });
+        candidates.push_back(
+            {of_register(reg), RegisterName(reg), {NumberText(a), NumberText(b)}, {a, b}});
+        candidates.back().location.end_copies = kMaxEndCopies;
+      }
+    }
+  }
+  std::move(bases.begin(), bases.end(), std::back_inserter(candidates));
   // How an address came about matters only when nothing else does, or when its place was read.
-  const bool by_value = !candidates.empty();
-  if (!by_value) {
+  if (candidates.empty()) {
     for (uint8_t reg = 0; reg < kGprCount; ++reg) {
       if (e.addressing >> reg & 1) take_register(reg);
     }
@@ -438,21 +497,20 @@ void OriginFinder::Candidate::Describe(OriginStep* step) const {
   step->what = what;
   step->value = value;
   step->number = number;
-  step->is_block = is_block;
 }
 
 absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   std::optional<Origin> best;
   definitions_ = loops_ = 0;
+  bool by_placement = false;
   for (;;) {
     RETURN_IF_ERROR(FollowOne(location, &origin));
-    origin.by_placement |= std::any_of(origin.steps.begin(), origin.steps.end(),
-                                       [](const OriginStep& step) { return step.is_block; });
     if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
     std::vector<Candidate>& next = alternatives_.empty() ? last_alternatives_ : alternatives_;
     if (WeightOf(*best) == kMaxWeight || next.empty() || definitions_ > effort_.definitions) {
       return *std::move(best);
     }
+    by_placement |= &next == &last_alternatives_;
     location = next.back().location;
     origin.steps.resize(std::min(origin.steps.size(), next.back().steps));
     if (origin.steps.size() == next.back().steps) next.back().Describe(&origin.steps.back());
@@ -460,13 +518,13 @@ absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
     origin.kind = OriginKind::kUnknown;
     origin.text.clear();
     origin.input.reset();
-    origin.by_placement = false;
+    origin.by_placement = by_placement;
   }
 }
 
 absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
   Origin& origin = *result;
-  absl::flat_hash_map<uint64_t, int> visits;
+  absl::flat_hash_map<uint64_t, std::vector<size_t>> visits;
   while (origin.steps.size() < kMaxSteps) {
     if (++definitions_ > effort_.definitions) break;
     std::array<std::optional<Definition>, 2> found;
@@ -494,7 +552,13 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
       if (IsWrittenApart(found, &origin)) return absl::OkStatus();
-      ASSIGN_OR_RETURN(auto why, WhyMoved(location, now, &origin));
+      std::optional<Location> why;
+      if (location.end_copies > 0) {  // a loop went further
+        ASSIGN_OR_RETURN(why, WhyParted(location, found, &origin));
+      }
+      if (!why) {
+        ASSIGN_OR_RETURN(why, WhyMoved(location, now, &origin));
+      }
       if (!why) {
         ASSIGN_OR_RETURN(why, WhyCopied(location, found, &origin));
       }
@@ -522,7 +586,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
       return absl::OkStatus();
     }
     // A place in a block of memory: how far a loop went, or where the block lies.
-    if (IsBlockAddress(location)) {
+    if (location.end_copies > 0 || IsBlockAddress(location)) {
       const std::string function = sides_[0]->PlaceOf(now[0].step.pc).function;
       if (IsAllocator(function)) {
         origin.kind = OriginKind::kAddress;
@@ -540,7 +604,9 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
         }
       }
     }
-    if (++visits[now[0].step.pc.v] > kLoopAfter && ++loops_ <= effort_.loops) {
+    std::vector<size_t>& rounds = visits[now[0].step.pc.v];
+    rounds.push_back(origin.steps.size());
+    if (IsLoop(origin.steps, rounds) && ++loops_ <= effort_.loops) {
       ASSIGN_OR_RETURN(now, EarliestRound(now, location));
     }
     OriginStep step;
@@ -743,6 +809,11 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
   if (!found[0] || !found[1]) {
     origin->text =
         fmt::format("{} was last written longer ago than was looked", Describe(location));
+    return absl::OkStatus();
+  }
+  if (location.end_copies > 0) {  // and nothing was added to it on the way
+    origin->kind = OriginKind::kAddress;
+    origin->text = fmt::format("only addresses differ: {}", Describe(location));
     return absl::OkStatus();
   }
   if (found[0]->initial && found[1]->initial) {

@@ -35,7 +35,6 @@ struct OriginStep {
   std::string what;                  // "rax", "counter (4 bytes at 0x4010)"
   std::array<std::string, 2> value;  // of `what`, before the instruction; "": not known
   std::array<uint64_t, 2> number{};  // the same when it is a number of up to 8 bytes
-  bool is_block = false;             // `what` is an address that an allocator gave
 };
 
 enum class OriginKind : uint8_t {
@@ -62,8 +61,8 @@ struct Origin {
   std::array<std::string, 2> value;
   std::vector<OriginStep> steps;  // newest first; the last one is where it was found
   std::optional<Input> input;     // what came from outside and differs, where it ends at that
-  // It was reached only through where an allocator put things, which anything before may have
-  // moved: it is a guess.
+  // No other way led anywhere than from where an allocator had put things, beside inputs of which
+  // it is not known what they came from: it is a guess.
   bool by_placement = false;
 };
 
@@ -109,6 +108,9 @@ class OriginFinder {
     std::array<Time, 2> before;
     std::array<ThreadNo, 2> thread;
     std::optional<uint32_t> focus;  // of a vector register: the byte that is meant, if one is
+    // Of an address of which it matters how far it lies from another one, while where both lie does
+    // not: how many copies of it are looked at for an instruction that computed it. 0: of all else.
+    int end_copies = 0;
   };
   struct Definition {
     Step step;
@@ -158,6 +160,7 @@ class OriginFinder {
                                                          OriginStep* step, bool* placement);
   bool InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b);
   static constexpr int kMaxWeight = 3;
+  static constexpr int kMaxEndCopies = 16;
   static int WeightOf(const Origin& origin);
   absl::StatusOr<std::array<Definition, 2>> EarliestRound(const std::array<Definition, 2>& last,
                                                           const Location& location);

@@ -219,7 +219,6 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyMoved(
   OriginStep step;
   for (int i : {0, 1}) {
     const Definition& writer = writers[i];
-    step.at[i] = writer.step;
     step.instruction[i] = sides_[i]->FunctionOf(writer.step.pc);
     if (!location.memory || !IsMove(step.instruction[i])) return std::optional<Location>();
     const auto stack = sides_[i]->StackAt(writer.step.time, writer.thread);
@@ -228,6 +227,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyMoved(
     ASSIGN_OR_RETURN(auto called, CallOf(sides_[i], stack->frames[0], writer.step.time));
     if (!called) return std::optional<Location>();
     ASSIGN_OR_RETURN(const auto registers, sides_[i]->RegistersAt(*called, writer.thread));
+    step.at[i] = {*called, registers.pc, true};  // both ways begin there
     const uint64_t offset = location.address[i].v - registers.gpr[kRdi];
     if (offset >= registers.gpr[kRdx]) return std::optional<Location>();
     from.address[i] = Address(registers.gpr[kRsi] + offset);
