@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "fmt/format.h"
 #include "query/answers/format.h"
 
@@ -126,8 +127,12 @@ absl::StatusOr<absl::flat_hash_map<uint64_t, Entry>> CountEntries(Side* side,
 
 absl::StatusOr<std::vector<CallCount>> CompareCounts(Side* a, Side* b, const RE2* ignore,
                                                      ScanControl* control) {
-  ASSIGN_OR_RETURN(const auto x, CountEntries(a, control));
-  ASSIGN_OR_RETURN(const auto y, CountEntries(b, control));
+  WorkerPool pool(2);
+  RETURN_IF_ERROR(pool.status());
+  auto of_a = pool.Submit([&] { return CountEntries(a, control); });
+  auto of_b = pool.Submit([&] { return CountEntries(b, control); });
+  ASSIGN_OR_RETURN(const auto x, of_a.get());
+  ASSIGN_OR_RETURN(const auto y, of_b.get());
   std::map<std::pair<std::string, std::string>, CallCount> found;
   const auto note = [&](Side* side, Address at, uint64_t calls_a,
                         uint64_t calls_b) -> absl::Status {

@@ -44,12 +44,13 @@ class RunSink {
 absl::StatusOr<std::shared_ptr<const std::vector<Run>>> ProcessReader::RunsAround(Time t) const {
   if (blocks_.empty()) return std::make_shared<const std::vector<Run>>();
   const uint32_t number = BlockAt(t);
+  auto runs = std::make_shared<std::vector<Run>>();
   {
     std::lock_guard lock(mutex_);
     if (runs_ && runs_block_ == number) return runs_;
+    if (runs_) runs->reserve(runs_->size() + runs_->size() / 8);  // about as many
   }
   ASSIGN_OR_RETURN(auto block, LoadBlock(number));
-  auto runs = std::make_shared<std::vector<Run>>();
   Walker walker(*recipes_);
   StartWalk(*block, &walker);
   RunSink sink(*block, walker, runs.get());
