@@ -196,12 +196,27 @@ const Side::Code& Side::CodeOf(SuperblockId id) {
   return *slot;
 }
 
+std::string Side::CodeAt(Address pc, Time t) {
+  const auto runs = process_->RunsAround(t);
+  if (runs.ok()) {
+    const auto run = std::partition_point((*runs)->begin(), (*runs)->end(), [&](const Run& r) {
+      return r.time + r.instructions <= t;
+    });
+    if (run != (*runs)->end() && run->time <= t) {
+      const std::vector<CodeInstruction> code = process_->CodeOf(run->code);
+      const uint64_t at = t.v - run->time.v;
+      if (at < code.size() && code[at].address == pc) return std::string(code[at].bytes);
+    }
+  }
+  return Memory(pc, 16, t);
+}
+
 InstructionEffects Side::EffectsAt(Address pc, Time t) {
   // The code is as it was mapped: that of a module never changes.
   const ModuleState* module = Find(pc);
-  if (module == nullptr || module->shares_place) return effects_.Read(pc, Memory(pc, 16, t));
+  if (module == nullptr || module->shares_place) return effects_.Read(pc, CodeAt(pc, t));
   const auto [it, is_new] = effects_at_.try_emplace(pc.v);
-  if (is_new) it->second = effects_.Read(pc, Memory(pc, 16, t));
+  if (is_new) it->second = effects_.Read(pc, CodeAt(pc, t));
   return it->second;
 }
 

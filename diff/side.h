@@ -97,6 +97,9 @@ class Side {
   const std::vector<std::string>& rebuilt() const { return rebuilt_; }
 
  private:
+  // The bytes of the instruction that was executed at `t`; what is there in memory where it was
+  // not.
+  std::string CodeAt(Address pc, Time t);
   struct ModuleState {
     LoadedModule module;
     std::string name;
