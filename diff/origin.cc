@@ -552,22 +552,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     std::array<Definition, 2> now = {*found[0], *found[1]};
     if (sides_[0]->KeyOf(now[0].step.pc) != sides_[1]->KeyOf(now[1].step.pc)) {
       if (IsWrittenApart(found, &origin)) return absl::OkStatus();
-      std::optional<Location> why;
-      if (location.end_copies > 0) {  // a loop went further
-        ASSIGN_OR_RETURN(why, WhyParted(location, found, &origin));
-      }
-      if (!why) {
-        ASSIGN_OR_RETURN(why, WhyMoved(location, now, &origin));
-      }
-      if (!why) {
-        ASSIGN_OR_RETURN(why, WhyCopied(location, found, &origin));
-      }
-      if (!why) {
-        ASSIGN_OR_RETURN(why, WhyElsewhere(now, &origin));
-      }
-      if (!why) {
-        ASSIGN_OR_RETURN(why, WhyParted(location, found, &origin));
-      }
+      ASSIGN_OR_RETURN(const auto why, WhyWrittenElsewhere(location, found, &origin));
       if (why) {
         location = *why;
         continue;

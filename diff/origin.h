@@ -171,6 +171,9 @@ class OriginFinder {
   std::optional<Time> OtherTime(int side, Time t) const;
   absl::StatusOr<std::optional<Location>> WhyElsewhere(const std::array<Definition, 2>& writers,
                                                        Origin* origin);
+  absl::StatusOr<std::optional<Location>> WhyWrittenElsewhere(
+      const Location& location, const std::array<std::optional<Definition>, 2>& found,
+      Origin* origin);
   // The branch at which the two ways parted on which `found` wrote the location, and what differs
   // of its inputs; `origin` goes there.
   absl::StatusOr<std::optional<Location>> WhyParted(

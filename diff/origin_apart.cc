@@ -111,6 +111,30 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyParted(
   return std::optional<Location>();
 }
 
+// Different instructions wrote it on the two sides.
+absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyWrittenElsewhere(
+    const Location& location, const std::array<std::optional<Definition>, 2>& found,
+    Origin* origin) {
+  const std::array<Definition, 2> now = {*found[0], *found[1]};
+  std::optional<Location> why;
+  if (location.end_copies > 0) {  // a loop went further
+    ASSIGN_OR_RETURN(why, WhyParted(location, found, origin));
+  }
+  if (!why) {
+    ASSIGN_OR_RETURN(why, WhyMoved(location, now, origin));
+  }
+  if (!why) {
+    ASSIGN_OR_RETURN(why, WhyCopied(location, found, origin));
+  }
+  if (!why) {
+    ASSIGN_OR_RETURN(why, WhyElsewhere(now, origin));
+  }
+  if (!why) {
+    ASSIGN_OR_RETURN(why, WhyParted(location, found, origin));
+  }
+  return why;
+}
+
 bool OriginFinder::IsBlockAddress(const Location& location) {
   std::array<uint64_t, 2> value;
   for (int i : {0, 1}) {
