@@ -34,15 +34,21 @@ absl::Status PythonState::MoveTo(Time t) {
     instance->objects.Forget();
     instance->frames.Forget();
   }
-  if (before <= t && t < valid_until_) return absl::OkStatus();
+  if (valid_from_ <= t && t < valid_until_ && (before <= t || AllAlive())) return absl::OkStatus();
   return Find();
+}
+
+bool PythonState::AllAlive() const {
+  return std::all_of(instances_.begin(), instances_.end(), [this](const auto& instance) {
+    return !FindInterpreters(*process_, *memory_, instance->runtime).empty();
+  });
 }
 
 absl::Status PythonState::Find() {
   instances_.clear();
   problem_.clear();
   const Time t = moment_->time();
-  valid_until_ = t;
+  valid_from_ = valid_until_ = t;
   ASSIGN_OR_RETURN(std::vector<Runtime> runtimes, FindRuntimes(recording_, *process_, *memory_, t));
   if (!memory_->status().ok()) return memory_->status();
   if (runtimes.empty()) problem_ = DescribeNoRuntime(*process_, t);
@@ -61,10 +67,13 @@ absl::Status PythonState::Find() {
   if (all_alive) {
     // Where everything is does not change while the modules stay.
     ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process_->Modules());
+    valid_from_ = Time(0);
     valid_until_ = kTimeMax;
     for (const LoadedModule& module : modules) {
-      if (module.loaded > t) valid_until_ = std::min(valid_until_, module.loaded);
-      if (module.unloaded > t) valid_until_ = std::min(valid_until_, module.unloaded);
+      for (const Time change : {module.loaded, module.unloaded}) {
+        if (change > t) valid_until_ = std::min(valid_until_, change);
+        if (change <= t) valid_from_ = std::max(valid_from_, change);
+      }
     }
   }
   return absl::OkStatus();

@@ -68,6 +68,7 @@ class PythonState {
  private:
   PythonState(const Recording* recording, const Process* process, std::unique_ptr<Moment> moment);
   absl::Status Find();
+  bool AllAlive() const;
   void MatchByPthread(std::vector<Interpreter>* interpreters);
   std::optional<FrameReader::WordWrite> LastWrite(uint64_t word);
   bool IsOfGil(const ThreadStack& stack, uint64_t futex);
@@ -78,8 +79,9 @@ class PythonState {
   std::unique_ptr<MomentMemory> memory_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::string problem_;
-  // Until then what Find found stays true.
-  Time valid_until_{0};
+  // While the modules stay, what Find found stays true after a time, and before it as long as the
+  // interpreters are there.
+  Time valid_from_{0}, valid_until_{0};
 };
 
 // "Python 3.11.7", "Python 3.13.0 free-threaded"; for a runtime that is not known too.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "fmt/format.h"
@@ -87,6 +88,7 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
   vectors_.Clear();
   native_.context().ClearPages();
   block_.reset();
+  if (std::exchange(starts_of_, number) != number) starts_.clear();
   ASSIGN_OR_RETURN(auto block, process_.LoadBlock(number));
   walker_.Restart();
   StartWalk(*block, &walker_);
@@ -289,7 +291,14 @@ absl::StatusOr<StoredMoment::BaseState> StoredMoment::Base(uint64_t page, size_t
     memset(bytes, 0, kPageBytes);
     return BaseState{.mapped = false, .known = false};
   }
-  RETURN_IF_ERROR(process_.PageBefore(page, block_->number.v, bytes, &state.known));
+  std::unique_ptr<const Start>& start = starts_[page];
+  if (start == nullptr) {
+    auto made = std::make_unique<Start>();
+    RETURN_IF_ERROR(process_.PageBefore(page, block_->number.v, made->bytes.data(), &made->known));
+    start = std::move(made);
+  }
+  memcpy(bytes, start->bytes.data(), kPageBytes);
+  state.known = start->known;
   return state;
 }
 

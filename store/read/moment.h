@@ -98,6 +98,14 @@ class StoredMoment : public Moment {
   NativeWalk native_;  // its pages are some of `pages_`, for any walk
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<Page>> spare_;
+  // Pages as they were at the start of the block, of those asked for: who goes back within it asks
+  // again.
+  struct Start {
+    std::array<uint8_t, kPageBytes> bytes;
+    bool known = true;
+  };
+  mutable absl::flat_hash_map<uint64_t, std::unique_ptr<const Start>> starts_;
+  uint32_t starts_of_ = UINT32_MAX;  // the block
 };
 
 }  // namespace ttq
