@@ -20,7 +20,9 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1500000); \
     print fit < 1 ? 1 : fit < cores ? fit : cores }' /proc/meminfo)
 SETUP ?= tools/setup
-CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+# Without this sloppiness ccache passes every file with a precompiled header on to the compiler.
+CCACHE = env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache
+CMAKE_FLAGS ?= $(if $(shell command -v ccache),"-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE)")
 
 FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
