@@ -77,6 +77,15 @@ void Random() {
 void Device() {
   std::random_device device("/dev/urandom");
   std::mt19937 generator(device());
+  for (int i = 0; i < 20; ++i) printf("%d\n", static_cast<int>(generator() % 7));
+}
+
+// How often each number is drawn. The seed is given, and no chance: how the difference gets into a
+// tree depends on what is drawn.
+void Counted() {
+  unsigned seed = 0;
+  if (scanf("%u", &seed) != 1) return;
+  std::mt19937 generator(seed);
   std::map<std::string, int> drawn;
   for (int i = 0; i < 20; ++i) ++drawn[std::to_string(generator() % 7)];
   for (const auto& [name, count] : drawn) printf("%s %d\n", name.c_str(), count);
@@ -177,11 +186,11 @@ const std::map<std::string, void (*)()> programs = {
     {"argument", Argument},       {"file", File},
     {"stdin", StandardInput},     {"clock", Clock},
     {"random", Random},           {"device", Device},
-    {"heap", HeapNotWritten},     {"stack", StackNotWritten},
-    {"threads", Threads},         {"directory", Directory},
-    {"sorted", SortedDirectory},  {"status", Status},
-    {"locale", Locale},           {"process", Process},
-    {"cwd", WorkingDirectory}};
+    {"counted", Counted},         {"heap", HeapNotWritten},
+    {"stack", StackNotWritten},   {"threads", Threads},
+    {"directory", Directory},     {"sorted", SortedDirectory},
+    {"status", Status},           {"locale", Locale},
+    {"process", Process},         {"cwd", WorkingDirectory}};
 
 }  // namespace
 

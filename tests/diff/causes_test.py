@@ -37,6 +37,7 @@ CASES = {
     "clock": dict(cause=("time", "clock_gettime: .*")),
     "random": dict(cause=("random bytes", "getrandom: .*")),
     "device": dict(cause=("random bytes", "/dev/urandom, byte 0: .*")),
+    "counted": dict(stdin=("7\n", "29\n"), cause=("file", r'standard input, byte 0: "7\n" \| "29\n"')),
     "heap": dict(cause=("uninitialised memory", "byte 20 of the 200 bytes that malloc gave .*HeapNotWritten.*")),
     "stack": dict(cause=("uninitialised memory", "a variable of .*TakeFromStack.*")),
     "threads": dict(fifos=True, cause=("order of threads",
@@ -127,7 +128,8 @@ class Causes(unittest.TestCase):
             cause = found["cause"] or {"kind": None, "text": "", "established": False}
             if (cause["kind"], cause["established"]) != (kind, True) or not re.fullmatch(
                     text, cause["text"], re.S):
-                wrong[name] = (cause["kind"], cause["text"], cause["established"])
+                way = found["native"] and found["native"]["origin"]
+                wrong[name] = (cause["kind"], cause["text"], cause["established"], way)
         print("%d of %d causes named" % (len(names) - len(wrong), len(names)), file=sys.stderr)
         self.assertEqual(wrong, {})
 

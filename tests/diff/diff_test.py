@@ -128,8 +128,8 @@ class Diff(unittest.TestCase):
         for case, answer in zip(cases, answers):
             found = place_found(answer, case)
             if found is None or found["line"] != expected[case] or not found["file"].endswith(source):
-                native = answer["native"] or {"origin": {"text": None}}
-                wrong[case] = (found and found["line"], expected[case], native["origin"]["text"])
+                way = answer["native"] and answer["native"]["origin"]
+                wrong[case] = (found and found["line"], expected[case], way, answer["passed_over"])
         print("%s: %d of %d found" % (source, len(cases) - len(wrong), len(cases)), file=sys.stderr)
         self.assertEqual(wrong, {})
 
