@@ -4,9 +4,11 @@
 
 #include <tinyxml2.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
+#include "base/natural_order.h"
 #include "base/text.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -45,35 +47,88 @@ std::string Explanation(const BatchResult& result) {
   return text;
 }
 
+// A line for each question, in the order of the questions, then one for each answer that is not as
+// it should be, in natural order of the recordings.
 class Table : public BatchReport {
  public:
-  Table(bool colour, std::function<void(std::string_view)> write)
-      : colour_(colour), write_(std::move(write)) {}
+  Table(const BatchStyle& style, std::function<void(std::string_view)> write)
+      : style_(style), write_(std::move(write)) {}
 
   void Add(const BatchResult& result) override {
-    ++counts_[result.verdict];
-    const std::string_view name = VerdictName(result.verdict);
-    std::string verdict = fmt::format("{:<10}", name);
-    if (colour_) {
-      verdict =
-          fmt::format("\x1b[{}m{}\x1b[0m", result.verdict == Verdict::kMet ? 32 : 31, verdict);
+    if (std::find(questions_.begin(), questions_.end(), result.question) == questions_.end()) {
+      questions_.push_back(result.question);
     }
-    write_(fmt::format("{} {}  {}  {}\n", verdict, Printable(BaseName(result.trace)),
-                       Printable(result.question), Printable(Explanation(result))));
+    results_.push_back(result);
   }
 
   void Finish() override {
+    std::stable_sort(results_.begin(), results_.end(),
+                     [this](const BatchResult& a, const BatchResult& b) {
+                       if (a.trace != b.trace) return NaturalLess(a.trace, b.trace);
+                       return Rank(a.question) < Rank(b.question);
+                     });
+    std::sort(questions_.begin(), questions_.end(),
+              [this](const std::string& a, const std::string& b) { return Rank(a) < Rank(b); });
     std::string text;
-    for (const auto& [verdict, count] : counts_) {
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, VerdictName(verdict));
+    for (const std::string& question : questions_) text += Summary(question) + "\n";
+    bool first = true;
+    std::map<Verdict, size_t> counts;
+    for (const BatchResult& result : results_) {
+      ++counts[result.verdict];
+      if (result.verdict == Verdict::kMet && !style_.verbose) continue;
+      text += fmt::format("{}{} {}  {}  {}\n", first ? "\n" : "",
+                          Coloured(fmt::format("{:<10}", VerdictName(result.verdict)),
+                                   result.verdict == Verdict::kMet),
+                          Printable(BaseName(result.trace)), Printable(result.question),
+                          Printable(Explanation(result)));
+      first = false;
+    }
+    text += '\n';
+    first = true;
+    for (const auto& [verdict, count] : counts) {
+      text += fmt::format("{}{} {}", first ? "" : ", ", count, VerdictName(verdict));
+      first = false;
     }
     write_(text + "\n");
   }
 
  private:
-  const bool colour_;
+  size_t Rank(const std::string& question) const {
+    const auto& order = style_.questions;
+    return std::find(order.begin(), order.end(), question) - order.begin();
+  }
+
+  std::string Coloured(const std::string& text, bool good) const {
+    return style_.colour ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, text) : text;
+  }
+
+  // "nobody writes the table: 18 of 20, not met in run-3, run-7". REQUIRES: results_ are sorted.
+  std::string Summary(const std::string& question) const {
+    constexpr size_t kNamed = 10;
+    size_t asked = 0;
+    std::map<Verdict, std::vector<std::string>> traces;
+    for (const BatchResult& result : results_) {
+      if (result.question != question) continue;
+      ++asked;
+      traces[result.verdict].push_back(Printable(BaseName(result.trace)));
+    }
+    const size_t met = traces[Verdict::kMet].size();
+    std::string text =
+        Printable(question) + ": " + Coloured(fmt::format("{} of {}", met, asked), met == asked);
+    for (const auto& [verdict, names] : traces) {
+      if (verdict == Verdict::kMet || names.empty()) continue;
+      const size_t shown = names.size() <= kNamed ? names.size() : kNamed - 1;
+      text += fmt::format(", {} in {}", VerdictName(verdict),
+                          fmt::join(names.begin(), names.begin() + shown, ", "));
+      if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+    }
+    return text;
+  }
+
+  const BatchStyle style_;
   const std::function<void(std::string_view)> write_;
-  std::map<Verdict, size_t> counts_;
+  std::vector<std::string> questions_;
+  std::vector<BatchResult> results_;
 };
 
 class JsonLines : public BatchReport {
@@ -141,16 +196,17 @@ class Junit : public BatchReport {
   }
 
   const std::function<void(std::string_view)> write_;
-  std::map<std::string, std::vector<BatchResult>> by_trace_;
+  std::map<std::string, std::vector<BatchResult>, bool (*)(const std::string&, const std::string&)>
+      by_trace_{NaturalLess};
 };
 
 }  // namespace
 
-std::unique_ptr<BatchReport> MakeBatchReport(BatchFormat format, bool colour,
+std::unique_ptr<BatchReport> MakeBatchReport(BatchFormat format, const BatchStyle& style,
                                              std::function<void(std::string_view)> write) {
   switch (format) {
     case BatchFormat::kTable:
-      return std::make_unique<Table>(colour, std::move(write));
+      return std::make_unique<Table>(style, std::move(write));
     case BatchFormat::kJsonLines:
       return std::make_unique<JsonLines>(std::move(write));
     case BatchFormat::kJunit:

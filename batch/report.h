@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Results of a batch as text: lines for people, JSON lines, JUnit XML. Each is told of a result
-// when it comes; JUnit XML comes at the end.
+// Results of a batch as text: a summary for people, JSON lines, JUnit XML. Each is told of a result
+// when it comes; all but JSON lines come at the end.
 
 #ifndef TTQ_BATCH_REPORT_H_
 #define TTQ_BATCH_REPORT_H_
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "batch/batch.h"
 
@@ -25,8 +26,15 @@ class BatchReport {
 
 enum class BatchFormat { kTable, kJsonLines, kJunit };
 
-// `write` takes pieces of text, in order. `colour` is for kTable.
-std::unique_ptr<BatchReport> MakeBatchReport(BatchFormat format, bool colour,
+// Of kTable.
+struct BatchStyle {
+  bool colour = false;
+  bool verbose = false;                // answers that are as expected are shown, too
+  std::vector<std::string> questions;  // names, in the order to show them
+};
+
+// `write` takes pieces of text, in order.
+std::unique_ptr<BatchReport> MakeBatchReport(BatchFormat format, const BatchStyle& style,
                                              std::function<void(std::string_view)> write);
 
 // One line of JSON, without a line break, with the keys trace, question, query, expect, verdict,

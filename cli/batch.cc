@@ -87,19 +87,19 @@ int RunBatchCommand(int argc, char** argv) {
   std::vector<std::string> names;
   std::string format_name = "table", output, resume;
   BatchOptions options;
+  BatchStyle style;
   app.add_option("files", names, "Files of questions (.yaml, .yml, .ttql) and recordings")
       ->required();
   app.add_option("-f,--format", format_name, "table, jsonl or junit")
       ->check(CLI::IsMember({"table", "jsonl", "junit"}))
       ->type_name("FORMAT");
   app.add_option("-o,--output", output, "Write there instead of to stdout")->type_name("FILE");
-  app.add_option("-j,--jobs", options.jobs, "Questions at a time (default: one per core)");
+  app.add_flag("-v,--verbose", style.verbose, "Show the answers that are as expected, too");
+  app.add_option("-j,--jobs", options.jobs, "Questions at a time (default: one per core)")
+      ->type_name("N");
   app.add_option("--resume", resume,
                  "Keep results in this file, and do not ask again what it knows already")
       ->type_name("FILE");
-  app.footer(
-      "Exit status: 0 all met, 1 some not, 2 bad usage or question, 3 a recording cannot be "
-      "read\n(the others are still asked).");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
 
   std::vector<Question> questions;
@@ -131,9 +131,10 @@ int RunBatchCommand(int argc, char** argv) {
   const BatchFormat format = format_name == "jsonl"   ? BatchFormat::kJsonLines
                              : format_name == "junit" ? BatchFormat::kJunit
                                                       : BatchFormat::kTable;
-  const bool colour = output.empty() && IsTerminal(STDOUT_FILENO) && !getenv("NO_COLOR");
+  style.colour = output.empty() && IsTerminal(STDOUT_FILENO) && !getenv("NO_COLOR");
+  for (const Question& question : questions) style.questions.push_back(question.name);
   const std::unique_ptr<BatchReport> report =
-      MakeBatchReport(format, colour, [&](std::string_view piece) {
+      MakeBatchReport(format, style, [&](std::string_view piece) {
         if (output.empty()) {
           WriteOut(piece);
         } else {
@@ -158,14 +159,19 @@ int RunBatchCommand(int argc, char** argv) {
     return !wanted.contains(Key{trace, q.name, q.text, q.expect.text});
   };
   absl::Status status;
+  // The table comes at the end: somebody who waits sees how far it is.
+  const bool counts = format == BatchFormat::kTable && IsTerminal(STDERR_FILENO);
+  size_t answers = 0;
   {
     InterruptGuard guard(&control);
     status = RunBatch(questions, traces, options, [&](const BatchResult& result) {
+      if (counts) fmt::print(stderr, "\r\x1b[K{} of {} answers", ++answers, wanted.size());
       seen.insert(result.verdict);
       if (absl::Status s = journal.Add(result); !s.ok() && journal_status.ok()) journal_status = s;
       report->Add(result);
     });
   }
+  if (answers > 0) fputs("\r\x1b[K", stderr);
   report->Finish();
   if (!output.empty()) {
     const bool written = ferror(out) == 0;

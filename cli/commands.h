@@ -8,6 +8,8 @@
 #ifndef TTQ_CLI_COMMANDS_H_
 #define TTQ_CLI_COMMANDS_H_
 
+#include <string>
+
 namespace ttq {
 
 // Of `ttq record`, beside the program's own; as env(1) and nohup(1) give them.
@@ -29,7 +31,7 @@ int RunExport(int argc, char** argv);
 int RunHelp(int argc, char** argv);
 
 // The overview that `ttq help` prints.
-const char* UsageText();
+std::string UsageText();
 
 }  // namespace ttq
 

@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "fmt/format.h"
 
 namespace ttq {
@@ -50,7 +51,7 @@ std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> argume
     app.parse(std::move(arguments));
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    WriteOut(app.help());
+    ShowHelp(app);
     return kAnswered;
   } catch (const CLI::ParseError& error) {
     return Complain(fmt::format("{} (see `{} --help`)", error.what(), app.get_name()), kUsage);

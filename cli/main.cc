@@ -20,30 +20,12 @@
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/manual.h"
 #include "fmt/format.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 
 namespace {
-
-struct Command {
-  std::string_view name;
-  int (*run)(int argc, char** argv);
-};
-
-constexpr Command kCommands[] = {
-    {"record", ttq::RunRecord},
-    {"query", ttq::RunQuery},
-    {"info", ttq::RunInfo},
-    {"ls", ttq::RunLs},
-    {"rm", ttq::RunRm},
-    {"check", ttq::RunCheck},
-    {"batch", ttq::RunBatchCommand},
-    {"crash", ttq::RunCrash},
-    {"diff", ttq::RunDiff},
-    {"export", ttq::RunExport},
-    {"help", ttq::RunHelp},
-};
 
 // `ttq -t TRACE crash`, `ttq -p N crash`.
 bool IsCrash(int argc, char** argv) {
@@ -63,7 +45,7 @@ std::string MeantCommand(const std::string& word) {
   const std::optional<ttq::Diagnostic> error = ttq::GetDiagnostic(status);
   if (!error || error->begin != 0 || !error->hint.empty()) return "";
   std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
+  for (const ttq::Command& command : ttq::Commands()) names.emplace_back(command.name);
   const std::vector<std::string> near = ttq::Nearest(word, names);
   return near.empty() ? "" : near.front();
 }
@@ -90,7 +72,7 @@ int failure_status = ttq::kUnreadable;
 
 int Run(int argc, char** argv) {
   if (argc < 2) {
-    fputs(ttq::UsageText(), stderr);
+    fputs(ttq::UsageText().c_str(), stderr);
     return ttq::kUsage;
   }
   const std::string_view first = argv[1];
@@ -102,7 +84,7 @@ int Run(int argc, char** argv) {
     ttq::WriteOut(ttq::UsageText());
     return ttq::kAnswered;
   }
-  for (const Command& command : kCommands) {
+  for (const ttq::Command& command : ttq::Commands()) {
     if (first == command.name) return command.run(argc - 1, argv + 1);
   }
   if (IsCrash(argc, argv)) {

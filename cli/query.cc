@@ -56,7 +56,6 @@ void Declare(CLI::App& app, QueryOptions* options) {
                "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
   app.add_flag("--full-scan", options->full_scan,
                "Use no index (for checking; the answer is the same)");
-  app.footer("A QUERY of `-` is read from stdin. See `ttq help language`.");
 }
 
 // What looks like an option and is not meant as a part of a query: a dash and a letter, two dashes.

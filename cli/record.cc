@@ -25,8 +25,10 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/help.h"
 #include "cli/record_watch.h"
 #include "cli/recordings.h"
+#include "cli/shim.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "query/cpython/frame_history.h"
@@ -124,6 +126,21 @@ absl::Status FindPythonFrames(const std::string& directory,
     RETURN_IF_ERROR(python::FrameHistory::MakeFor(*made, *process, left));
   }
   return absl::OkStatus();
+}
+
+// A word where most of what was recorded is not the program that was meant.
+void WarnOfShim(const std::string& directory, const std::string& program) {
+  const auto made = Recording::Open(directory, FileAccess::kMap);
+  if (!made.ok()) return;
+  const std::optional<ShimCost> shim = CostlyShim((*made)->processes());
+  if (!shim) return;
+  fmt::print(
+      stderr,
+      "ttq: {} took {} instructions in {} {} to find the program, which took {}; this records "
+      "the program alone: ttq record {}\n",
+      Printable(program), Amount(shim->instructions), shim->processes,
+      shim->processes == 1 ? "process" : "processes", Amount(shim->program),
+      Printable(shim->command));
 }
 
 struct RecordOptions {
@@ -234,6 +251,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
                Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
                totals.processes == 1 ? "process" : "processes", seconds,
                static_cast<double>(BytesUnder(run.directory)) / 1e6, Printable(run.directory));
+    if (totals.processes > 1) WarnOfShim(run.directory, options.launch.command[0]);
   }
   if (!finished.ok()) {
     fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),
@@ -270,33 +288,54 @@ bool Is(Outcome outcome, const RecordedRun& run) {
   return false;
 }
 
+// Options as they were given.
+struct Given {
+  std::string output, on_full = "stop", until, keep = "all", max_size, max_time, free_space;
+  uint64_t block_mib = 0, repeat = 1;
+};
+
+void Declare(CLI::App& app, RecordOptions* options, Given* given) {
+  app.add_option("-o,--output", given->output, "The recording's directory, which must not exist")
+      ->type_name("DIR");
+  app.add_option("--max-size", given->max_size, "End when the recording takes that much: 500M, 2G")
+      ->type_name("SIZE");
+  app.add_option("--max-time", given->max_time, "End after that long: 90s, 30m, 2h")
+      ->type_name("DURATION");
+  app.add_option("--free-space", given->free_space,
+                 "End when less is free on its disk (default: 1G, or a twentieth of a small disk)")
+      ->type_name("SIZE");
+  app.add_option("--on-full", given->on_full,
+                 "What an end is: stop the program (the default), or detach and let it run on")
+      ->check(CLI::IsMember({"stop", "detach"}))
+      ->type_name("WHAT");
+  app.add_option("--repeat", given->repeat, "Record N runs (with -o DIR: DIR-1, DIR-2, …)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option(
+         "--until", given->until,
+         "Stop after a run that did: crash (died by a signal) or failing (any status but 0)")
+      ->check(CLI::IsMember({"crash", "failing"}))
+      ->type_name("WHAT");
+  app.add_option("--keep", given->keep,
+                 "Of several runs: all, or only those that were failing or a crash")
+      ->check(CLI::IsMember({"all", "failing", "crash"}))
+      ->type_name("WHAT");
+  app.add_flag("-q,--quiet", options->quiet, "No summary line");
+  app.add_option("--block-size", given->block_mib, "MiB of log per block")
+      ->check(CLI::Range(1, 256))
+      ->type_name("MIB");
+  app.add_flag("--verify", options->launch.verify,
+               "Compare all memory with the recording after every block");
+}
+
 }  // namespace
 
 int RunRecord(int argc, char** argv) {
   CLI::App app("Record a program's whole history", "ttq record");
-  std::string output, on_full = "stop", until, keep = "all";
   RecordOptions options;
-  uint64_t block_mib = options.launch.block_bytes >> 20, repeat = 1;
-  app.add_option("-o,--output", output, "directory of the recording (must not exist)");
-  app.add_flag("--verify", options.launch.verify,
-               "compare all memory with the recording after every block");
-  app.add_option("--on-full", on_full,
-                 "when the disk is full or a limit is reached: stop the program, or detach and let "
-                 "it run on")
-      ->check(CLI::IsMember({"stop", "detach"}));
-  std::string max_size, max_time, free_space;
-  app.add_option("--max-size", max_size, "of the recording on disk: 500M, 2G")->type_name("SIZE");
-  app.add_option("--max-time", max_time, "of recording: 90s, 30m, 2h")->type_name("DURATION");
-  app.add_option("--free-space", free_space,
-                 "that stays free on the disk (default: 1G, or a twentieth of a small disk)")
-      ->type_name("SIZE");
-  app.add_option("--block-size", block_mib, "MiB of log per block")->check(CLI::Range(1, 256));
-  app.add_flag("-q,--quiet", options.quiet, "no summary line");
-  app.add_option("--repeat", repeat, "record this many runs")->check(CLI::PositiveNumber);
-  app.add_option("--until", until, "stop after a run that crashed, or that failed in any way")
-      ->check(CLI::IsMember({"crash", "failing"}));
-  app.add_option("--keep", keep, "of several runs keep all, or those that failed, or that crashed")
-      ->check(CLI::IsMember({"all", "failing", "crash"}));
+  Given given;
+  given.block_mib = options.launch.block_bytes >> 20;
+  Declare(app, &options, &given);
   app.add_option("program", options.launch.command, "program and its arguments")->required();
   app.prefix_command();
   app.positionals_at_end();
@@ -311,10 +350,8 @@ int RunRecord(int argc, char** argv) {
     }
     if (word.empty() || word[0] != '-') break;
     own.emplace_back(word);
-    bool takes_value = word == "-o" || word == "--output" || word == "--on-full" ||
-                       word == "--block-size" || word == "--repeat" || word == "--until" ||
-                       word == "--keep" || word == "--max-size" || word == "--max-time" ||
-                       word == "--free-space";
+    const CLI::Option* option = app.get_option_no_throw(std::string(word));
+    const bool takes_value = option && option->get_expected_max() > 0;
     if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
   }
   KeepMemory();
@@ -323,14 +360,14 @@ int RunRecord(int argc, char** argv) {
   try {
     app.parse(own);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
+    ShowHelp(app);
+    return kAnswered;
   } catch (const CLI::ParseError& e) {
     return Fail(kOwnFailure, e.what());
   }
   options.launch.command.assign(argv + at, argv + argc);
-  options.launch.block_bytes = block_mib << 20;
-  options.stop_when_full = on_full == "stop";
+  options.launch.block_bytes = given.block_mib << 20;
+  options.stop_when_full = given.on_full == "stop";
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {
     if (text.empty()) return true;
@@ -340,16 +377,16 @@ int RunRecord(int argc, char** argv) {
            fmt::format("{} {}: a size is a number and K, M, G or T: 2G", option, text));
     return bytes->has_value();
   };
-  if (!size_of("--max-size", max_size, &options.limits.max_bytes) ||
-      !size_of("--free-space", free_space, &options.limits.free_bytes)) {
+  if (!size_of("--max-size", given.max_size, &options.limits.max_bytes) ||
+      !size_of("--free-space", given.free_space, &options.limits.free_bytes)) {
     return kOwnFailure;
   }
-  if (!max_time.empty()) {
-    options.limits.max_seconds = ParseSeconds(max_time);
+  if (!given.max_time.empty()) {
+    options.limits.max_seconds = ParseSeconds(given.max_time);
     if (!options.limits.max_seconds) {
-      return Fail(
-          kOwnFailure,
-          fmt::format("--max-time {}: a duration is a number and s, m, h or d: 30m", max_time));
+      return Fail(kOwnFailure,
+                  fmt::format("--max-time {}: a duration is a number and s, m, h or d: 30m",
+                              given.max_time));
     }
   }
   if (options.launch.command.empty()) return Fail(kOwnFailure, "record: no program given");
@@ -369,13 +406,14 @@ int RunRecord(int argc, char** argv) {
                                : Outcome::kAny;
   };
   // Without --repeat, --until goes on until it happens.
-  const uint64_t most = repeat == 1 && !until.empty() ? UINT64_MAX : repeat;
+  const uint64_t most = given.repeat == 1 && !given.until.empty() ? UINT64_MAX : given.repeat;
   RecordedRun run;
   for (uint64_t n = 1; n <= most; ++n) {
-    run =
-        RecordOnce(options, output.empty() || most == 1 ? output : fmt::format("{}-{}", output, n));
+    run = RecordOnce(options, given.output.empty() || most == 1
+                                  ? given.output
+                                  : fmt::format("{}-{}", given.output, n));
     if (run.own_failure) break;
-    if (!Is(outcome(keep), run)) {
+    if (!Is(outcome(given.keep), run)) {
       std::error_code ec;
       fs::remove_all(run.directory, ec);
       if (!options.quiet) {
@@ -384,7 +422,7 @@ int RunRecord(int argc, char** argv) {
     }
     // Ctrl-C reached the program, which was one of its ends; it was meant for all of them.
     if (run.status == 128 + SIGINT && most > 1) break;
-    if (!until.empty() && Is(outcome(until), run)) break;
+    if (!given.until.empty() && Is(outcome(given.until), run)) break;
   }
   return run.status;
 }

@@ -6,6 +6,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,29 @@ class Batch(unittest.TestCase):
         self.assertEqual(status, 3)  # and the others are answered
         self.assertEqual(sorted(verdicts(out).values()), ["met"] * 3 + ["unreadable"] * 3)
         status, out, _ = ttq("batch", script, A)
-        self.assertTrue(out.endswith("3 met\n"), out)
+        self.assertEqual(out, "first: 1 of 1\nwrites to 0x10100: 1 of 1\nreads of 0x10000: 1 of 1\n\n3 met\n")
+
+    def test_summary(self):
+        runs = []
+        for number in (10, 1, 2, 3):  # natural order, not that of the command
+            runs.append(os.path.join(PLACE, f"run-{number}"))
+            os.path.exists(runs[-1]) or shutil.copytree(B if number in (2, 10) else A, runs[-1])
+        questions = write("s.yaml", "- {name: quiet, query: writes to 0x10004 where value == 1, expect: none}\n"
+                                    "- {name: written, query: writes to 0x10000, expect: some}\n")
+        status, out, err = ttq("batch", questions, *runs, os.path.join(PLACE, "gone"))
+        self.assertEqual((status, err), (3, ""))
+        lines = out.splitlines()
+        self.assertEqual(lines[:3], ["quiet: 2 of 5, not met in run-2, run-10, unreadable in gone",
+                                     "written: 4 of 5, unreadable in gone", ""])
+        self.assertEqual([line.replace("not met", "notmet").split()[:3] for line in lines[3:7]],
+                         [["unreadable", "gone", "quiet"], ["unreadable", "gone", "written"],
+                          ["notmet", "run-2", "quiet"], ["notmet", "run-10", "quiet"]])
+        self.assertEqual(lines[7:], ["", "6 met, 2 not met, 2 unreadable"])
+        verbose = ttq("batch", "-v", questions, *runs)[1].splitlines()
+        self.assertEqual([line.split()[1 if line.startswith("met") else 2] for line in verbose[3:11]],
+                         ["run-1"] * 2 + ["run-2"] * 2 + ["run-3"] * 2 + ["run-10"] * 2)
+        more = ttq("batch", questions, *(f"/no/{n}" for n in range(12)))[1].splitlines()
+        self.assertEqual(more[0], "quiet: 0 of 12, unreadable in " + ", ".join(map(str, range(9))) + " and 3 more")
 
     def test_junit(self):
         questions = write("j.yaml", "- {name: a<b, query: writes to 0x10000, expect: none}\n"
