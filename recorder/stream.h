@@ -262,7 +262,10 @@ typedef struct {
 } TtqSyscall;
 typedef struct {
   ttq_u32 tid, os_tid, parent;
-  ttq_u64 clear_address;
+  union {
+    ttq_u64 number;  // of a start: the how many-th thread of the process was made; 0: not known
+    ttq_u64 clear_address;  // of an exit: where the kernel writes a zero; 0: nowhere
+  };
 } TtqThread;
 typedef struct {
   ttq_u32 tid;

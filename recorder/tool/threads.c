@@ -4,32 +4,36 @@
 
 #include "recorder/tool/tool.h"
 
-static void thread_start(ThreadId tid, ThreadId parent) {
+static void thread_start(ThreadId tid, ThreadId parent, ULong number) {
   ThreadInfo* t = &g_thread[tid];
   VG_(memset)(t, 0, sizeof(*t));
   t->alive = True;
   t->syscall = -1;
-  TtqThread s = {.tid = tid, .os_tid = VG_(gettid)(), .parent = parent};
+  TtqThread s = {.tid = tid, .os_tid = VG_(gettid)(), .parent = parent, .number = number};
   ttq_append_anywhere(kTtqThreadStart, &s, sizeof(s), NULL, 0);
 }
 
-// What a thread that does not run yet will start with.
+// What a thread that does not run yet will start with. Its number is given when it is made: which
+// of several runs first may be another one in each run.
 static struct {
   ThreadId parent;
+  ULong number;
   Addr clear_address, set_address;
 } g_born[kTtqMaxThreads + 1];
+static ULong g_threads_made;
 
 void ttq_pre_thread_ll_create(ThreadId tid, ThreadId child) {
   if (child > kTtqMaxThreads) VG_(tool_panic)("ttq: too many threads");
   const UWord* args = g_thread[tid].args;
   Bool clone = tid != VG_INVALID_THREADID && g_thread[tid].syscall == __NR_clone;
   g_born[child].parent = tid;
+  g_born[child].number = ++g_threads_made;
   g_born[child].clear_address = clone && (args[0] & VKI_CLONE_CHILD_CLEARTID) ? args[3] : 0;
   g_born[child].set_address = clone && (args[0] & VKI_CLONE_CHILD_SETTID) ? args[3] : 0;
 }
 
 void ttq_pre_thread_first_insn(ThreadId tid) {
-  thread_start(tid, g_born[tid].parent);
+  thread_start(tid, g_born[tid].parent, g_born[tid].number);
   g_thread[tid].clear_address = g_born[tid].clear_address;
   if (g_born[tid].set_address) ttq_send_memory(kTtqBySyscall, tid, g_born[tid].set_address, 4);
 }
@@ -67,7 +71,10 @@ static void leave_robust_locks(ThreadId tid) {
 
 void ttq_pre_thread_ll_exit(ThreadId tid) {
   ThreadInfo* t = &g_thread[tid];
-  if (!t->alive) return;  // the clone that was to make it failed
+  if (!t->alive) {  // the clone that was to make it failed
+    if (g_born[tid].number == g_threads_made) g_threads_made--;
+    return;
+  }
   t->alive = False;
   Bool last = True;  // the kernel does not clear the word of a process's last thread
   for (ThreadId other = 1; other <= kTtqMaxThreads; other++) last = last && !g_thread[other].alive;
@@ -210,7 +217,8 @@ void ttq_fork_child(ThreadId tid) {
   for (ThreadId t = 1; t <= kTtqMaxThreads; t++)
     if (t != tid) g_thread[t].alive = False;
   g_logged_thread = VG_INVALID_THREADID;
-  TtqThread s = {.tid = tid, .os_tid = VG_(gettid)()};
+  g_threads_made = 1;
+  TtqThread s = {.tid = tid, .os_tid = VG_(gettid)(), .number = 1};
   ttq_append_anywhere(kTtqThreadStart, &s, sizeof(s), NULL, 0);
   ttq_begin_block();
   // Where this memory is not what the parent's last record of it says.

@@ -57,7 +57,12 @@ ThreadNumbers::ThreadNumbers(const LoadedBlock& block) : next_(block.next_thread
 }
 
 void ThreadNumbers::Control(uint32_t kind, std::string_view payload) {
-  if (kind == kTtqThreadStart) numbers_[LoadPod<TtqThread>(payload).tid] = ThreadNo(next_++);
+  if (kind != kTtqThreadStart) return;
+  const auto t = LoadPod<TtqThread>(payload);
+  // One that was made before others may run after them.
+  const auto number = t.number != 0 ? static_cast<uint32_t>(t.number) : next_;
+  numbers_[t.tid] = ThreadNo(number);
+  next_ = std::max(next_, number + 1);
 }
 
 ThreadNo ThreadNumbers::NumberOf(uint32_t tid) const {

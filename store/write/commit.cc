@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "base/threads.h"
 #include "fmt/format.h"
 #include "store/format/message.h"
@@ -121,12 +122,36 @@ void ProcessIngest::WriteInitial(uint64_t address, std::string_view bytes) {
 
 ProcessIngest::LiveThread& ProcessIngest::ThreadOf(uint32_t tid) {
   auto [it, is_new] = live_.try_emplace(tid);
-  if (is_new) {
-    it->second.number = ThreadNo(next_thread_++);
-    it->second.start = now_;
-    threads_.push_back({it->second.number, 0, now_, kTimeMax, 0});
-  }
+  if (is_new) Begin(next_thread_, &it->second);
   return it->second;
+}
+
+void ProcessIngest::Begin(uint32_t number, LiveThread* thread) {
+  // Those that were made before it and did not run yet have numbers already.
+  for (; next_thread_ <= number; ++next_thread_) {
+    threads_.push_back({ThreadNo(next_thread_), 0, kTimeMax, kTimeMax, 0});
+  }
+  thread->number = ThreadNo(number);
+  thread->start = now_;
+  Record(thread->number).start = now_;
+}
+
+absl::Status ProcessIngest::AddThread(const TtqThread& t) {
+  const bool is_known = t.number != 0;
+  const uint64_t number = is_known ? t.number : next_thread_;
+  // Of clones that failed a number may be left over, at most one for each that could live.
+  if (number >= next_thread_ + kTtqMaxThreads ||
+      (number < next_thread_ &&
+       Record(ThreadNo(static_cast<uint32_t>(number))).start != kTimeMax)) {
+    return absl::DataLossError(fmt::format("a second thread {}", number));
+  }
+  LiveThread& thread = live_[t.tid] = {};
+  Begin(static_cast<uint32_t>(number), &thread);
+  Record(thread.number).os_tid = t.os_tid;
+  const auto parent = live_.find(t.parent);
+  AddEvent(EventKind::kThread, thread.number, 0, t.os_tid, 1,
+           {parent == live_.end() ? 0 : parent->second.number.v}, "", "", 0);
+  return absl::OkStatus();
 }
 
 void ProcessIngest::AddEvent(EventKind kind, ThreadNo thread, uint64_t pc, int64_t number,
@@ -266,15 +291,9 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
     case kTtqSyscallExit:
       LeaveSyscall(item);
       break;
-    case kTtqThreadStart: {
-      auto t = LoadPod<TtqThread>(payload);
-      live_.erase(t.tid);
-      LiveThread& thread = ThreadOf(t.tid);
-      Record(thread.number).os_tid = t.os_tid;
-      uint64_t parent = t.parent != 0 && live_.contains(t.parent) ? live_[t.parent].number.v : 0;
-      AddEvent(EventKind::kThread, thread.number, 0, t.os_tid, 1, {parent}, "", "", 0);
+    case kTtqThreadStart:
+      RETURN_IF_ERROR(AddThread(LoadPod<TtqThread>(payload)));
       break;
-    }
     case kTtqThreadExit:
       EndThread(item);
       break;
@@ -650,13 +669,16 @@ void ProcessIngest::Describe(schema::Process::Builder p) const {
   p.setComplete(info_.complete);
   p.setIncompleteReason(info_.incomplete_reason);
   p.setClosed(closed_);
-  auto threads = p.initThreads(static_cast<unsigned>(threads_.size()));
-  for (unsigned i = 0; i < threads_.size(); ++i) {
-    threads[i].setNumber(threads_[i].number.v);
-    threads[i].setOsTid(threads_[i].os_tid);
-    threads[i].setStart(threads_[i].start.v);
-    threads[i].setEnd(threads_[i].end.v);
-    threads[i].setInstructions(threads_[i].instructions);
+  std::vector<Thread> begun;
+  std::copy_if(threads_.begin(), threads_.end(), std::back_inserter(begun),
+               [](const Thread& t) { return t.start != kTimeMax; });
+  auto threads = p.initThreads(static_cast<unsigned>(begun.size()));
+  for (unsigned i = 0; i < begun.size(); ++i) {
+    threads[i].setNumber(begun[i].number.v);
+    threads[i].setOsTid(begun[i].os_tid);
+    threads[i].setStart(begun[i].start.v);
+    threads[i].setEnd(begun[i].end.v);
+    threads[i].setInstructions(begun[i].instructions);
   }
 }
 

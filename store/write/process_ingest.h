@@ -251,6 +251,8 @@ class ProcessIngest {
   void WriteInitial(uint64_t address, std::string_view bytes);
 
   LiveThread& ThreadOf(uint32_t tid);
+  void Begin(uint32_t number, LiveThread* thread);
+  absl::Status AddThread(const TtqThread& t);
 
   Thread& Record(ThreadNo number) { return threads_[number.v - 1]; }
 

@@ -364,6 +364,23 @@ def refused():
     return "ok"
 
 
+def numbers_of_threads():
+    """Threads have numbers in the order in which they were made, whichever ran first."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+        r = run([TTQ, "record", "-q", "--verify", "--block-size", "1", "-o", place, os.path.join(PROGRAMS, "made")],
+                env=environment())
+        check(r.status == 0, r)
+        for process, count in (("1", 24), ("2", 8)):
+            r = run([TTQ, "query", "-t", place, "-p", process, "-f", "json", "calls to work | select thread, arg0"],
+                    env=environment())
+            rows = json.loads(r.out)["rows"]
+            check(sorted(row["thread"] for row in rows) == list(range(2, 2 + count)), process, rows)
+            check(all(row["thread"] == int(row["arg0"], 16) for row in rows), process, rows)
+        check(run([TTQ, "check", place], env=environment()).status == 0)
+    return "ok"
+
+
 def hostile_names():
     """Nothing that a terminal obeys comes from a program's name or from what it makes the tool say."""
     program = os.path.join(SCRATCH, "a\x1b[31m\u202eb\x9b\nc")
@@ -419,7 +436,8 @@ def crash_of(command):
 
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
-    for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused, hostile_names, unrecorded_child, crash):
+    for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
+              numbers_of_threads, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     if wanted == ["programs"]:
