@@ -291,6 +291,7 @@ bool Is(Outcome outcome, const RecordedRun& run) {
 // Options as they were given.
 struct Given {
   std::string output, on_full = "stop", until, keep = "all", max_size, max_time, free_space;
+  std::string engine = "auto";
   uint64_t block_mib = 0, repeat = 1;
 };
 
@@ -321,6 +322,11 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
       ->check(CLI::IsMember({"all", "failing", "crash"}))
       ->type_name("WHAT");
   app.add_flag("-q,--quiet", options->quiet, "No summary line");
+  app.add_option("--engine", given->engine,
+                 "What runs the program: valgrind, native (faster, not for all programs yet), or "
+                 "auto, which is valgrind for now")
+      ->check(CLI::IsMember({"auto", "native", "valgrind"}))
+      ->type_name("WHAT");
   app.add_option("--block-size", given->block_mib, "MiB of log per block")
       ->check(CLI::Range(1, 256))
       ->type_name("MIB");
@@ -368,6 +374,7 @@ int RunRecord(int argc, char** argv) {
   options.launch.command.assign(argv + at, argv + argc);
   options.launch.block_bytes = given.block_mib << 20;
   options.stop_when_full = given.on_full == "stop";
+  if (given.engine == "native") options.launch.recorder = RecorderKind::kNative;
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {
     if (text.empty()) return true;

@@ -47,7 +47,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kToolName[] = "ttq-amd64-linux";
+constexpr char kToolName[] = "ttq-amd64-linux", kEngineName[] = "ttq-engine";
 // /usr/bin/valgrind is a script that changes the environment on the way to this.
 constexpr char kValgrind[] = "/usr/bin/valgrind.bin";
 
@@ -237,6 +237,42 @@ std::string BadInterpreter(const std::string& path) {
   return fmt::format("{}: its interpreter {}: {}", path, interpreter, strerror(errno));
 }
 
+// The command line that runs the program under Valgrind, with its rings in a directory.
+std::vector<std::string> ValgrindWords(const LaunchOptions& options, const std::string& rings) {
+  std::vector<std::string> words = {kValgrind,
+                                    "--tool=ttq",
+                                    "-q",
+                                    "--vgdb=no",
+                                    "--trace-children=yes",
+                                    "--run-libc-freeres=no",
+                                    "--run-cxx-freeres=no",
+                                    "--default-suppressions=no",
+                                    "--sigill-diagnostics=no",
+                                    "--show-emwarns=no",
+                                    "--log-file=" + rings + "/log.%p",
+                                    "--ring=" + rings,
+                                    fmt::format("--block-bytes={}", options.block_bytes),
+                                    fmt::format("--block-count={}", options.block_count),
+                                    options.verify ? "--verify=yes" : "--verify=no"};
+  words.insert(words.end(), options.command.begin(), options.command.end());
+  return words;
+}
+
+// … and under the native engine.
+absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& options,
+                                                     const std::string& rings) {
+  ASSIGN_OR_RETURN(const std::string program, FindProgram(options.command[0]));
+  std::vector<std::string> words = {options.tool_directory + "/" + kEngineName,
+                                    "--ring=" + rings,
+                                    fmt::format("--block-bytes={}", options.block_bytes),
+                                    fmt::format("--block-count={}", options.block_count),
+                                    options.verify ? "--verify=yes" : "--verify=no",
+                                    "--",
+                                    program};
+  words.insert(words.end(), options.command.begin(), options.command.end());
+  return words;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindToolDirectory() {
@@ -299,7 +335,7 @@ bool InterruptedTwice() { return g_interrupted_twice; }
 
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed) {
-  if (access(kValgrind, X_OK) != 0) {
+  if (options.recorder == RecorderKind::kValgrind && access(kValgrind, X_OK) != 0) {
     return absl::FailedPreconditionError(
         fmt::format("{} is missing: install the valgrind package", kValgrind));
   }
@@ -312,22 +348,12 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     return absl::ErrnoToStatus(errno, "inotify");
   }
 
-  std::vector<std::string> words = {kValgrind,
-                                    "--tool=ttq",
-                                    "-q",
-                                    "--vgdb=no",
-                                    "--trace-children=yes",
-                                    "--run-libc-freeres=no",
-                                    "--run-cxx-freeres=no",
-                                    "--default-suppressions=no",
-                                    "--sigill-diagnostics=no",
-                                    "--show-emwarns=no",
-                                    "--log-file=" + path + "/log.%p",
-                                    "--ring=" + path,
-                                    fmt::format("--block-bytes={}", options.block_bytes),
-                                    fmt::format("--block-count={}", options.block_count),
-                                    options.verify ? "--verify=yes" : "--verify=no"};
-  words.insert(words.end(), options.command.begin(), options.command.end());
+  std::vector<std::string> words;
+  if (options.recorder == RecorderKind::kNative) {
+    ASSIGN_OR_RETURN(words, EngineWords(options, path));
+  } else {
+    words = ValgrindWords(options, path);
+  }
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());
@@ -336,7 +362,9 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   for (char** e = environ; *e != nullptr; ++e) {
     if (strncmp(*e, "VALGRIND_LIB=", 13) != 0) env.emplace_back(*e);
   }
-  env.push_back("VALGRIND_LIB=" + options.tool_directory);
+  if (options.recorder == RecorderKind::kValgrind) {
+    env.push_back("VALGRIND_LIB=" + options.tool_directory);
+  }
   std::vector<char*> envp;
   envp.reserve(env.size() + 1);
   for (std::string& e : env) envp.push_back(e.data());
@@ -349,7 +377,7 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   if (child == 0) {
     rules.RestoreInChild();
     descriptors.Restore();
-    execve(kValgrind, argv.data(), envp.data());
+    execve(argv[0], argv.data(), envp.data());
     _exit(126);
   }
   g_child = child;

@@ -19,9 +19,13 @@
 
 namespace ttq {
 
+// What runs the program and fills the rings. See docs/engine.md.
+enum class RecorderKind { kValgrind, kNative };
+
 struct LaunchOptions {
   std::vector<std::string> command;  // program, arguments
-  std::string tool_directory;        // holds ttq-amd64-linux; see FindToolDirectory
+  std::string tool_directory;        // holds what engines are; see FindToolDirectory
+  RecorderKind recorder = RecorderKind::kValgrind;
   bool verify = false;
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;
@@ -35,8 +39,9 @@ struct LaunchResult {
 
 using OnRing = std::function<void(absl::StatusOr<std::shared_ptr<Ring>>)>;
 
-// Where the tool is: libexec/ttq beside this executable's bin directory, or in its build tree.
-// NotFound names the places looked at.
+// Where ttq-amd64-linux, the Valgrind tool, and ttq-engine, the native engine, are: libexec/ttq
+// beside this executable's bin directory, or in its build tree. NotFound names the places looked
+// at.
 absl::StatusOr<std::string> FindToolDirectory();
 
 // The program's path by execvp's rules. NotFound, or PermissionDenied when it may not be run; a

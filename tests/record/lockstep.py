@@ -5,7 +5,7 @@ order, the same number of times.
 Programs of lockstep/ are built by gcc and clang at -O0 to -O3, recorded, and executed natively one
 instruction at a time from main to their end; so is the start of CPython. See lockstep.cc.
 
-    lockstep.py TTQ LOCKSTEP [--all] [--keep DIRECTORY] [NAME...]
+    lockstep.py TTQ LOCKSTEP [--engine valgrind|native] [--all] [--keep DIRECTORY] [NAME...]
 
 Without --all each program is built in a few of the ways, all of which have their turn.
 """
@@ -94,14 +94,15 @@ def symbol(program, name):
 
 
 class Lockstep:
-    def __init__(self, ttq, lockstep, work):
-        self.ttq, self.lockstep, self.work = ttq, lockstep, work
+    def __init__(self, ttq, lockstep, engine, work):
+        self.ttq, self.lockstep, self.engine, self.work = ttq, lockstep, engine, work
 
     def compare(self, command, start, *limits):
         """What lockstep says of a program, and whether all is equal."""
         place = self.work / "recording"
         shutil.rmtree(place, ignore_errors=True)
-        recorded = run([self.ttq, "record", "-q", "-o", place, "--", *command], env=ENVIRONMENT,
+        recorded = run([self.ttq, "record", "-q", f"--engine={self.engine}", "-o", place, "--",
+                         *command], env=ENVIRONMENT,
                        stdout=subprocess.DEVNULL)
         if recorded.returncode != 0 or recorded.stderr:
             return f"recording: status {recorded.returncode} {recorded.stderr}", False
@@ -123,6 +124,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ttq", type=pathlib.Path)
     parser.add_argument("lockstep", type=pathlib.Path)
+    parser.add_argument("--engine", default="valgrind")
     parser.add_argument("--all", action="store_true", help="every program in every way")
     parser.add_argument("--keep", type=pathlib.Path, help="work here and leave everything")
     parser.add_argument("names", nargs="*", help="only programs whose names begin so")
@@ -131,7 +133,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ttq-lockstep-") as scratch:
         work = options.keep.resolve() if options.keep else pathlib.Path(scratch)
         work.mkdir(exist_ok=True)
-        bench = Lockstep(options.ttq.resolve(), options.lockstep.resolve(), work)
+        bench = Lockstep(options.ttq.resolve(), options.lockstep.resolve(), options.engine,
+                         work)
         tests = [(name, lambda b=(name, *rest): bench.program(*b))
                  for name, *rest in builds(options.all)]
         if not is_fixed(PYTHON):

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/engine/base.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "recorder/engine/ring.h"
+
+extern "C" {
+
+void* memcpy(void* to, const void* from, size_t bytes) {
+  void* result = to;
+  __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
+  return result;
+}
+
+void* memmove(void* to, const void* from, size_t bytes) {
+  auto* d = static_cast<uint8_t*>(to);
+  const auto* s = static_cast<const uint8_t*>(from);
+  if (d <= s || d >= s + bytes) return memcpy(to, from, bytes);
+  while (bytes-- > 0) {
+    d[bytes] = s[bytes];
+    __asm__ volatile("");  // or the compiler makes it a call to memmove
+  }
+  return to;
+}
+
+void* memset(void* at, int value, size_t bytes) {
+  void* result = at;
+  __asm__ volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+  return result;
+}
+
+int memcmp(const void* a, const void* b, size_t bytes) {
+  const auto* x = static_cast<const uint8_t*>(a);
+  const auto* y = static_cast<const uint8_t*>(b);
+  for (size_t i = 0; i < bytes; ++i) {
+    if (x[i] != y[i]) return x[i] - y[i];
+  }
+  return 0;
+}
+
+}  // extern "C"
+
+namespace ttq::engine {
+
+int64_t Syscall(int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+                uint64_t f) {
+  register uint64_t r10 __asm__("r10") = d;
+  register uint64_t r8 __asm__("r8") = e;
+  register uint64_t r9 __asm__("r9") = f;
+  int64_t result;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+int64_t WallNs() {
+  int64_t t[2] = {};
+  Syscall(SYS_clock_gettime, 0 /* CLOCK_REALTIME */, reinterpret_cast<uint64_t>(t));
+  return t[0] * 1'000'000'000 + t[1];
+}
+
+void* Allocate(size_t bytes) {
+  constexpr size_t kChunk = 1 << 20;
+  static uint8_t* at = nullptr;
+  static size_t left = 0;
+  bytes = (bytes + 15) & ~size_t{15};
+  if (bytes > left) {
+    const size_t want = bytes > kChunk / 4 ? PageUp(bytes) : kChunk;
+    const int64_t r = Syscall(SYS_mmap, 0, want, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~uint64_t{0}, 0);
+    if (Failed(r)) Refuse(Text() << "the engine gets no memory (see ulimit -v)");
+    if (want > kChunk) return reinterpret_cast<void*>(r);
+    at = reinterpret_cast<uint8_t*>(r);
+    left = want;
+  }
+  void* result = at;
+  at += bytes;
+  left -= bytes;
+  return result;
+}
+
+Text& Text::operator<<(const char* s) {
+  while (*s != 0 && used_ + 1 < sizeof(buffer_)) buffer_[used_++] = *s++;
+  return *this;
+}
+
+Text& Text::operator<<(uint64_t number) {
+  char digits[24];
+  int n = 0;
+  do digits[n++] = static_cast<char>('0' + number % 10);
+  while ((number /= 10) != 0);
+  while (n > 0 && used_ + 1 < sizeof(buffer_)) buffer_[used_++] = digits[--n];
+  return *this;
+}
+
+Text& Text::Hex(uint64_t number) {
+  int shift = 60;
+  while (shift > 0 && number >> shift == 0) shift -= 4;
+  for (; shift >= 0 && used_ + 1 < sizeof(buffer_); shift -= 4) {
+    buffer_[used_++] = "0123456789abcdef"[number >> shift & 15];
+  }
+  return *this;
+}
+
+size_t Length(const char* s) {
+  size_t n = 0;
+  while (s[n] != 0) ++n;
+  return n;
+}
+
+bool Equal(const char* a, const char* b) {
+  while (*a != 0 && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+const char* After(const char* s, const char* start) {
+  while (*start != 0 && *s == *start) ++s, ++start;
+  return *start == 0 ? s : nullptr;
+}
+
+size_t ReadGuest(uint64_t address, void* into, size_t bytes) {
+  struct {
+    uint64_t base, length;
+  } local, remote;
+  const auto pid = static_cast<uint64_t>(Syscall(SYS_getpid));
+  size_t done = 0;
+  while (done < bytes) {
+    const uint64_t page_left = kPage - ((address + done) & (kPage - 1));
+    const uint64_t n = bytes - done < page_left ? bytes - done : page_left;
+    local = {reinterpret_cast<uint64_t>(into) + done, n};
+    remote = {address + done, n};
+    const int64_t r = Syscall(SYS_process_vm_readv, pid, reinterpret_cast<uint64_t>(&local), 1,
+                              reinterpret_cast<uint64_t>(&remote), 1, 0);
+    if (r <= 0) break;
+    done += static_cast<size_t>(r);
+  }
+  return done;
+}
+
+void Refuse(const Text& what) {
+  Text line;
+  line << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid)) << " is not recorded";
+  line << (ring::IsOpen() ? " any further: " : ": ") << what.c_str() << "; use --engine=valgrind\n";
+  ring::WriteLog(line);
+  ring::Finish(0, false);
+  for (;;) Syscall(SYS_exit_group, 125);
+}
+
+}  // namespace ttq::engine

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//
+// Writes machine code: the few instructions that translations add to the program's own. None of
+// them changes flags, but for those that say so.
+
+#ifndef TTQ_RECORDER_ENGINE_CODE_H_
+#define TTQ_RECORDER_ENGINE_CODE_H_
+
+#include <cstdint>
+
+#include "recorder/engine/base.h"
+#include "recorder/engine/context.h"
+
+namespace ttq::engine {
+
+class Code {
+ public:
+  uint8_t* at() const { return at_; }
+  void set_at(uint8_t* at) { at_ = at; }
+
+  void Byte(unsigned b) { *at_++ = static_cast<uint8_t>(b); }
+  void Word32(uint64_t v) {
+    const auto w = static_cast<uint32_t>(v);
+    memcpy(at_, &w, 4);
+    at_ += 4;
+  }
+  void Word64(uint64_t v) {
+    memcpy(at_, &v, 8);
+    at_ += 8;
+  }
+  void Bytes(const uint8_t* from, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) Byte(from[i]);
+  }
+
+  // A field of the context, or another variable below 2 GiB.
+  void LoadFrom(uint8_t reg, const void* variable) { Absolute(0x8b, reg, variable); }
+  void StoreTo(uint8_t reg, const void* variable) { Absolute(0x89, reg, variable); }
+  void StoreConstantTo(uint32_t value, const void* variable) {
+    Byte(0xc7);
+    AbsoluteOperand(0, variable);
+    Word32(value);
+  }
+  // Changes flags.
+  void CompareWith(uint8_t reg, const void* variable) { Absolute(0x3b, reg, variable); }
+
+  void LoadConstant(uint8_t reg, uint64_t value) {
+    Byte(0x48 | reg >> 3);
+    Byte(0xb8 | (reg & 7));
+    Word64(value);
+  }
+  void Move(uint8_t to, uint8_t from) {
+    Byte(0x48 | (from >> 3) << 2 | to >> 3);
+    Byte(0x89);
+    Byte(0xc0 | (from & 7) << 3 | (to & 7));
+  }
+  // reg = base + displacement
+  void AddTo(uint8_t reg, uint8_t base, int32_t displacement) {
+    Byte(0x48 | (reg >> 3) << 2 | base >> 3);
+    Byte(0x8d);
+    Operand(reg, base, displacement);
+  }
+  // `bytes` (1, 2, 4 or 8) of a register.
+  void Load(uint8_t reg, uint8_t base, int32_t displacement, unsigned bytes, uint8_t segment) {
+    if (segment != 0) Byte(segment);
+    Sized(0x8a, reg, base, displacement, bytes);
+  }
+  void Store(uint8_t reg, uint8_t base, int32_t displacement, unsigned bytes) {
+    Sized(0x88, reg, base, displacement, bytes);
+  }
+  void StoreWord32(uint8_t base, uint32_t value) {
+    if (base >= 8) Byte(0x41);
+    Byte(0xc7);
+    Operand(0, base, 0);
+    Word32(value);
+  }
+  // The low or the high half of a vector register (0 to 7).
+  void StoreVectorHalf(uint8_t vector, bool high, uint8_t base, int32_t displacement) {
+    if (!high) Byte(0x66);
+    if (base >= 8) Byte(0x41);
+    Byte(0x0f);
+    Byte(high ? 0x17 : 0xd6);
+    Operand(vector, base, displacement);
+  }
+
+  void Jump(const void* to) {
+    Byte(0xe9);
+    Relative(to);
+  }
+  // A jump whose distance is written later, by Patch.
+  uint8_t* JumpLater() {
+    Byte(0xe9);
+    return Later();
+  }
+  uint8_t* JumpIfLater(unsigned condition) {
+    Byte(0x0f);
+    Byte(0x80 | condition);
+    return Later();
+  }
+  static void Patch(uint8_t* distance, const void* to) {
+    const int64_t d = static_cast<const uint8_t*>(to) - (distance + 4);
+    const auto narrow = static_cast<int32_t>(d);
+    memcpy(distance, &narrow, 4);
+  }
+  void Relative(const void* to) {
+    at_ += 4;
+    Patch(at_ - 4, to);
+  }
+
+  // A ModRM operand [base + displacement].
+  void Operand(unsigned reg, uint8_t base, int32_t displacement) {
+    const unsigned mod = displacement == 0 && (base & 7) != 5                ? 0
+                         : displacement == static_cast<int8_t>(displacement) ? 1
+                                                                             : 2;
+    Byte(mod << 6 | (reg & 7) << 3 | (base & 7));
+    if ((base & 7) == 4) Byte(0x24);
+    if (mod == 1) Byte(static_cast<uint8_t>(displacement));
+    if (mod == 2) Word32(static_cast<uint32_t>(displacement));
+  }
+
+ private:
+  uint8_t* Later() {
+    at_ += 4;
+    return at_ - 4;
+  }
+  void AbsoluteOperand(unsigned reg, const void* variable) {
+    Byte(0x04 | (reg & 7) << 3);
+    Byte(0x25);
+    Word32(reinterpret_cast<uint64_t>(variable));
+  }
+  void Absolute(unsigned opcode, uint8_t reg, const void* variable) {
+    Byte(0x48 | (reg >> 3) << 2);
+    Byte(opcode);
+    AbsoluteOperand(reg, variable);
+  }
+  void Sized(unsigned opcode, uint8_t reg, uint8_t base, int32_t displacement, unsigned bytes) {
+    if (bytes == 2) Byte(0x66);
+    const unsigned rex = 0x40 | (bytes == 8) << 3 | (reg >> 3) << 2 | base >> 3;
+    if (rex != 0x40 || (bytes == 1 && reg >= 4)) Byte(rex);
+    Byte(bytes == 1 ? opcode : opcode | 1);
+    Operand(reg, base, displacement);
+  }
+
+  uint8_t* at_ = nullptr;
+};
+
+}  // namespace ttq::engine
+
+#endif  // TTQ_RECORDER_ENGINE_CODE_H_

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/engine/cpuid.h"
+
+#include "recorder/engine/context.h"
+
+namespace ttq::engine {
+namespace {
+
+constexpr uint32_t Bits() { return 0; }
+template <class... More>
+constexpr uint32_t Bits(unsigned first, More... more) {
+  return 1u << first | Bits(more...);
+}
+
+// Of leaf 7. FSGSBASE, HLE, ERMS, RTM, AVX512F, DQ, IFMA, PF, ER, CD, BW, VL.
+constexpr uint32_t kHiddenB = Bits(0, 4, 9, 11, 16, 17, 21, 26, 27, 28, 30, 31);
+// AVX512_VBMI, PKU, OSPKE, VBMI2, CET_SS, VNNI, BITALG, VPOPCNTDQ, ENQCMD.
+constexpr uint32_t kHiddenC = Bits(1, 3, 4, 6, 7, 11, 12, 14, 29);
+// AVX512_4VNNIW, 4FMAPS, FSRM, UINTR, VP2INTERSECT, RTM_ALWAYS_ABORT, RTM_FORCE_ABORT, TSXLDTRK,
+// IBT, AMX_BF16, AVX512_FP16, AMX_TILE, AMX_INT8.
+constexpr uint32_t kHiddenD = Bits(2, 3, 4, 5, 8, 11, 13, 16, 20, 22, 23, 24, 25);
+// Of leaf 7, subleaf 1: AVX512_BF16, FZRM, FSRS, FRSC, AMX_FP16; AMX_COMPLEX, AVX10.
+constexpr uint32_t kHiddenA1 = Bits(5, 10, 11, 12, 21), kHiddenD1 = Bits(8, 19);
+
+}  // namespace
+
+void EmulateCpuid(uint64_t* registers) {
+  const auto leaf = static_cast<uint32_t>(registers[kRax]);
+  const auto subleaf = static_cast<uint32_t>(registers[kRcx]);
+  uint32_t a = leaf, b, c = subleaf, d;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  if (leaf == 7 && subleaf == 0) {
+    b &= ~kHiddenB;
+    c &= ~kHiddenC;
+    d &= ~kHiddenD;
+  } else if (leaf == 7 && subleaf == 1) {
+    a &= ~kHiddenA1;
+    d &= ~kHiddenD1;
+  }
+  registers[kRax] = a;
+  registers[kRbx] = b;
+  registers[kRcx] = c;
+  registers[kRdx] = d;
+}
+
+}  // namespace ttq::engine

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+//
+// Superblocks are found by a hash of their address; a direct jump between two is patched the first
+// time that it is taken. Indirect ones go through Context::jump, see translate.cc. All translations
+// are given up at once when memory changes that code was translated from, or when there is no room.
+
+#include "recorder/engine/dispatch.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "recorder/engine/cpuid.h"
+#include "recorder/engine/memory.h"
+#include "recorder/engine/ring.h"
+#include "recorder/engine/signals.h"
+#include "recorder/engine/syscalls.h"
+
+namespace ttq::engine {
+
+alignas(4096) Context g_context;
+
+namespace {
+
+constexpr size_t kMaxSuperblocks = 1 << 19, kHashSize = 1 << 20;
+constexpr size_t kMaxExits = 1 << 22;
+constexpr uint64_t kLongestTranslation = 256 << 10;
+constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
+
+struct Exit {
+  uint64_t target;
+  uint8_t* distance;
+  ExitKind kind;
+};
+
+Superblock* g_superblocks;  // in order of their code
+uint32_t g_superblock_count;
+uint32_t* g_by_hash;  // number + 1
+Exit* g_exits;
+uint32_t g_exit_count;
+uint8_t *g_code, *g_stubs;
+uint64_t* g_literals;
+uint64_t g_generation;  // of translations
+Translator g_translator;
+
+uint32_t* Slot(uint64_t pc) {
+  size_t i = (pc * 0x9e3779b97f4a7c15) >> 44 & (kHashSize - 1);
+  while (g_by_hash[i] != 0 && g_superblocks[g_by_hash[i] - 1].pc != pc) {
+    i = (i + 1) & (kHashSize - 1);
+  }
+  return &g_by_hash[i];
+}
+
+void* Reserve(size_t bytes, uint64_t at) {
+  const int fixed = at != 0 ? MAP_FIXED_NOREPLACE : 0;
+  const int64_t r = Syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE | (at != 0 ? PROT_EXEC : 0),
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, ~uint64_t{0}, 0);
+  if (Failed(r) || (at != 0 && static_cast<uint64_t>(r) != at)) {
+    Refuse(Text() << "the engine gets no memory for its code (see ulimit -v)");
+  }
+  return reinterpret_cast<void*>(r);
+}
+
+void Clear() {
+  g_superblock_count = 0;
+  g_exit_count = 0;
+  g_code = reinterpret_cast<uint8_t*>(kCodeBegin);
+  g_stubs = reinterpret_cast<uint8_t*>(kStubsBegin);
+  g_literals = reinterpret_cast<uint64_t*>(kStubsBegin + kStubsBytes - kLiteralsBytes);
+  for (const void*& entry : g_context.jump) entry = reinterpret_cast<const void*>(&EngineMiss);
+}
+
+bool IsFull() {
+  const auto code = reinterpret_cast<uint64_t>(g_code), stubs = reinterpret_cast<uint64_t>(g_stubs);
+  return code + kLongestTranslation > kCodeBegin + kCodeBytes ||
+         stubs + kLongestTranslation > kStubsBegin + kStubsBytes - kLiteralsBytes ||
+         reinterpret_cast<uint64_t>(g_literals) + kPage > kStubsBegin + kStubsBytes ||
+         g_superblock_count == kMaxSuperblocks || g_exit_count + 1024 > kMaxExits;
+}
+
+// The superblock at Context::pc, translated if need be.
+const Superblock& SuperblockHere() {
+  const uint64_t pc = g_context.pc;
+  uint32_t* slot = Slot(pc);
+  if (*slot != 0) return g_superblocks[*slot - 1];
+  if (IsFull()) {
+    FlushTranslations();
+    slot = Slot(pc);
+  }
+  memory::NoteTranslated(pc);
+  Superblock& made = g_superblocks[g_superblock_count];
+  g_translator.Translate(pc, &made);
+  *slot = ++g_superblock_count;
+  return made;
+}
+
+bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
+
+void GoOn() {
+  if (signals::Waiting()) signals::Deliver();
+  while (!CanExecute()) signals::RaiseAtJump();
+  g_context.resume = reinterpret_cast<uint64_t>(SuperblockHere().body);
+}
+
+// popf: the value is in Context::target.
+void PopFlags() {
+  constexpr uint64_t kTrap = 0x100, kDirectionFlag = 0x400, kProgram = 0x244dd5;
+  const uint64_t value = g_context.target;
+  if (value & kTrap) Refuse((Text() << "a program that steps itself, at 0x").Hex(g_context.pc));
+  g_context.flags = (g_context.flags & ~kProgram) | (value & kProgram);
+  const uint64_t direction = value & kDirectionFlag ? ~uint64_t{0} : 1;
+  memcpy(reinterpret_cast<void*>(g_context.log - 8), &direction, 8);
+}
+
+void Cpuid() {
+  EmulateCpuid(g_context.r);
+  constexpr Register kOrder[] = {kRax, kRcx, kRdx, kRbx};
+  for (unsigned k = 0; k < 4; ++k) {
+    memcpy(reinterpret_cast<void*>(g_context.log - 32 + 8 * k), &g_context.r[kOrder[k]], 8);
+  }
+}
+
+[[noreturn]] void RefuseInstruction(uint64_t pc) {
+  uint8_t bytes[kLongestInstruction] = {};
+  const size_t n = ReadGuest(pc, bytes, sizeof(bytes));
+  Text t;
+  t << "an instruction that the native engine does not know, at 0x";
+  t.Hex(pc) << ":";
+  for (size_t i = 0; i < n; ++i) (t << (bytes[i] < 16 ? " 0" : " ")).Hex(bytes[i]);
+  Refuse(t);
+}
+
+}  // namespace
+
+void SetUpCode() {
+  g_superblocks = static_cast<Superblock*>(Reserve(kMaxSuperblocks * sizeof(Superblock), 0));
+  g_by_hash = static_cast<uint32_t*>(Reserve(kHashSize * sizeof(uint32_t), 0));
+  g_exits = static_cast<Exit*>(Reserve(kMaxExits * sizeof(Exit), 0));
+  Reserve(kCodeBytes, kCodeBegin);
+  Reserve(kStubsBytes, kStubsBegin);
+  Clear();
+}
+
+void FlushTranslations() {
+  ++g_generation;
+  Syscall(SYS_madvise, reinterpret_cast<uint64_t>(g_by_hash), kHashSize * sizeof(uint32_t),
+          MADV_DONTNEED);
+  Clear();
+}
+
+const Superblock* FindByCode(uint64_t code) {
+  uint32_t low = 0, high = g_superblock_count;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (reinterpret_cast<uint64_t>(g_superblocks[middle].end) <= code) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == g_superblock_count) return nullptr;
+  const Superblock& s = g_superblocks[low];
+  return reinterpret_cast<uint64_t>(s.body) <= code ? &s : nullptr;
+}
+
+void Resume() {
+  GoOn();
+  EngineResume();
+}
+
+uint32_t AddExit(ExitKind kind, uint64_t target, uint8_t* distance) {
+  g_exits[g_exit_count] = {target, distance, kind};
+  return g_exit_count++;
+}
+
+const uint8_t* MakeStub(uint32_t exit) {
+  Code code;
+  code.set_at(g_stubs);
+  code.StoreConstantTo(exit, &g_context.exit);
+  code.Jump(reinterpret_cast<const void*>(&EngineExit));
+  const uint8_t* stub = g_stubs;
+  g_stubs = code.at();
+  return stub;
+}
+
+const uint64_t* MakeLiteral(uint64_t value) {
+  *g_literals = value;
+  return g_literals++;
+}
+
+uint8_t* NextCode() { return g_code; }
+void SetNextCode(uint8_t* at) { g_code = at; }
+
+const uint8_t* FindBody(uint64_t pc) {
+  const uint32_t* slot = Slot(pc);
+  return *slot != 0 ? g_superblocks[*slot - 1].body : nullptr;
+}
+
+extern "C" {
+
+void HandleExit() {
+  const Exit exit = g_exits[static_cast<uint32_t>(g_context.exit)];
+  g_context.pc = exit.target;
+  switch (exit.kind) {
+    case kLink: {
+      if (!CanExecute()) break;
+      const uint64_t generation = g_generation;
+      const uint8_t* body = SuperblockHere().body;
+      if (generation == g_generation) Code::Patch(exit.distance, body);
+      g_context.resume = reinterpret_cast<uint64_t>(body);
+      return;
+    }
+    case kRoom:
+      if (!signals::Waiting()) ring::NextBlock(true);
+      break;
+    case kSyscall:
+      syscalls::Execute();
+      break;
+    case kCpuid:
+      Cpuid();
+      break;
+    case kPopFlags:
+      PopFlags();
+      break;
+    case kRefuse:
+      RefuseInstruction(exit.target);
+  }
+  GoOn();
+}
+
+void HandleMiss() {
+  g_context.pc = g_context.target;
+  if (!CanExecute()) return GoOn();
+  const Superblock& s = SuperblockHere();
+  g_context.jump[s.pc & ((1 << kJumpTableBits) - 1)] = s.checked;
+  g_context.resume = reinterpret_cast<uint64_t>(s.body);
+}
+
+}  // extern "C"
+
+// Offsets in Context.
+static_assert(offsetof(Context, flags) == 128 && offsetof(Context, log) == 144 &&
+              offsetof(Context, target) == 176 && offsetof(Context, resume) == 192 &&
+              offsetof(Context, engine_stack) == 200);
+#define TTQ_CONTEXT "_ZN3ttq6engine9g_contextE"
+__asm__(
+    ".text\n.globl EngineExit, EngineMiss, EngineResume\n"
+    ".macro TTQ_SAVE\n"
+    "  mov %rax, " TTQ_CONTEXT "+0\n  mov %rcx, " TTQ_CONTEXT
+    "+8\n"
+    "  mov %rdx, " TTQ_CONTEXT "+16\n  mov %rbx, " TTQ_CONTEXT
+    "+24\n"
+    "  mov %rsp, " TTQ_CONTEXT "+32\n  mov %rbp, " TTQ_CONTEXT
+    "+40\n"
+    "  mov %rsi, " TTQ_CONTEXT "+48\n  mov %rdi, " TTQ_CONTEXT
+    "+56\n"
+    "  mov %r8, " TTQ_CONTEXT "+64\n  mov %r12, " TTQ_CONTEXT
+    "+96\n"
+    "  mov %r13, " TTQ_CONTEXT "+104\n  mov %r14, " TTQ_CONTEXT
+    "+112\n"
+    "  mov %r15, " TTQ_CONTEXT "+120\n  mov %r11, " TTQ_CONTEXT
+    "+144\n"
+    "  mov " TTQ_CONTEXT "+200, %rsp\n  pushfq\n  pop " TTQ_CONTEXT
+    "+128\n  cld\n"
+    ".endm\n"
+    "EngineExit:\n"
+    "  mov %r9, " TTQ_CONTEXT "+72\n  mov %r10, " TTQ_CONTEXT
+    "+80\n"
+    "  TTQ_SAVE\n  call HandleExit\n  jmp EngineResume\n"
+    "EngineMiss:\n"
+    "  mov %r10, " TTQ_CONTEXT
+    "+176\n"
+    "  TTQ_SAVE\n  call HandleMiss\n"
+    "EngineResume:\n"
+    "  mov " TTQ_CONTEXT "+200, %rsp\n  push " TTQ_CONTEXT
+    "+128\n  popfq\n"
+    "  mov " TTQ_CONTEXT "+0, %rax\n  mov " TTQ_CONTEXT
+    "+8, %rcx\n"
+    "  mov " TTQ_CONTEXT "+16, %rdx\n  mov " TTQ_CONTEXT
+    "+24, %rbx\n"
+    "  mov " TTQ_CONTEXT "+32, %rsp\n  mov " TTQ_CONTEXT
+    "+40, %rbp\n"
+    "  mov " TTQ_CONTEXT "+48, %rsi\n  mov " TTQ_CONTEXT
+    "+56, %rdi\n"
+    "  mov " TTQ_CONTEXT "+64, %r8\n  mov " TTQ_CONTEXT
+    "+72, %r9\n"
+    "  mov " TTQ_CONTEXT "+80, %r10\n  mov " TTQ_CONTEXT
+    "+96, %r12\n"
+    "  mov " TTQ_CONTEXT "+104, %r13\n  mov " TTQ_CONTEXT
+    "+112, %r14\n"
+    "  mov " TTQ_CONTEXT "+120, %r15\n  mov " TTQ_CONTEXT
+    "+144, %r11\n"
+    "  jmp *" TTQ_CONTEXT "+192\n");
+
+}  // namespace ttq::engine

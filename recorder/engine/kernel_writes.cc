@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: MIT
+//
+// A row names a call and up to three pieces of memory that it writes when it succeeds. What depends
+// on more than one argument is in TellOthers. A call that has no row is refused.
+
+#include "recorder/engine/kernel_writes.h"
+
+#include <sys/syscall.h>
+
+#include "recorder/engine/memory.h"
+
+namespace ttq::engine {
+namespace {
+
+constexpr int64_t kInterrupted = -4;
+
+enum How : uint8_t {
+  kNothing,
+  kBytes,        // `n` bytes
+  kResult,       // result * n bytes
+  kArgument,     // (argument n) bytes
+  kPolled,       // argument 1 times `n` bytes
+  kVector,       // result bytes, over an array of buffers of which argument n is the count
+  kNamed,        // a name, whose length argument n points to
+  kOnInterrupt,  // `n` bytes, when a signal came
+  kIfResult,     // `n` bytes, when the result is not 0
+};
+struct Piece {
+  uint8_t argument = 0;
+  How how = kNothing;
+  uint16_t n = 0;
+};
+struct Call {
+  uint16_t number;
+  Piece pieces[3];
+};
+
+constexpr Call kCalls[] = {
+    {SYS_read, {{1, kResult, 1}}},
+    {SYS_pread64, {{1, kResult, 1}}},
+    {SYS_readv, {{1, kVector, 2}}},
+    {SYS_preadv, {{1, kVector, 2}}},
+    {SYS_preadv2, {{1, kVector, 2}}},
+    {SYS_process_vm_readv, {{1, kVector, 2}}},
+    {SYS_stat, {{1, kBytes, 144}}},
+    {SYS_fstat, {{1, kBytes, 144}}},
+    {SYS_lstat, {{1, kBytes, 144}}},
+    {SYS_newfstatat, {{2, kBytes, 144}}},
+    {SYS_statx, {{4, kBytes, 256}}},
+    {SYS_statfs, {{1, kBytes, 120}}},
+    {SYS_fstatfs, {{1, kBytes, 120}}},
+    {SYS_ustat, {{1, kBytes, 32}}},
+    {SYS_poll, {{0, kPolled, 8}}},
+    {SYS_ppoll, {{0, kPolled, 8}, {2, kBytes, 16}}},
+    {SYS_select, {{4, kBytes, 16}}},
+    {SYS_pselect6, {{4, kBytes, 16}}},
+    {SYS_ioctl, {}},
+    {SYS_fcntl, {}},
+    {SYS_prctl, {}},
+    {SYS_futex, {}},
+    {SYS_recvmsg, {}},
+    {SYS_recvmmsg, {}},
+    {SYS_sendmmsg, {}},
+    {SYS_pipe, {{0, kBytes, 8}}},
+    {SYS_pipe2, {{0, kBytes, 8}}},
+    {SYS_nanosleep, {{1, kOnInterrupt, 16}}},
+    {SYS_clock_nanosleep, {{3, kOnInterrupt, 16}}},
+    {SYS_getitimer, {{1, kBytes, 32}}},
+    {SYS_setitimer, {{2, kBytes, 32}}},
+    {SYS_timer_create, {{2, kBytes, 4}}},
+    {SYS_timer_gettime, {{1, kBytes, 32}}},
+    {SYS_timer_settime, {{3, kBytes, 32}}},
+    {SYS_timerfd_gettime, {{1, kBytes, 32}}},
+    {SYS_timerfd_settime, {{3, kBytes, 32}}},
+    {SYS_sendfile, {{2, kBytes, 8}}},
+    {SYS_splice, {{1, kBytes, 8}, {3, kBytes, 8}}},
+    {SYS_copy_file_range, {{1, kBytes, 8}, {3, kBytes, 8}}},
+    {SYS_accept, {{1, kNamed, 2}}},
+    {SYS_accept4, {{1, kNamed, 2}}},
+    {SYS_getsockname, {{1, kNamed, 2}}},
+    {SYS_getpeername, {{1, kNamed, 2}}},
+    {SYS_getsockopt, {{3, kNamed, 4}}},
+    {SYS_recvfrom, {{1, kResult, 1}, {4, kNamed, 5}}},
+    {SYS_socketpair, {{3, kBytes, 8}}},
+    {SYS_wait4, {{1, kIfResult, 4}, {3, kIfResult, 144}}},
+    {SYS_waitid, {{2, kBytes, 32}, {4, kBytes, 144}}},
+    {SYS_uname, {{0, kBytes, 390}}},
+    {SYS_getdents, {{1, kResult, 1}}},
+    {SYS_getdents64, {{1, kResult, 1}}},
+    {SYS_getcwd, {{0, kResult, 1}}},
+    {SYS_readlink, {{1, kResult, 1}}},
+    {SYS_readlinkat, {{2, kResult, 1}}},
+    {SYS_gettimeofday, {{0, kBytes, 16}, {1, kBytes, 8}}},
+    {SYS_time, {{0, kBytes, 8}}},
+    {SYS_getrlimit, {{1, kBytes, 16}}},
+    {SYS_prlimit64, {{3, kBytes, 16}}},
+    {SYS_getrusage, {{1, kBytes, 144}}},
+    {SYS_sysinfo, {{0, kBytes, 112}}},
+    {SYS_times, {{0, kBytes, 32}}},
+    {SYS_getgroups, {}},
+    {SYS_getresuid, {{0, kBytes, 4}, {1, kBytes, 4}, {2, kBytes, 4}}},
+    {SYS_getresgid, {{0, kBytes, 4}, {1, kBytes, 4}, {2, kBytes, 4}}},
+    {SYS_capget, {}},
+    {SYS_rt_sigpending, {{0, kArgument, 1}}},
+    {SYS_rt_sigtimedwait, {{1, kBytes, 128}}},
+    {SYS_sched_getparam, {{1, kBytes, 4}}},
+    {SYS_sched_rr_get_interval, {{1, kBytes, 16}}},
+    {SYS_sched_getaffinity, {{2, kResult, 1}}},
+    {SYS_sched_getattr, {{1, kArgument, 2}}},
+    {SYS_getxattr, {}},
+    {SYS_lgetxattr, {}},
+    {SYS_fgetxattr, {}},
+    {SYS_listxattr, {}},
+    {SYS_llistxattr, {}},
+    {SYS_flistxattr, {}},
+    {SYS_epoll_wait, {{1, kResult, 12}}},
+    {SYS_epoll_pwait, {{1, kResult, 12}}},
+    {SYS_epoll_pwait2, {{1, kResult, 12}}},
+    {SYS_clock_gettime, {{1, kBytes, 16}}},
+    {SYS_clock_getres, {{1, kBytes, 16}}},
+    {SYS_clock_adjtime, {{1, kBytes, 208}}},
+    {SYS_adjtimex, {{0, kBytes, 208}}},
+    {SYS_getcpu, {{0, kBytes, 4}, {1, kBytes, 4}}},
+    {SYS_getrandom, {{0, kResult, 1}}},
+    {SYS_get_robust_list, {{1, kBytes, 8}, {2, kBytes, 8}}},
+    {SYS_syslog, {}},
+    {SYS_mq_getsetattr, {{2, kBytes, 64}}},
+    {SYS_mq_timedreceive, {{1, kResult, 1}, {3, kBytes, 4}}},
+    {SYS_name_to_handle_at, {}},
+};
+
+// Those that write no memory, or are executed by syscalls.cc, which tells what they do.
+constexpr uint16_t kWriteNothing[] = {SYS_write,
+                                      SYS_pwrite64,
+                                      SYS_writev,
+                                      SYS_pwritev,
+                                      SYS_pwritev2,
+                                      SYS_open,
+                                      SYS_openat,
+                                      SYS_creat,
+                                      SYS_close,
+                                      SYS_lseek,
+                                      SYS_mmap,
+                                      SYS_mprotect,
+                                      SYS_munmap,
+                                      SYS_brk,
+                                      SYS_mremap,
+                                      SYS_msync,
+                                      SYS_mlock,
+                                      SYS_mlock2,
+                                      SYS_munlock,
+                                      SYS_mlockall,
+                                      SYS_munlockall,
+                                      SYS_madvise,
+                                      SYS_rt_sigaction,
+                                      SYS_rt_sigprocmask,
+                                      SYS_rt_sigreturn,
+                                      SYS_sigaltstack,
+                                      SYS_rt_sigsuspend,
+                                      SYS_rt_sigqueueinfo,
+                                      SYS_rt_tgsigqueueinfo,
+                                      SYS_pause,
+                                      SYS_alarm,
+                                      SYS_kill,
+                                      SYS_tkill,
+                                      SYS_tgkill,
+                                      SYS_access,
+                                      SYS_faccessat,
+                                      439 /* faccessat2 */,
+                                      SYS_sched_yield,
+                                      SYS_dup,
+                                      SYS_dup2,
+                                      SYS_dup3,
+                                      SYS_getpid,
+                                      SYS_getppid,
+                                      SYS_gettid,
+                                      SYS_getuid,
+                                      SYS_geteuid,
+                                      SYS_getgid,
+                                      SYS_getegid,
+                                      SYS_getpgid,
+                                      SYS_getpgrp,
+                                      SYS_getsid,
+                                      SYS_setpgid,
+                                      SYS_setsid,
+                                      SYS_setuid,
+                                      SYS_setgid,
+                                      SYS_setreuid,
+                                      SYS_setregid,
+                                      SYS_setresuid,
+                                      SYS_setresgid,
+                                      SYS_setgroups,
+                                      SYS_setfsuid,
+                                      SYS_setfsgid,
+                                      SYS_capset,
+                                      SYS_umask,
+                                      SYS_setrlimit,
+                                      SYS_getpriority,
+                                      SYS_setpriority,
+                                      SYS_socket,
+                                      SYS_connect,
+                                      SYS_bind,
+                                      SYS_listen,
+                                      SYS_sendto,
+                                      SYS_sendmsg,
+                                      SYS_shutdown,
+                                      SYS_setsockopt,
+                                      SYS_clone,
+                                      SYS_fork,
+                                      SYS_vfork,
+                                      SYS_execve,
+                                      SYS_exit,
+                                      SYS_exit_group,
+                                      SYS_flock,
+                                      SYS_fsync,
+                                      SYS_fdatasync,
+                                      SYS_sync,
+                                      SYS_syncfs,
+                                      SYS_sync_file_range,
+                                      SYS_truncate,
+                                      SYS_ftruncate,
+                                      SYS_fallocate,
+                                      SYS_fadvise64,
+                                      SYS_readahead,
+                                      SYS_chdir,
+                                      SYS_fchdir,
+                                      SYS_rename,
+                                      SYS_renameat,
+                                      SYS_renameat2,
+                                      SYS_mkdir,
+                                      SYS_mkdirat,
+                                      SYS_rmdir,
+                                      SYS_link,
+                                      SYS_linkat,
+                                      SYS_unlink,
+                                      SYS_unlinkat,
+                                      SYS_symlink,
+                                      SYS_symlinkat,
+                                      SYS_chmod,
+                                      SYS_fchmod,
+                                      SYS_fchmodat,
+                                      SYS_chown,
+                                      SYS_fchown,
+                                      SYS_lchown,
+                                      SYS_fchownat,
+                                      SYS_mknod,
+                                      SYS_mknodat,
+                                      SYS_utime,
+                                      SYS_utimes,
+                                      SYS_utimensat,
+                                      SYS_futimesat,
+                                      SYS_mincore,
+                                      SYS_sched_setparam,
+                                      SYS_sched_setscheduler,
+                                      SYS_sched_getscheduler,
+                                      SYS_sched_setaffinity,
+                                      SYS_sched_setattr,
+                                      SYS_sched_get_priority_max,
+                                      SYS_sched_get_priority_min,
+                                      SYS_setxattr,
+                                      SYS_lsetxattr,
+                                      SYS_fsetxattr,
+                                      SYS_removexattr,
+                                      SYS_lremovexattr,
+                                      SYS_fremovexattr,
+                                      SYS_epoll_create,
+                                      SYS_epoll_create1,
+                                      SYS_epoll_ctl,
+                                      SYS_eventfd,
+                                      SYS_eventfd2,
+                                      SYS_signalfd,
+                                      SYS_signalfd4,
+                                      SYS_timerfd_create,
+                                      SYS_inotify_init,
+                                      SYS_inotify_init1,
+                                      SYS_inotify_add_watch,
+                                      SYS_inotify_rm_watch,
+                                      SYS_set_tid_address,
+                                      SYS_set_robust_list,
+                                      SYS_arch_prctl,
+                                      SYS_rseq,
+                                      SYS_clone3,
+                                      SYS_memfd_create,
+                                      SYS_membarrier,
+                                      SYS_tee,
+                                      SYS_chroot,
+                                      SYS_sethostname,
+                                      SYS_personality,
+                                      SYS_timer_delete,
+                                      SYS_timer_getoverrun,
+                                      SYS_clock_settime,
+                                      SYS_settimeofday,
+                                      SYS_process_vm_writev,
+                                      424 /* pidfd_send_signal */,
+                                      434 /* pidfd_open */,
+                                      436 /* close_range */,
+                                      425 /* io_uring_setup */,
+                                      437 /* openat2 */,
+                                      SYS_ioprio_get,
+                                      SYS_ioprio_set,
+                                      SYS_shmget,
+                                      SYS_semget,
+                                      SYS_semop,
+                                      SYS_semtimedop,
+                                      SYS_msgget,
+                                      SYS_msgsnd,
+                                      SYS_mount,
+                                      SYS_umount2,
+                                      SYS_mq_open,
+                                      SYS_mq_unlink,
+                                      SYS_mq_timedsend,
+                                      SYS_mq_notify,
+                                      SYS_vmsplice,
+                                      SYS_kcmp,
+                                      SYS_unshare,
+                                      SYS_seccomp};
+
+const Call* FindCall(uint64_t number) {
+  for (const Call& c : kCalls) {
+    if (c.number == number) return &c;
+  }
+  return nullptr;
+}
+
+struct Buffer {
+  uint64_t base, bytes;
+};
+
+// Lengths that arguments pointed to before the call.
+uint32_t g_named_before[6];
+Buffer g_name_before;  // of a message
+
+void Written(uint64_t address, uint64_t bytes) {
+  if (address != 0 && bytes != 0) memory::Send(kTtqBySyscall, address, bytes);
+}
+
+template <class T>
+T Read(uint64_t address) {
+  T value = {};
+  ReadGuest(address, &value, sizeof(value));
+  return value;
+}
+
+uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+void TellVector(uint64_t buffers, uint64_t count, uint64_t left) {
+  for (uint64_t k = 0; k < count && left > 0; ++k) {
+    const auto b = Read<Buffer>(buffers + k * sizeof(Buffer));
+    const uint64_t n = Least(b.bytes, left);
+    Written(b.base, n);
+    left -= n;
+  }
+}
+
+void TellPiece(const Piece& p, const uint64_t* args, int64_t result) {
+  const uint64_t at = args[p.argument];
+  const auto size = static_cast<uint64_t>(result);
+  const bool ok = result >= 0;
+  switch (p.how) {
+    case kNothing:
+      break;
+    case kBytes:
+      if (ok) Written(at, p.n);
+      break;
+    case kResult:
+      if (ok) Written(at, size * p.n);
+      break;
+    case kArgument:
+      if (ok) Written(at, args[p.n]);
+      break;
+    case kPolled:
+      if (ok) Written(at, args[1] * p.n);
+      break;
+    case kVector:
+      if (ok) TellVector(at, args[p.n], size);
+      break;
+    case kNamed:
+      if (!ok || args[p.n] == 0) break;
+      Written(at, Least(g_named_before[p.n], Read<uint32_t>(args[p.n])));
+      Written(args[p.n], 4);
+      break;
+    case kOnInterrupt:
+      if (result == kInterrupted) Written(at, p.n);
+      break;
+    case kIfResult:
+      if (result > 0) Written(at, p.n);
+  }
+}
+
+struct Message {  // struct msghdr
+  uint64_t name;
+  uint32_t name_bytes, padding;
+  uint64_t buffers, buffer_count, control, control_bytes;
+  int32_t flags, padding2;
+};
+
+void TellMessage(uint64_t at, uint64_t bytes, const Buffer& name) {
+  const auto m = Read<Message>(at);
+  TellVector(m.buffers, m.buffer_count, bytes);
+  Written(name.base, Least(name.bytes, m.name_bytes));
+  Written(m.control, m.control_bytes);
+  Written(at, sizeof(Message));
+}
+
+// What an ioctl writes: as its number says, which has a direction and a size since Linux 2.0; those
+// of terminals and the like are older.
+void TellIoctl(uint64_t request, uint64_t at) {
+  const uint64_t type = request >> 8 & 0xff, size = request >> 16 & 0x3fff;
+  constexpr uint64_t kWritesUser = 2;
+  if (request >> 30 & kWritesUser && size != 0) return Written(at, size);
+  if (type == 'T') {  // terminals
+    switch (request) {
+      case 0x5401:  // TCGETS
+        return Written(at, 36);
+      case 0x5405:  // TCGETA
+        return Written(at, 18);
+      case 0x5413:  // TIOCGWINSZ
+        return Written(at, 8);
+      case 0x540f:  // TIOCGPGRP
+      case 0x5411:  // TIOCOUTQ
+      case 0x5415:  // TIOCMGET
+      case 0x5419:  // TIOCGSOFTCAR
+      case 0x541b:  // FIONREAD
+      case 0x5424:  // TIOCGETD
+      case 0x5429:  // TIOCGSID
+        return Written(at, 4);
+      case 0x541e:  // TIOCGSERIAL
+        return Written(at, 72);
+      default:
+        return;
+    }
+  }
+  if (type == 0x89) {  // sockets
+    switch (request) {
+      case 0x8901:
+      case 0x8902:
+      case 0x8903:
+      case 0x8904:
+      case 0x8905:
+        return;
+      case 0x8912: {  // SIOCGIFCONF
+        const auto list = Read<Buffer>(at);
+        Written(list.bytes, static_cast<uint32_t>(list.base));
+        return Written(at, 16);
+      }
+      default:
+        return Written(at, 40);  // struct ifreq
+    }
+  }
+  if (type == 'f' || type == 0x94 || type == 'X')
+    return;  // of file systems; those that write say so
+  if (request == 0x5421 || request == 0x5450 || request == 0x5451 || request == 0x5452) return;
+  if (size == 0 && at > kPage) {
+    Refuse((Text() << "an ioctl that the native engine does not know, 0x").Hex(request));
+  }
+}
+
+void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
+  const bool ok = result >= 0;
+  switch (number) {
+    case SYS_select:
+    case SYS_pselect6:
+      for (unsigned k = 1; ok && k <= 3; ++k) Written(args[k], (args[0] + 63) / 64 * 8);
+      break;
+    case SYS_ioctl:
+      if (ok) TellIoctl(args[1], args[2]);
+      break;
+    case SYS_fcntl: {
+      constexpr uint64_t kGetLock = 5, kGetOwner = 16, kGetOfdLock = 36;
+      if (ok && (args[1] == kGetLock || args[1] == kGetOfdLock)) Written(args[2], 32);
+      if (ok && args[1] == kGetOwner) Written(args[2], 8);
+      break;
+    }
+    case SYS_prctl: {
+      constexpr uint64_t kGetName = 16, kGetChildSubreaper = 37, kGetDeathSignal = 2;
+      if (ok && args[0] == kGetName) Written(args[1], 16);
+      if (ok && (args[0] == kGetChildSubreaper || args[0] == kGetDeathSignal)) Written(args[1], 4);
+      break;
+    }
+    case SYS_futex:
+      switch (args[1] & 0x7f) {
+        case 5:   // FUTEX_WAKE_OP
+        case 11:  // FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI
+        case 12:
+          Written(args[4], 4);
+          break;
+        case 6:  // FUTEX_LOCK_PI and its like
+        case 7:
+        case 8:
+        case 13:
+          Written(args[0], 4);
+          break;
+        default:
+          break;
+      }
+      break;
+    case SYS_recvmsg:
+      if (ok) TellMessage(args[1], static_cast<uint64_t>(result), g_name_before);
+      break;
+    case SYS_recvmmsg:
+    case SYS_sendmmsg:
+      for (int64_t k = 0; k < result; ++k) {
+        const uint64_t at = args[1] + static_cast<uint64_t>(k) * 64;
+        if (number == SYS_recvmmsg) {
+          const auto m = Read<Message>(at);
+          TellMessage(at, Read<uint32_t>(at + 56), {m.name, m.name_bytes});
+        }
+        Written(at + 56, 4);
+      }
+      break;
+    case SYS_getgroups:
+      if (ok && args[0] != 0) Written(args[1], static_cast<uint64_t>(result) * 4);
+      break;
+    case SYS_capget:
+      Written(args[0], 8);
+      if (ok) Written(args[1], Read<uint32_t>(args[0]) == 0x19980330 ? 12 : 24);
+      break;
+    case SYS_getxattr:
+    case SYS_lgetxattr:
+    case SYS_fgetxattr:
+      if (ok && args[3] != 0) Written(args[2], static_cast<uint64_t>(result));
+      break;
+    case SYS_listxattr:
+    case SYS_llistxattr:
+    case SYS_flistxattr:
+      if (ok && args[2] != 0) Written(args[1], static_cast<uint64_t>(result));
+      break;
+    case SYS_syslog:
+      if (ok && args[0] >= 2 && args[0] <= 4) Written(args[1], static_cast<uint64_t>(result));
+      break;
+    case SYS_name_to_handle_at:
+      Written(args[2], ok ? 8 + Read<uint32_t>(args[2]) : 4);
+      if (ok) Written(args[3], 4);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+bool IsKnownSyscall(uint64_t number) {
+  for (uint16_t n : kWriteNothing) {
+    if (n == number) return true;
+  }
+  return FindCall(number) != nullptr;
+}
+
+void NoteBeforeSyscall(uint64_t number, const uint64_t* args) {
+  const Call* call = FindCall(number);
+  if (call == nullptr) return;
+  for (const Piece& p : call->pieces) {
+    if (p.how == kNamed) g_named_before[p.n] = args[p.n] == 0 ? 0 : Read<uint32_t>(args[p.n]);
+  }
+  if (number == SYS_recvmsg) {
+    const auto m = Read<Message>(args[1]);
+    g_name_before = {m.name, m.name_bytes};
+  }
+}
+
+void TellSyscallWrites(uint64_t number, const uint64_t* args, int64_t result) {
+  const Call* call = FindCall(number);
+  if (call == nullptr) return;
+  for (const Piece& p : call->pieces) TellPiece(p, args, result);
+  TellOthers(number, args, result);
+}
+
+}  // namespace ttq::engine

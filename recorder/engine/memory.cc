@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/engine/memory.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "recorder/engine/dispatch.h"
+#include "recorder/engine/ring.h"
+#include "recorder/engine/threads.h"
+
+namespace ttq::engine::memory {
+namespace {
+
+constexpr size_t kChunk = 256 << 10;  // bytes of memory in one record
+
+Mapping* g_mappings;  // in order of addresses, none overlapping
+size_t g_count, g_capacity;
+int64_t g_syscall = -1;
+
+// The first mapping that ends beyond `address`.
+size_t Lower(uint64_t address) {
+  size_t low = 0, high = g_count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (g_mappings[middle].end <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+void Insert(const Mapping& m) {
+  if (g_count == g_capacity) {
+    const size_t capacity = g_capacity == 0 ? 256 : 2 * g_capacity;
+    auto* more = AllocateArray<Mapping>(capacity);
+    memcpy(more, g_mappings, g_count * sizeof(Mapping));
+    g_mappings = more;
+    g_capacity = capacity;
+  }
+  const size_t at = Lower(m.begin);
+  memmove(g_mappings + at + 1, g_mappings + at, (g_count - at) * sizeof(Mapping));
+  g_mappings[at] = m;
+  ++g_count;
+}
+
+void Remove(size_t at) {
+  --g_count;
+  memmove(g_mappings + at, g_mappings + at + 1, (g_count - at) * sizeof(Mapping));
+}
+
+// Makes `address` a border between mappings.
+void Split(uint64_t address) {
+  const size_t at = Lower(address);
+  if (at == g_count || g_mappings[at].begin >= address) return;
+  Mapping tail = g_mappings[at];
+  g_mappings[at].end = address;
+  tail.offset += address - tail.begin;
+  tail.begin = address;
+  Insert(tail);
+}
+
+// Calls f for the mappings in a range, cut at its ends.
+template <class F>
+void ForEach(uint64_t begin, uint64_t end, F f) {
+  Split(begin);
+  Split(end);
+  for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end; ++i) f(&g_mappings[i]);
+}
+
+void Cut(uint64_t begin, uint64_t end) {
+  bool translated = false;
+  ForEach(begin, end, [&](Mapping* m) { translated = translated || m->translated; });
+  for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end;) Remove(i);
+  if (translated) FlushTranslations();
+}
+
+bool IsZero(const uint8_t* at, size_t bytes) {
+  const auto* w = reinterpret_cast<const uint64_t*>(at);
+  for (size_t i = 0; i < bytes / 8; ++i) {
+    if (w[i] != 0) return false;
+  }
+  return true;
+}
+
+void SendBytes(uint32_t actor, uint64_t address, const uint8_t* bytes, size_t size) {
+  TtqKernelWrite w = {};
+  w.tid = actor == kTtqInitial ? 0 : threads::Current();
+  w.actor = static_cast<uint8_t>(actor);
+  w.syscall = g_syscall;
+  w.address = address;
+  ring::Append(kTtqKernelWrite, &w, sizeof(w), bytes, size);
+}
+
+}  // namespace
+
+void SetSyscall(int64_t number) { g_syscall = number; }
+
+const Mapping* Find(uint64_t address) {
+  const size_t at = Lower(address);
+  return at < g_count && g_mappings[at].begin <= address ? &g_mappings[at] : nullptr;
+}
+
+const Mapping* FirstBeyond(uint64_t address) {
+  const size_t at = Lower(address);
+  return at < g_count ? &g_mappings[at] : nullptr;
+}
+
+size_t ExecutableBytes(uint64_t address, size_t most) {
+  size_t have = 0;
+  while (have < most) {
+    const Mapping* m = Find(address + have);
+    if (m == nullptr || !(m->protection & PROT_EXEC)) break;
+    const uint64_t left = m->end - (address + have);
+    // Pages of a file may lie beyond its end: each is tried once.
+    static uint64_t known_page = 1;
+    const uint64_t page = PageDown(address + have);
+    if (m->is_file && page != known_page) {
+      uint8_t byte;
+      if (ReadGuest(address + have, &byte, 1) != 1) break;
+      known_page = page;
+    }
+    const uint64_t page_left = page + kPage - (address + have);
+    const uint64_t n = left < page_left ? left : page_left;
+    have += n < most - have ? n : most - have;
+  }
+  return have;
+}
+
+bool IsWritable(uint64_t address) {
+  const Mapping* m = Find(address);
+  return m != nullptr && (m->protection & PROT_WRITE) != 0;
+}
+
+uint64_t TakeModuleSpace(uint64_t bytes) {
+  static uint64_t next = kModulesBegin;
+  constexpr uint64_t kApart = uint64_t{1} << 20;
+  if (bytes > kModulesEnd - next) return 0;
+  const uint64_t taken = next;
+  next = (next + bytes + kApart) & ~(kApart - 1);
+  return taken;
+}
+
+void NoteTranslated(uint64_t address) {
+  auto* m = const_cast<Mapping*>(Find(address));
+  if (m == nullptr || m->translated) return;
+  if (m->protection & PROT_WRITE || m->shared) {
+    Refuse((Text() << "code that may change, at 0x").Hex(address));
+  }
+  m->translated = true;
+}
+
+void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo& file) {
+  Cut(mapping.begin, mapping.end);
+  Mapping m = mapping;
+  m.translated = false;
+  m.dev = file.dev;
+  m.ino = file.ino;
+  Insert(m);
+  TtqMap record = {};
+  record.address = m.begin;
+  record.bytes = m.end - m.begin;
+  record.protection = static_cast<uint8_t>(m.protection & 7);
+  record.shared = m.shared;
+  record.kind = static_cast<uint8_t>(kind);
+  record.content = static_cast<uint8_t>(content);
+  record.file_offset = m.is_file ? m.offset : 0;
+  record.dev = file.dev;
+  record.ino = file.ino;
+  record.file_bytes = file.bytes;
+  record.mtime_ns = file.mtime_ns;
+  ring::Append(kTtqMap, &record, sizeof(record), file.path, Length(file.path));
+}
+
+void Unmap(uint64_t begin, uint64_t end) {
+  Cut(begin, end);
+  TtqRange r = {};
+  r.address = begin;
+  r.bytes = end - begin;
+  ring::AppendStruct(kTtqUnmap, r);
+}
+
+void Protect(uint64_t begin, uint64_t end, uint32_t protection) {
+  bool flush = false;
+  ForEach(begin, end, [&](Mapping* m) {
+    flush = flush || (m->translated && m->protection != protection);
+    m->protection = protection;
+    if (flush) m->translated = false;
+  });
+  if (flush) FlushTranslations();
+  TtqRange r = {};
+  r.address = begin;
+  r.bytes = end - begin;
+  r.protection = static_cast<uint8_t>(protection & 7);
+  ring::AppendStruct(kTtqProtect, r);
+}
+
+void Move(uint64_t from, uint64_t to, uint64_t bytes) {
+  Mapping moved[16];
+  size_t count = 0;
+  ForEach(from, from + bytes, [&](Mapping* m) {
+    if (count == 16) Refuse(Text() << "a move of many mappings by mremap");
+    moved[count] = *m;
+    moved[count].begin += to - from;
+    moved[count].end += to - from;
+    moved[count++].translated = false;
+  });
+  Cut(to, to + bytes);
+  Cut(from, from + bytes);
+  for (size_t i = 0; i < count; ++i) Insert(moved[i]);
+  TtqRemap r = {};
+  r.from = from;
+  r.to = to;
+  r.bytes = bytes;
+  ring::AppendStruct(kTtqRemap, r);
+}
+
+void Advise(uint64_t begin, uint64_t end, int advice) {
+  ForEach(begin, end, [advice](Mapping* m) {
+    if (advice == MADV_DONTFORK) m->not_forked = true;
+    if (advice == MADV_DOFORK) m->not_forked = false;
+    if (advice == MADV_WIPEONFORK) m->wiped_on_fork = true;
+    if (advice == MADV_KEEPONFORK) m->wiped_on_fork = false;
+  });
+}
+
+void Reset(uint64_t begin, uint64_t end) {
+  ForEach(begin, end, [](Mapping* m) {
+    if (m->shared) return;
+    if (m->is_file) {
+      Send(kTtqBySyscall, m->begin, m->end - m->begin);
+      return;
+    }
+    TtqMap record = {};
+    record.address = m->begin;
+    record.bytes = m->end - m->begin;
+    record.protection = static_cast<uint8_t>(m->protection & 7);
+    record.kind = kTtqMapAnonymous;
+    ring::AppendStruct(kTtqMap, record);
+  });
+}
+
+void ForgetNotForked() {
+  for (size_t i = 0; i < g_count;) {
+    const Mapping m = g_mappings[i];
+    if (m.not_forked) {
+      Unmap(m.begin, m.end);
+      continue;
+    }
+    if (m.wiped_on_fork) Reset(m.begin, m.end);
+    ++i;
+  }
+}
+
+void Send(uint32_t actor, uint64_t address, uint64_t bytes, bool only_nonzero) {
+  static uint8_t* buffer = nullptr;
+  if (buffer == nullptr) buffer = static_cast<uint8_t*>(Allocate(kChunk));
+  for (const uint64_t end = address + bytes; address < end;) {
+    const uint64_t want = end - address < kChunk ? end - address : kChunk;
+    const size_t got = ReadGuest(address, buffer, want);
+    if (only_nonzero) {
+      for (size_t at = 0; at < got;) {
+        const size_t page_left = kPage - ((address + at) & (kPage - 1));
+        const size_t n = got - at < page_left ? got - at : page_left;
+        if (n < kPage || !IsZero(buffer + at, n)) SendBytes(actor, address + at, buffer + at, n);
+        at += n;
+      }
+    } else if (got != 0) {
+      SendBytes(actor, address, buffer, got);
+    }
+    address += got;
+    if (got < want) address = PageDown(address) + kPage;
+  }
+}
+
+}  // namespace ttq::engine::memory

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// The program's memory: what is mapped where, and the records that tell the reader.
+
+#ifndef TTQ_RECORDER_ENGINE_MEMORY_H_
+#define TTQ_RECORDER_ENGINE_MEMORY_H_
+
+#include "recorder/engine/base.h"
+#include "recorder/stream.h"
+
+namespace ttq::engine::memory {
+
+struct Mapping {
+  uint64_t begin = 0, end = 0;
+  uint32_t protection = 0;  // PROT_…
+  bool shared = false;
+  bool is_file = false;
+  bool is_elf = false;      // of a file whose contents do not change, one takes it
+  bool translated = false;  // code of it has been translated
+  bool not_forked = false, wiped_on_fork = false;
+  uint64_t dev = 0, ino = 0, offset = 0;
+};
+
+// The mapping that holds an address; null when there is none.
+const Mapping* Find(uint64_t address);
+// The first that ends beyond an address, in order of addresses; null when there is none.
+const Mapping* FirstBeyond(uint64_t address);
+// How many bytes from an address on can be executed, up to `most`.
+size_t ExecutableBytes(uint64_t address, size_t most);
+bool IsWritable(uint64_t address);
+// A place for a module, within the reach of translated code; 0 when none is left.
+uint64_t TakeModuleSpace(uint64_t bytes);
+// The code at an address is being translated. Refuses code that may change without notice.
+void NoteTranslated(uint64_t address);
+
+// What a system call, or the start of the program, has done. Each tells the reader. Code that was
+// translated and is no longer what it was is given up.
+struct FileInfo {
+  const char* path = "";
+  uint64_t dev = 0, ino = 0, bytes = 0;
+  int64_t mtime_ns = 0;
+  bool is_elf = false;
+};
+void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo& file);
+void Unmap(uint64_t begin, uint64_t end);
+void Protect(uint64_t begin, uint64_t end, uint32_t protection);
+void Move(uint64_t from, uint64_t to, uint64_t bytes);
+// What fork is to do with a range, by madvise.
+void Advise(uint64_t begin, uint64_t end, int advice);
+// Private memory of no file is zero again; of files, as in the file.
+void Reset(uint64_t begin, uint64_t end);
+// In a forked child.
+void ForgetNotForked();
+
+// Memory as it is now: `actor` changed it, or (kTtqInitial) it begins so. What cannot be read is
+// left out; with `only_nonzero`, pages of zeros too.
+void Send(uint32_t actor, uint64_t address, uint64_t bytes, bool only_nonzero = false);
+// The system call in progress, which Send names.
+void SetSyscall(int64_t number);
+
+}  // namespace ttq::engine::memory
+
+#endif  // TTQ_RECORDER_ENGINE_MEMORY_H_

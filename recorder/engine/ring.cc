@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT
+//
+// Shared memory that cannot be had is found out by asking for each block before it is first used: a
+// store to it would end the program by SIGBUS. The ring then makes do with the blocks it has.
+
+#include "recorder/engine/ring.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "recorder/engine/context.h"
+
+namespace ttq::engine::ring {
+namespace {
+
+constexpr int64_t kNoSpace = -28, kNoProcess = -3, kInvalid = -22;
+
+Options g_options;
+uint32_t g_recorder_pid;
+TtqRing* g_ring;
+size_t g_ring_bytes;
+char g_name[32];
+bool g_detached, g_finished;
+void (*g_begin)();
+void (*g_note)(TtqRing*);
+
+uint8_t* g_block;    // being filled
+uint8_t* g_scratch;  // filled instead once detached
+uint8_t* g_recipe_top;
+uint32_t g_recipe_count, g_block_number;
+uint64_t g_limit;  // no record begins beyond
+bool g_interrupted;
+
+uint32_t g_next_id = 1;
+struct KnownRecipe {
+  uint64_t hash;
+  uint32_t id;
+};
+KnownRecipe* g_known;  // by hash: open addressing
+size_t g_known_capacity, g_known_count;
+
+uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+void SetLimit(uint64_t limit) {
+  g_limit = limit;
+  g_context.log_limit = g_interrupted ? 0 : limit;
+}
+
+void Wake(uint32_t* word) { Syscall(SYS_futex, Number(word), FUTEX_WAKE, 0x7fffffff); }
+
+// Waits until *word is no longer `seen`, at most half a second.
+void Wait(uint32_t* word, uint32_t seen) {
+  const int64_t half[2] = {0, 500'000'000};
+  Syscall(SYS_futex, Number(word), FUTEX_WAIT, seen, Number(half));
+}
+
+// The directory, opened for a moment: a descriptor that stays would be in the program's reach.
+class Directory {
+ public:
+  Directory()
+      : fd_(Syscall(SYS_open, Number(g_options.directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+  ~Directory() {
+    if (!Failed(fd_)) Syscall(SYS_close, static_cast<uint64_t>(fd_));
+  }
+  bool ok() const { return !Failed(fd_); }
+  int64_t result() const { return fd_; }
+  uint64_t fd() const { return static_cast<uint64_t>(fd_); }
+
+ private:
+  int64_t fd_;
+};
+
+// The recorder holds a lock on the directory, which the kernel opens however the recorder ends.
+// Where the directory is out of reach, its process number must do.
+bool RecorderIsGone() {
+  Directory d;
+  if (!d.ok()) return Syscall(SYS_kill, g_recorder_pid, 0) == kNoProcess;
+  if (Failed(Syscall(SYS_flock, d.fd(), LOCK_SH | LOCK_NB))) return false;
+  Syscall(SYS_flock, d.fd(), LOCK_UN);
+  return true;
+}
+
+void LogName(char (*name)[40]) {
+  Text t;
+  t << "log." << static_cast<uint64_t>(Syscall(SYS_getpid));
+  memcpy(*name, t.c_str(), t.size() + 1);
+}
+
+// What a recorder that is gone cannot take away any more. The last process finds the directory
+// empty.
+void LeaveNothingBehind() {
+  {
+    Directory d;
+    char log[40];
+    LogName(&log);
+    if (!d.ok()) return;
+    Syscall(SYS_unlinkat, d.fd(), Number(g_name), 0);
+    Syscall(SYS_unlinkat, d.fd(), Number(log), 0);
+  }
+  Syscall(SYS_rmdir, Number(g_options.directory));
+}
+
+void DetachIfRecorderIsGone() {
+  if (g_detached || !RecorderIsGone()) return;
+  g_detached = true;
+  LeaveNothingBehind();
+}
+
+bool HaveMemory(uint8_t* at, size_t bytes) {
+  constexpr int kPopulateWrite = 23;
+  const int64_t r = Syscall(SYS_madvise, Number(at), bytes, kPopulateWrite);
+  if (r >= 0 || r == kInvalid /* Linux before 5.14 */) return true;
+  Syscall(SYS_madvise, Number(at), bytes, MADV_REMOVE);
+  return false;
+}
+
+uint8_t* BlockAt(uint32_t number) {
+  return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
+         size_t{number % g_ring->block_count} * g_ring->block_bytes;
+}
+
+// The file, whatever limit and mask the program has set for its own files: a descriptor, or a
+// negative error.
+int64_t MakeFile(const Directory& d, const char* name, uint64_t bytes) {
+  uint64_t old[2] = {}, wanted[2];
+  Syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, Number(old));
+  wanted[0] = bytes;
+  wanted[1] = old[1] < bytes ? bytes : old[1];
+  const bool limited = old[0] < bytes;  // beyond the limit is a signal, not only an error
+  if (limited) {
+    const int64_t r = Syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, Number(wanted));
+    if (Failed(r)) return r;
+  }
+  int64_t fd =
+      Syscall(SYS_openat, d.fd(), Number(name), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (!Failed(fd)) {
+    Syscall(SYS_fchmod, static_cast<uint64_t>(fd), 0600);
+    const int64_t r = Syscall(SYS_ftruncate, static_cast<uint64_t>(fd), bytes);
+    if (Failed(r)) {
+      Syscall(SYS_close, static_cast<uint64_t>(fd));
+      fd = r;
+    }
+  }
+  if (limited) Syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, Number(old));
+  return fd;
+}
+
+void TemporaryName(char (*name)[40]) {
+  (*name)[0] = '.';
+  memcpy(*name + 1, g_name, sizeof(g_name));
+}
+
+// The ring's file, mapped; null, after a message, when it cannot be had.
+TtqRing* MapRing() {
+  Directory d;
+  char temporary[40];
+  TemporaryName(&temporary);
+  const char* what = "create";
+  int64_t r = d.ok() ? MakeFile(d, temporary, g_ring_bytes) : d.result();
+  TtqRing* made = nullptr;
+  if (!Failed(r)) {
+    const auto fd = static_cast<uint64_t>(r);
+    what = "map";
+    r = Syscall(SYS_mmap, 0, g_ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    Syscall(SYS_close, fd);
+    if (!Failed(r)) made = reinterpret_cast<TtqRing*>(r);
+  }
+  if (made != nullptr &&
+      !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + g_options.block_bytes)) {
+    Syscall(SYS_munmap, Number(made), g_ring_bytes);
+    made = nullptr;
+    what = "get memory for";
+    r = kNoSpace;
+  }
+  if (made != nullptr) return made;
+  if (d.ok()) Syscall(SYS_unlinkat, d.fd(), Number(temporary), 0);
+  WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
+                  << " is not recorded: cannot " << what << " its ring in " << g_options.directory
+                  << " (error " << static_cast<uint64_t>(-r) << ")\n");
+  return nullptr;
+}
+
+void StartBlock(bool between) {
+  if (g_detached) {
+    // The ring's blocks may still be being read.
+    if (g_scratch == nullptr) g_scratch = static_cast<uint8_t*>(Allocate(g_ring->block_bytes));
+    g_block = g_scratch;
+  } else {
+    g_block = BlockAt(g_block_number);
+  }
+  auto* b = reinterpret_cast<TtqBlock*>(g_block);
+  b->number = g_block_number;
+  b->wall_start_ns = WallNs();
+  b->between_superblocks = between;
+  g_recipe_top = g_block + g_ring->block_bytes;
+  g_recipe_count = 0;
+  g_context.log = Number(g_block + sizeof(TtqBlock));
+  SetLimit(Number(g_recipe_top) - kTtqMaxRecordBytes);
+}
+
+void Publish(bool between) {
+  auto* b = reinterpret_cast<TtqBlock*>(g_block);
+  if (g_note != nullptr && g_ring->verify) g_note(g_ring);
+  b->ends_between_superblocks = between;
+  b->log_bytes = static_cast<uint32_t>(g_context.log - Number(g_block) - sizeof(TtqBlock));
+  b->recipe_bytes = static_cast<uint32_t>(g_block + g_ring->block_bytes - g_recipe_top);
+  b->recipe_count = g_recipe_count;
+  b->wall_end_ns = WallNs();
+  __atomic_store_n(&g_ring->produced, g_block_number + 1, __ATOMIC_RELEASE);
+  Wake(&g_ring->produced);
+}
+
+void DetachIfTold() {
+  if (__atomic_load_n(&g_ring->command, __ATOMIC_ACQUIRE) == kTtqDetach) g_detached = true;
+}
+
+void WaitUntilVerified() {
+  if (!g_ring->verify) return;
+  while (!g_detached) {
+    const uint32_t verified = __atomic_load_n(&g_ring->verified, __ATOMIC_ACQUIRE);
+    if (verified > g_block_number) return;
+    Wait(&g_ring->verified, verified);
+    DetachIfTold();
+    DetachIfRecorderIsGone();
+  }
+}
+
+uint64_t HashOf(const TtqRecipe* r) {
+  const auto* at = reinterpret_cast<const uint8_t*>(r);
+  uint64_t h = 0x9e3779b97f4a7c15;
+  for (uint32_t i = 0; i < r->bytes; i += 8) {
+    uint64_t w = 0;
+    const uint32_t n = r->bytes - i < 8 ? r->bytes - i : 8;
+    if (n == 8) {
+      w = *reinterpret_cast<const uint64_t*>(at + i);
+    } else {
+      memcpy(&w, at + i, n);
+    }
+    h = (h ^ w) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+  }
+  h ^= h >> 29;
+  return h != 0 ? h : 1;
+}
+
+KnownRecipe* FindKnown(uint64_t hash) {
+  size_t i = hash & (g_known_capacity - 1);
+  while (g_known[i].hash != 0 && g_known[i].hash != hash) i = (i + 1) & (g_known_capacity - 1);
+  return &g_known[i];
+}
+
+void GrowKnown() {
+  const KnownRecipe* old = g_known;
+  const size_t old_capacity = g_known_capacity;
+  g_known_capacity = old_capacity == 0 ? 1 << 14 : 2 * old_capacity;
+  g_known = AllocateArray<KnownRecipe>(g_known_capacity);
+  for (size_t i = 0; i < old_capacity; ++i) {
+    if (old[i].hash != 0) *FindKnown(old[i].hash) = old[i];
+  }
+}
+
+}  // namespace
+
+void Create(const Options& options, const Parent& parent) {
+  static uint32_t number;
+  g_options = options;
+  g_recorder_pid = 0;
+  for (const char* c = options.directory; *c != 0; ++c) {  // …-PID of the recorder
+    if (*c == '-') {
+      g_recorder_pid = 0;
+    } else {
+      g_recorder_pid = 10 * g_recorder_pid + static_cast<uint32_t>(*c - '0');
+    }
+  }
+  const auto pid = static_cast<uint32_t>(Syscall(SYS_getpid));
+  Text name;
+  name << "r-" << uint64_t{pid} << "-" << uint64_t{number++} << "-";
+  name.Hex(static_cast<uint64_t>(WallNs()) & 0xffffffff);
+  memset(g_name, 0, sizeof(g_name));
+  memcpy(g_name, name.c_str(), name.size());
+  g_ring_bytes = kTtqRingHeaderBytes + options.block_bytes * options.block_count;
+  g_detached = g_finished = false;
+  g_ring = nullptr;
+  DetachIfRecorderIsGone();
+  TtqRing* made = g_detached ? nullptr : MapRing();
+  if (made == nullptr) {
+    g_detached = true;
+    made = static_cast<TtqRing*>(Allocate(g_ring_bytes));
+  }
+  g_ring = made;
+  g_ring->magic = TTQ_RING_MAGIC;
+  g_ring->version = kTtqStreamVersion;
+  g_ring->pid = pid;
+  g_ring->parent_pid = parent.pid;
+  g_ring->fork_number = parent.fork_number;
+  memcpy(g_ring->parent_ring, parent.ring, sizeof(g_ring->parent_ring));
+  g_ring->block_bytes = static_cast<uint32_t>(options.block_bytes);
+  g_ring->block_count = options.block_count;
+  g_ring->start_wall_ns = WallNs();
+  g_ring->verify = options.verify;
+  g_block_number = 0;
+  // A forked child's ids go on from its parent's, whose translations it keeps.
+  StartBlock(false);
+}
+
+void AddArgument(const char* text) {
+  const auto n = static_cast<uint32_t>(Length(text) + 1);
+  if (g_ring->argument_bytes + n > sizeof(g_ring->arguments)) return;
+  memcpy(g_ring->arguments + g_ring->argument_bytes, text, n);
+  g_ring->argument_bytes += n;
+}
+
+void Announce() {
+  if (g_detached) return;
+  Directory d;
+  char temporary[40];
+  TemporaryName(&temporary);
+  // It fails when the recorder is gone and its directory too.
+  if (!d.ok() || Failed(Syscall(SYS_renameat, d.fd(), Number(temporary), d.fd(), Number(g_name)))) {
+    g_detached = true;
+  }
+}
+
+bool IsOpen() { return g_ring != nullptr; }
+TtqRing* Header() { return g_ring; }
+const char* Name() { return g_name; }
+void SetBegin(void (*begin)()) { g_begin = begin; }
+void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
+
+void NextBlock(bool between) {
+  if (!g_detached) Publish(between);
+  WaitUntilVerified();
+  if (!g_detached && g_block_number + 1 < g_ring->block_count &&
+      !HaveMemory(BlockAt(g_block_number + 1), g_ring->block_bytes)) {
+    // Nothing has used a block twice yet, so the reader finds those before where it would have.
+    __atomic_store_n(&g_ring->block_count, g_block_number + 1, __ATOMIC_RELEASE);
+  }
+  for (;;) {
+    const uint32_t consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);
+    DetachIfTold();
+    if (g_detached || g_block_number + 1 - consumed < g_ring->block_count) break;
+    Wait(&g_ring->consumed, consumed);
+    DetachIfRecorderIsGone();
+  }
+  if (!g_detached) ++g_block_number;
+  StartBlock(between);
+  if (g_begin != nullptr) g_begin();
+}
+
+void SetInterrupted(bool interrupted) {
+  g_interrupted = interrupted;
+  SetLimit(g_limit);
+}
+
+void Finish(uint32_t fatal_signal, bool complete) {
+  if (g_ring == nullptr || g_finished) return;
+  g_finished = true;
+  g_ring->fatal_signal = fatal_signal;
+  if (!g_detached) Publish(complete);
+  WaitUntilVerified();
+  DetachIfRecorderIsGone();
+  g_detached = true;
+  __atomic_store_n(&g_ring->state, uint32_t{kTtqFinished}, __ATOMIC_RELEASE);
+  Wake(&g_ring->produced);
+}
+
+void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body,
+            size_t body_bytes) {
+  const auto payload = static_cast<uint32_t>(head_bytes + body_bytes);
+  if (g_context.log + 8 + payload > g_limit) NextBlock(false);
+  auto* at = reinterpret_cast<uint8_t*>(g_context.log);
+  memcpy(at, &kind, 4);
+  memcpy(at + 4, &payload, 4);
+  memcpy(at + 8, head, head_bytes);
+  if (body_bytes != 0) memcpy(at + 8 + head_bytes, body, body_bytes);
+  g_context.log += 8 + payload;
+}
+
+uint32_t StoreRecipe(const TtqRecipe* recipe) {
+  // Code that is translated again, after its translation was given up, keeps its id.
+  if (2 * g_known_count >= g_known_capacity) GrowKnown();
+  const uint64_t hash = HashOf(recipe);
+  KnownRecipe* known = FindKnown(hash);
+  if (known->hash != 0) return known->id;
+  const uint32_t id = g_next_id++;
+  if (id >> (32 - kTtqExitBits)) Refuse(Text() << "it executes too much code");
+  *known = {hash, id};
+  ++g_known_count;
+  if (g_context.log + recipe->bytes > g_limit) NextBlock(true);
+  g_recipe_top -= recipe->bytes;
+  SetLimit(g_limit - recipe->bytes);
+  memcpy(g_recipe_top, recipe, recipe->bytes);
+  reinterpret_cast<TtqRecipe*>(g_recipe_top)->id = id;
+  ++g_recipe_count;
+  return id;
+}
+
+void WriteLog(const Text& line) {
+  Directory d;
+  char name[40];
+  LogName(&name);
+  if (!d.ok()) return;
+  const int64_t fd =
+      Syscall(SYS_openat, d.fd(), Number(name), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (Failed(fd)) return;
+  Syscall(SYS_write, static_cast<uint64_t>(fd), Number(line.c_str()), line.size());
+  Syscall(SYS_close, static_cast<uint64_t>(fd));
+}
+
+}  // namespace ttq::engine::ring

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// The producer's side of the ring (recorder/stream.h): where records are appended and blocks handed
+// over. Where the next record goes is Context::log; translated code keeps it in a register.
+//
+// When the recorder is gone, or has told it to detach, the program goes on unrecorded: a block that
+// nobody reads is filled over and over.
+
+#ifndef TTQ_RECORDER_ENGINE_RING_H_
+#define TTQ_RECORDER_ENGINE_RING_H_
+
+#include "recorder/engine/base.h"
+#include "recorder/stream.h"
+
+namespace ttq::engine::ring {
+
+struct Options {
+  const char* directory;
+  uint64_t block_bytes = 4 << 20;
+  uint32_t block_count = 12;
+  bool verify = false;
+};
+
+struct Parent {  // of a forked process
+  char ring[32] = {};
+  uint32_t pid = 0, fork_number = 0;
+};
+
+// Makes and maps the ring of this process; the recorder does not see it before Announce. A process
+// that gets none goes on unrecorded, with a line in the log.
+void Create(const Options& options, const Parent& parent);
+void AddArgument(const char* text);
+void Announce();
+bool IsOpen();
+TtqRing* Header();
+const char* Name();
+
+// `begin` appends what a block starts with.
+void SetBegin(void (*begin)());
+// `note` is called with --verify before a block is handed over.
+void SetBeforeHandingOver(void (*note)(TtqRing*));
+
+// Appends a control record, at the start of a new block if need be.
+void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body = nullptr,
+            size_t body_bytes = 0);
+template <class T>
+void AppendStruct(uint32_t kind, const T& head) {
+  Append(kind, &head, sizeof(head));
+}
+
+// Stores a recipe, whose id is zero, unless an equal one is known. Gives its id.
+uint32_t StoreRecipe(const TtqRecipe* recipe);
+
+// Hands the block over and begins another; `between`: all that has happened has been logged, and
+// the program's own code goes on.
+void NextBlock(bool between);
+
+// The next superblock leaves translated code before it does anything, or not.
+void SetInterrupted(bool interrupted);
+
+// The last block. Everything after it is not recorded. `complete`: all that has happened has been
+// logged.
+void Finish(uint32_t fatal_signal, bool complete = true);
+
+// Appends to the file that the recorder shows.
+void WriteLog(const Text& line);
+
+}  // namespace ttq::engine::ring
+
+#endif  // TTQ_RECORDER_ENGINE_RING_H_

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: MIT
+//
+// How a superblock is made.
+//
+// A superblock is a stretch of the program's instructions with one entry and several exits: it goes
+// on behind conditional branches, which become side exits, and follows direct jumps. Its
+// translation is made of the program's own instructions, copied as they are, and of what is added
+// to them:
+//
+//     check:   mov    r9, pc            # indirect branches come here, with the target in r10
+//              cmp    r10, r9
+//              jne    miss
+//              mov    r10, [context]; mov r9, [context]
+//     body:    cmp    r11, [limit]      # r11: where the record goes
+//              ja     room
+//              mov    dword [r11], id   # the record's header
+//              …
+//              mov    rdx, [rax+8]      # a copy
+//              mov    [r11+4], rdx      # what it loaded, for the recipe to use
+//              …
+//              jcc    side exit
+//              …
+//              lea    r11, [r11+12]     # the record is complete
+//              jmp    the next superblock's body
+//
+// The registers are the program's, all but r11. Where a superblock uses r11, another register that
+// it does not use holds the log's place meanwhile; an instruction whose translation needs one more
+// register borrows one. What a lent register holds for the program is in the context, and a list of
+// marks tells, for each place in the code, which are lent: after a fault, the program's registers
+// are found by it (signals.cc).
+//
+// No memory of the program is touched but by copies of its instructions, and none of its flags is
+// changed where its code could look at it again: the checks at the start change them where the
+// superblock's own instructions set all of them before one reads them, and save and restore them in
+// rax, or compare by lea and jrcxz, where they do not. (Flags that the manual calls undefined count
+// as kept.) Only the handler of a fault can see the difference.
+//
+// Everything that a recipe must know is settled in the same pass that emits the code
+// (instructions.cc); the id that the recipe gets is patched into the headers at the end.
+
+#include <initializer_list>
+
+#include "recorder/engine/memory.h"
+#include "recorder/engine/ring.h"
+#include "recorder/engine/translator.h"
+
+namespace ttq::engine {
+namespace {
+
+constexpr uint16_t Bit(unsigned reg) { return static_cast<uint16_t>(1u << reg); }
+
+bool IsConditional(const Instruction& i) {
+  return (i.space == kOneByte && i.opcode >= 0x70 && i.opcode <= 0x7f) ||
+         (i.space == kMap0F && i.opcode >= 0x80 && i.opcode <= 0x8f);
+}
+bool IsLoop(const Instruction& i) {  // loopne, loope, loop, jrcxz
+  return i.space == kOneByte && i.opcode >= 0xe0 && i.opcode <= 0xe3;
+}
+bool IsJump(const Instruction& i) { return i.Is(kOneByte, 0xe9) || i.Is(kOneByte, 0xeb); }
+bool IsCall(const Instruction& i) { return i.Is(kOneByte, 0xe8); }
+bool IsIndirect(const Instruction& i, unsigned group) {
+  return i.Is(kOneByte, 0xff) && (i.reg & 7) == group;
+}
+bool IsReturn(const Instruction& i) { return i.Is(kOneByte, 0xc3) || i.Is(kOneByte, 0xc2); }
+bool IsString(const Instruction& i) {
+  return i.space == kOneByte &&
+         ((i.opcode >= 0xa4 && i.opcode <= 0xa7) || (i.opcode >= 0xaa && i.opcode <= 0xaf));
+}
+bool IsRepeated(const Instruction& i) { return IsString(i) && i.repeat != 0; }
+bool IsBreakpoint(const Instruction& i) { return i.Is(kOneByte, 0xcc); }
+bool IsPortString(const Instruction& i) {
+  return i.space == kOneByte && i.opcode >= 0x6c && i.opcode <= 0x6f;
+}
+
+// Whether an instruction is one that the engine knows how to record. Those that only the kernel may
+// execute fault, as they should.
+bool IsKnown(const Instruction& i) {
+  const Form& f = *i.form;
+  if (f.traits & kVectorIndex) return false;
+  if (i.mask != 0 && i.has_memory && f.memory_access & kWrite) return false;
+  // vmaskmov and vpmaskmov to memory.
+  if (i.space == kVex + 2 && i.has_memory &&
+      (i.opcode == 0x2e || i.opcode == 0x2f || i.opcode == 0x8e)) {
+    return false;
+  }
+  if (i.space == kMap0F && i.opcode == 0xae && i.repeat == 1 && i.mod == 3 && (i.reg & 7) < 4) {
+    return false;  // rdfsbase, wrgsbase, …
+  }
+  if (i.space == kOneByte) {
+    const bool far = i.opcode == 0xff && ((i.reg & 7) == 3 || (i.reg & 7) == 5);
+    const bool transaction = (i.opcode == 0xc6 || i.opcode == 0xc7) && (i.reg & 7) == 7;
+    const bool segment = i.opcode == 0x8e;
+    const bool returns_far = i.opcode == 0xca || i.opcode == 0xcb || i.opcode == 0xcf;
+    const bool old_call = i.opcode == 0xcd && (i.immediate & 0xff) == 0x80;
+    if (far || transaction || segment || returns_far || old_call || i.opcode == 0x8f ||
+        (i.opcode == 0xc8 && i.immediate >> 16 != 0)) {  // a nested enter
+      return false;
+    }
+  }
+  if (i.memory.narrow && (IsString(i) || IsLoop(i))) return false;
+  if (i.Is(kMap0F, 0x34) || i.Is(kMap0F, 0x05 + 0x30)) return false;  // sysenter, sysexit
+  if (!(f.traits & kImplicitMemory)) return true;
+  const bool stack =
+      i.space == kOneByte &&
+      ((i.opcode >= 0x50 && i.opcode <= 0x5f) || i.opcode == 0x68 || i.opcode == 0x6a ||
+       i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d || IsIndirect(i, 6) ||
+       IsIndirect(i, 2) || IsReturn(i) || IsCall(i));
+  if (stack) return !i.narrow;
+  return IsString(i) || IsPortString(i) || i.Is(kOneByte, 0xd7);
+}
+
+}  // namespace
+
+// Whether nothing of the superblock comes after it.
+bool Translator::EndsSuperblock(const Instruction& i) const {
+  return IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i) || IsLoop(i) ||
+         i.Is(kMap0F, 0x05) || i.Is(kMap0F, 0xa2) || i.Is(kOneByte, 0x9d) || IsRepeated(i) ||
+         IsBreakpoint(i) || i.Is(kMap0F, 0x0b) || i.Is(kOneByte, 0xf4);
+}
+
+// Picks the instructions.
+void Translator::Collect(uint64_t pc) {
+  count_ = 0;
+  used_ = 0;
+  ends_by_unknown_ = false;
+  unsigned exits = 0;
+  after_ = pc;
+  while (count_ < kMaxInstructions) {
+    Instruction& i = instructions_[count_];
+    const size_t readable = memory::ExecutableBytes(after_, kLongestInstruction);
+    if (readable == 0 && count_ > 0) break;  // its turn comes as a superblock of its own
+    if (!Decode(reinterpret_cast<const uint8_t*>(after_), readable, after_, &i) || !IsKnown(i)) {
+      ends_by_unknown_ = count_ == 0;
+      break;
+    }
+    const auto used = static_cast<uint16_t>(used_ | i.reads | i.writes);
+    // One register is left for the log, besides those of the jump table.
+    constexpr uint16_t kFree = 0xffff & ~(Bit(kRsp) | Bit(kR9) | Bit(kR10));
+    if (count_ > 0 && (~used & kFree) == 0) break;
+    if (count_ > 0 && IsRepeated(i)) break;
+    used_ = used;
+    ++count_;
+    after_ = i.next();
+    if (EndsSuperblock(i)) break;
+    if (IsConditional(i) && ++exits == kMaxSideExits) break;
+    if (IsJump(i)) {
+      bool again = false;
+      for (unsigned k = 0; k < count_; ++k) again = again || instructions_[k].pc == i.target();
+      after_ = i.target();
+      if (again || memory::ExecutableBytes(after_, 1) == 0) break;
+    }
+  }
+}
+
+bool Translator::FlagsAreDeadAtStart() const {
+  unsigned left = kAllFlags;
+  for (unsigned k = 0; k < count_; ++k) {
+    const Instruction& i = instructions_[k];
+    const Form& f = *i.form;
+    if (f.flags_read & left) return false;
+    if (!(f.traits & kMayKeepFlags)) left &= ~unsigned{f.flags_write};
+    if (left == 0) return true;
+    if (IsConditional(i) || EndsSuperblock(i)) return false;
+  }
+  return false;
+}
+
+void Translator::ChooseLogRegister() {
+  log_register_ = kR11;
+  if (used_ & Bit(kR11)) {
+    constexpr uint8_t kOrder[] = {kR8,  kR15, kR14, kR13, kR12, kRbx,
+                                  kRdi, kRsi, kRbp, kRdx, kRcx, kRax};
+    for (uint8_t reg : kOrder) {
+      log_register_ = reg;
+      if (!(used_ & Bit(reg))) break;
+    }
+  }
+  lent_ = Bit(log_register_);
+}
+
+// Indirect branches come with their target in r10 and the program's r9 and r10 in the context.
+void Translator::EmitCheckedEntry(uint64_t pc, bool flags_dead) {
+  if (flags_dead) {
+    code_.LoadConstant(kR9, pc);
+    code_.Byte(0x4d), code_.Byte(0x39), code_.Byte(0xca);  // cmp r10, r9
+    code_.Byte(0x0f), code_.Byte(0x85);                    // jne
+    code_.Relative(reinterpret_cast<const void*>(&EngineMiss));
+  } else {
+    code_.StoreTo(kRcx, &g_context.r[kRcx]);
+    code_.LoadConstant(kRcx, ~pc + 1);
+    // lea rcx, [rcx + r10]; jrcxz over the next two
+    code_.Byte(0x4a), code_.Byte(0x8d), code_.Byte(0x0c), code_.Byte(0x11);
+    constexpr unsigned kLoadBytes = 8, kJumpBytes = 5;
+    code_.Byte(0xe3), code_.Byte(kLoadBytes + kJumpBytes);
+    code_.LoadFrom(kRcx, &g_context.r[kRcx]);
+    code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
+    code_.LoadFrom(kRcx, &g_context.r[kRcx]);
+  }
+  code_.LoadFrom(kR10, &g_context.r[kR10]);
+  code_.LoadFrom(kR9, &g_context.r[kR9]);
+}
+
+void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
+  if (!flags_dead) {
+    code_.StoreTo(kRax, &g_context.spill[0]);
+    code_.Byte(0x9f);                                      // lahf
+    code_.Byte(0x0f), code_.Byte(0x90), code_.Byte(0xc0);  // seto al
+  }
+  code_.CompareWith(kR11, &g_context.log_limit);
+  constexpr unsigned kAbove = 7;
+  uint8_t* no_room = code_.JumpIfLater(kAbove);
+  const auto restore = [this] {
+    code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127: the overflow flag
+    code_.Byte(0x9e);                    // sahf
+    code_.LoadFrom(kRax, &g_context.spill[0]);
+  };
+  if (!flags_dead) restore();
+  if (log_register_ != kR11) {
+    code_.StoreTo(log_register_, &g_context.r[log_register_]);
+    code_.Move(log_register_, kR11);
+    code_.LoadFrom(kR11, &g_context.r[kR11]);
+  }
+  // Elsewhere: the flags are put back, and the engine is asked for room.
+  side_exits_[side_exit_count_++] = {no_room, pc, 0, flags_dead ? 1u : 0u};
+}
+
+// The word that heads the record names the exit.
+static void WriteHeader(Code* code, uint8_t log_register, unsigned exit, uint32_t** word) {
+  code->StoreWord32(log_register, exit);
+  *word = reinterpret_cast<uint32_t*>(code->at() - 4);
+}
+
+void Translator::EmitLeave() {
+  const auto bytes = static_cast<int32_t>(recipe_.record_bytes());
+  if (log_register_ == kR11) {
+    code_.AddTo(kR11, kR11, bytes);
+    return;
+  }
+  code_.StoreTo(kR11, &g_context.r[kR11]);
+  code_.AddTo(kR11, log_register_, bytes);
+  code_.LoadFrom(log_register_, &g_context.r[log_register_]);
+}
+
+void Translator::EmitJumpTo(uint64_t target) {
+  uint8_t* distance = code_.JumpLater();
+  const uint8_t* body = FindBody(target);
+  if (body == nullptr) body = MakeStub(AddExit(kLink, target, distance));
+  Code::Patch(distance, body);
+}
+
+// With the target in r10, and the program's r9 and r10 in the context.
+void Translator::EmitJumpThroughTable() {
+  static_assert(kJumpTableBits == 16);
+  code_.Byte(0x45), code_.Byte(0x0f), code_.Byte(0xb7), code_.Byte(0xca);  // movzx r9d, r10w
+  // jmp [r9 * 8 + table]
+  code_.Byte(0x42), code_.Byte(0xff), code_.Byte(0x24), code_.Byte(0xcd);
+  code_.Word32(reinterpret_cast<uint64_t>(g_context.jump));
+}
+
+void Translator::EmitEngineExit(ExitKind kind, uint64_t target) {
+  code_.Jump(MakeStub(AddExit(kind, target, nullptr)));
+}
+
+void Translator::EmitSideExit(uint64_t target, uint8_t* distance) {
+  const unsigned number = side_exit_count_;
+  side_exits_[side_exit_count_++] = {distance, target, number, recipe_.record_bytes()};
+  recipe_.Exit(number);
+}
+
+void Translator::EmitConditional(const Instruction& i) {
+  const unsigned condition = i.opcode & 15;
+  LogNumbers();
+  EmitSideExit(i.target(), code_.JumpIfLater(condition));
+}
+
+// Code that is seldom executed comes after the rest.
+void Translator::EmitSideExits() {
+  for (unsigned k = 0; k < side_exit_count_; ++k) {
+    const SideExit& e = side_exits_[k];
+    Code::Patch(e.distance, code_.at());
+    if (k == 0) {  // no room
+      if (e.record_bytes == 0) {
+        code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127
+        code_.Byte(0x9e);                    // sahf
+        code_.LoadFrom(kRax, &g_context.spill[0]);
+      }
+      EmitEngineExit(kRoom, e.target);
+      continue;
+    }
+    WriteHeader(&code_, log_register_, e.number, &headers_[header_count_++]);
+    if (log_register_ == kR11) {
+      code_.AddTo(kR11, kR11, static_cast<int32_t>(e.record_bytes));
+    } else {
+      code_.StoreTo(kR11, &g_context.r[kR11]);
+      code_.AddTo(kR11, log_register_, static_cast<int32_t>(e.record_bytes));
+      code_.LoadFrom(log_register_, &g_context.r[log_register_]);
+    }
+    EmitJumpTo(e.target);
+  }
+}
+
+// A repeated string instruction is one instruction for each repetition, as it is for a processor
+// that steps. The superblock is one repetition and leads to itself:
+//
+//     jrcxz next                    exit 1
+//     the instruction, once; rcx - 1
+//     jrcxz next                    exit 2
+//     jne next, or je               exit 3, of those that compare
+//     self
+void Translator::EmitStringLoop(const Instruction& i) {
+  const auto leave_when_zero = [&] {
+    constexpr unsigned kShort = 2, kJump = 5;  // jrcxz over a short jump, to a long one
+    code_.Byte(0xe3), code_.Byte(kShort);
+    code_.Byte(0xeb), code_.Byte(kJump);
+    EmitSideExit(i.next(), code_.JumpLater());
+  };
+  leave_when_zero();
+  EmitString(i);
+  code_.AddTo(kRcx, kRcx, -1);
+  recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
+  leave_when_zero();
+  const unsigned kind = i.opcode & 0xfe;
+  if (kind == 0xa6 || kind == 0xae) {
+    constexpr unsigned kEqual = 4, kNotEqual = 5;
+    EmitSideExit(i.next(), code_.JumpIfLater(i.repeat == 1 ? kNotEqual : kEqual));
+  }
+  recipe_.Exit(0);
+  FinishRecipe(kTtqJumpPlain);
+  EmitLeave();
+  EmitJumpTo(i.pc);
+}
+
+void Translator::FinishRecipe(uint32_t jump_kind) {
+  const TtqRecipe* recipe = recipe_.Encode(jump_kind);
+  if (recipe_.record_bytes() > RecipeBuilder::kMaxRecordBytes) {
+    Refuse(Text() << "an instruction whose effects are too large");
+  }
+  finished_id_ = ring::StoreRecipe(recipe);
+}
+
+// The instruction that ends the superblock.
+void Translator::EmitLastBranch(const Instruction& i) {
+  RecipeBuilder& r = recipe_;
+  const auto spill = [this] {
+    code_.StoreTo(kR10, &g_context.r[kR10]);
+    code_.StoreTo(kR9, &g_context.r[kR9]);
+  };
+  const bool calls = IsCall(i) || IsIndirect(i, 2);
+  if (IsIndirect(i, 2) || IsIndirect(i, 4)) {
+    if (i.has_memory) r.Load(AddressOf(i), 8);
+    LogVectors(false);
+    spill();
+    AddMark();
+    // mov r10, operand: the operand's bytes are taken over, but for the register field.
+    if (!i.has_memory) {
+      code_.Move(kR10, i.rm);
+    } else if (i.memory.relative) {
+      code_.LoadConstant(kR10, static_cast<uint64_t>(i.memory.displacement));
+      AddMark(static_cast<uint16_t>(lent_ | Bit(kR10)));
+      code_.Load(kR10, kR10, 0, 8, i.memory.segment);
+    } else {
+      const uint8_t* from = CodeOf(i);
+      if (i.memory.segment != 0) code_.Byte(i.memory.segment);
+      if (i.memory.narrow) code_.Byte(0x67);
+      code_.Byte(0x4cu | (i.memory.index > 7) << 1 | (i.memory.base > 7));
+      code_.Byte(0x8b);
+      code_.Byte((from[i.modrm_at] & 0xc7u) | (kR10 & 7u) << 3);
+      code_.Bytes(from + i.modrm_at + 1, i.length - i.modrm_at - 1u);
+    }
+  } else {
+    LogVectors(IsReturn(i));
+  }
+  if (calls) {
+    const Node below = r.Add(r.Register(kRsp), -8);
+    r.SetRegister(kRsp, below);
+    r.Store(below, 8, r.Constant(i.next()));
+    AddMark(static_cast<uint16_t>(lent_ | (IsCall(i) ? 0 : Bit(kR10))));
+    code_.Byte(0xff), code_.Byte(0x35);  // push of a literal
+    code_.Relative(MakeLiteral(i.next()));
+  }
+  if (IsReturn(i)) {
+    const Node top = r.Register(kRsp);
+    const int64_t more = i.opcode == 0xc2 ? i.immediate & 0xffff : 0;
+    r.Load(top, 8);
+    r.SetRegister(kRsp, r.Add(top, 8 + more));
+    spill();
+    AddMark();
+    code_.Byte(0x41), code_.Byte(0x5a);  // pop r10
+    if (more != 0) code_.AddTo(kRsp, kRsp, static_cast<int32_t>(more));
+  }
+  r.Exit(0);
+  FinishRecipe(calls ? kTtqJumpCall : IsReturn(i) ? kTtqJumpReturn : kTtqJumpPlain);
+  EmitLeave();
+  if (IsCall(i)) {
+    EmitJumpTo(i.target());
+  } else {
+    EmitJumpThroughTable();
+  }
+}
+
+void Translator::EmitInstruction(unsigned index) {
+  index_ = index;
+  const Instruction& i = instructions_[index];
+  const bool last = index + 1 == count_;
+  recipe_.StartInstruction(i, CodeOf(i));
+  if (IsConditional(i)) {
+    EmitConditional(i);
+  } else if (IsJump(i)) {
+    // Nothing is left of it.
+  } else if (IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i)) {
+    EmitLastBranch(i);
+    return;
+  } else if (IsRepeated(i)) {
+    EmitStringLoop(i);
+    return;
+  } else if (IsLoop(i)) {
+    if (i.opcode != 0xe3) {
+      recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
+    }
+    constexpr unsigned kShort = 2, kJump = 5;
+    LogNumbers();
+    code_.Byte(i.opcode), code_.Byte(kShort);
+    code_.Byte(0xeb), code_.Byte(kJump);
+    EmitSideExit(i.target(), code_.JumpLater());
+  } else if (i.Is(kMap0F, 0x05)) {
+    recipe_.Exit(0);
+    FinishRecipe(kTtqJumpSyscall);
+    EmitLeave();
+    EmitEngineExit(kSyscall, i.next());
+    return;
+  } else if (i.Is(kMap0F, 0xa2)) {  // cpuid: the engine fills the slots in
+    LogNumbers();
+    for (uint8_t reg : {kRax, kRcx, kRdx, kRbx}) recipe_.SetRegister(reg, recipe_.Slot(8));
+    recipe_.Exit(0);
+    FinishRecipe(kTtqJumpOther);
+    EmitLeave();
+    EmitEngineExit(kCpuid, i.next());
+    return;
+  } else if (i.Is(kOneByte, 0x9d)) {  // popf: it may change the direction flag
+    const Node top = recipe_.Register(kRsp);
+    recipe_.Load(top, 8);
+    recipe_.SetRegister(kRsp, recipe_.Add(top, 8));
+    LogNumbers();
+    recipe_.SetRegister(kTtqRegDirection, recipe_.Slot(8));
+    recipe_.Exit(0);
+    FinishRecipe(kTtqJumpOther);
+    code_.StoreTo(kR10, &g_context.r[kR10]);
+    AddMark();
+    code_.Byte(0x41), code_.Byte(0x5a);  // pop r10
+    code_.StoreTo(kR10, &g_context.target);
+    code_.LoadFrom(kR10, &g_context.r[kR10]);
+    EmitLeave();
+    EmitEngineExit(kPopFlags, i.next());
+    return;
+  } else {
+    EmitPlain(i);
+    // After a breakpoint the kernel names the instruction behind it.
+    if (IsBreakpoint(i)) code_.Byte(0x90);
+  }
+  if (!last) return;
+  LogNumbers();
+  recipe_.Exit(0);
+  FinishRecipe(kTtqJumpPlain);
+  EmitLeave();
+  EmitJumpTo(after_);
+}
+
+void Translator::Translate(uint64_t pc, Superblock* out) {
+  *out = {};
+  out->pc = pc;
+  Collect(pc);
+  code_.set_at(NextCode());
+  start_ = code_.at();
+  if (ends_by_unknown_) {  // found out only if it is executed
+    out->body = start_;
+    EmitEngineExit(kRefuse, pc);
+    out->checked = code_.at();
+    EmitCheckedEntry(pc, false);
+    code_.Jump(out->body);
+    out->end = code_.at();
+    SetNextCode(code_.at());
+    return;
+  }
+  mark_count_ = header_count_ = side_exit_count_ = 0;
+  vectors_written_ = numbers_written_ = 0;
+  finished_id_ = 0;
+  ChooseLogRegister();
+  const bool flags_dead = FlagsAreDeadAtStart();
+  out->checked = code_.at();
+  EmitCheckedEntry(pc, flags_dead);
+  out->body = start_ = code_.at();
+  EmitEntry(pc, flags_dead);
+  recipe_.Begin();
+  WriteHeader(&code_, log_register_, 0, &headers_[header_count_++]);
+  for (unsigned k = 0; k < count_; ++k) {
+    if (!recipe_.HasRoom() && k > 0) {  // the rest becomes a superblock of its own
+      after_ = instructions_[k].pc;
+      LogNumbers();
+      recipe_.Exit(0);
+      FinishRecipe(kTtqJumpPlain);
+      EmitLeave();
+      EmitJumpTo(after_);
+      break;
+    }
+    EmitInstruction(k);
+  }
+  EmitSideExits();
+  for (unsigned h = 0; h < header_count_; ++h) *headers_[h] |= finished_id_ << kTtqExitBits;
+  out->end = code_.at();
+  SetNextCode(code_.at());
+  out->id = finished_id_;
+  out->record_bytes = static_cast<uint16_t>(recipe_.record_bytes());
+  out->log_register = log_register_;
+  out->instruction_count = static_cast<uint8_t>(recipe_.instruction_count());
+  auto* marks = AllocateArray<Mark>(mark_count_);
+  memcpy(marks, marks_, mark_count_ * sizeof(Mark));
+  out->marks = marks;
+  out->mark_count = static_cast<uint16_t>(mark_count_);
+  auto* pcs = AllocateArray<uint64_t>(count_);
+  for (unsigned k = 0; k < count_; ++k) pcs[k] = instructions_[k].pc;
+  out->pcs = pcs;
+}
+
+}  // namespace ttq::engine

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//
+// Makes a superblock: translated code and its recipe. translate.cc opens with how.
+
+#ifndef TTQ_RECORDER_ENGINE_TRANSLATOR_H_
+#define TTQ_RECORDER_ENGINE_TRANSLATOR_H_
+
+#include "recorder/engine/code.h"
+#include "recorder/engine/decode.h"
+#include "recorder/engine/recipe.h"
+
+namespace ttq::engine {
+
+// From `offset` in a superblock's code on, until the next mark, an instruction of the program is
+// being executed; the program's values of the registers in `lent` are in the context.
+struct Mark {
+  uint32_t offset;
+  uint16_t lent;
+  uint8_t instruction;
+};
+
+struct Superblock {
+  uint64_t pc;
+  const uint8_t* checked;  // code that indirect branches lead to: checks the target first
+  const uint8_t* body;
+  const uint8_t* end;
+  const Mark* marks;
+  uint32_t id;
+  uint16_t mark_count;
+  uint16_t record_bytes;
+  uint8_t log_register;  // while it runs
+  uint8_t instruction_count;
+  const uint64_t* pcs;  // of its instructions
+};
+
+// How translated code is left, see dispatch.cc.
+enum ExitKind : uint8_t {
+  kLink,     // to code that may be translated by now
+  kRoom,     // no room in the log, or a signal waits; the superblock has done nothing
+  kSyscall,  // the program's instruction was a system call; target: the next one
+  kCpuid,
+  kPopFlags,
+  kRefuse,  // an instruction that cannot be recorded
+};
+
+class Translator {
+ public:
+  // Translates what the program has at `pc`. REQUIRES: it can be executed (memory.h), and the
+  // context holds the program's state before it.
+  void Translate(uint64_t pc, Superblock* out);
+
+ private:
+  enum { kMaxInstructions = 48, kMaxSideExits = 24, kMaxMarks = 4 * kMaxInstructions };
+
+  // translate.cc
+  void Collect(uint64_t pc);
+  bool FlagsAreDeadAtStart() const;
+  void ChooseLogRegister();
+  void EmitCheckedEntry(uint64_t pc, bool flags_dead);
+  void EmitEntry(uint64_t pc, bool flags_dead);
+  void EmitInstruction(unsigned index);
+  void EmitLastBranch(const Instruction& i);
+  void EmitSideExit(uint64_t target, uint8_t* distance);
+  void EmitSideExits();
+  void EmitLeave();  // gives the log register back and moves on in the log
+  void EmitJumpTo(uint64_t target);
+  void EmitJumpThroughTable();
+  void EmitConditional(const Instruction& i);
+  void EmitStringLoop(const Instruction& i);
+  void EmitEngineExit(ExitKind kind, uint64_t target);
+  void FinishRecipe(uint32_t jump_kind);
+  bool EndsSuperblock(const Instruction& i) const;
+
+  // instructions.cc
+  void EmitPlain(const Instruction& i);       // any instruction that goes on to the next
+  bool EmitExpression(const Instruction& i);  // those whose results the recipe can compute
+  bool EmitArithmetic(const Instruction& i);
+  bool EmitMove(const Instruction& i);
+  bool EmitStack(const Instruction& i);
+  bool EmitString(const Instruction& i);
+  void EmitLogged(const Instruction& i);  // all others: results are logged
+  void Copy(const Instruction& i);
+  void CopyWithAddressIn(const Instruction& i, uint8_t reg);
+  Node AddressOf(const Instruction& i);
+  void LogResults(const Instruction& i, uint16_t registers);
+  void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
+                 uint16_t busy);
+  void LogRegister(uint8_t number, unsigned bytes);
+  void NoteVectors(const Instruction& i);
+  void LogVectors(bool returning);
+  void LogNumbers();
+
+  uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
+  void GiveBack(uint8_t reg);
+  void AddMark(uint16_t lent);
+  void AddMark() { AddMark(lent_); }
+  const uint8_t* CodeOf(const Instruction& i) const {
+    return reinterpret_cast<const uint8_t*>(i.pc);
+  }
+
+  Code code_;
+  RecipeBuilder recipe_;
+  Instruction instructions_[kMaxInstructions];
+  unsigned count_;
+  bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
+  uint64_t after_;        // where the code after the last instruction is
+  uint16_t used_;         // general registers that the instructions use
+  uint8_t log_register_;
+  uint16_t lent_;   // registers whose value is in the context at this point
+  unsigned index_;  // of the instruction being translated
+  uint8_t* start_;
+  uint32_t* headers_[kMaxSideExits + 2];  // words of code to get the id
+  unsigned header_count_;
+  struct SideExit {
+    uint8_t* distance;
+    uint64_t target;
+    unsigned number, record_bytes;
+  } side_exits_[kMaxSideExits];
+  unsigned side_exit_count_;
+  Mark marks_[kMaxMarks];
+  unsigned mark_count_;
+  // Vector words of the stream: written in this superblock, and of those the ones not yet said to
+  // be unknown, and the ones last written as a single number.
+  uint32_t vectors_written_, numbers_written_;
+  uint32_t finished_id_;  // of the recipe
+};
+
+// ---- dispatch.cc
+// ---------------------------------------------------------------------------------
+
+// A number for Context::exit. `distance` of the jump that led there is patched once there is code.
+uint32_t AddExit(ExitKind kind, uint64_t target, uint8_t* distance);
+// Code that leaves by an exit.
+const uint8_t* MakeStub(uint32_t exit);
+// Eight bytes near translated code.
+const uint64_t* MakeLiteral(uint64_t value);
+// Where the next translation goes.
+uint8_t* NextCode();
+void SetNextCode(uint8_t* at);
+// Code of a superblock that is translated already; null when it is not.
+const uint8_t* FindBody(uint64_t pc);
+
+}  // namespace ttq::engine
+
+#endif  // TTQ_RECORDER_ENGINE_TRANSLATOR_H_
