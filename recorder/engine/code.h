@@ -53,6 +53,11 @@ class Code {
     Byte(0x89);
     Byte(0xc0 | (from & 7) << 3 | (to & 7));
   }
+  void Move32(uint8_t to, uint8_t from) {
+    Byte(0x40 | (from >> 3) << 2 | to >> 3);
+    Byte(0x89);
+    Byte(0xc0 | (from & 7) << 3 | (to & 7));
+  }
   // reg = base + displacement
   void AddTo(uint8_t reg, uint8_t base, int32_t displacement) {
     Byte(0x48 | (reg >> 3) << 2 | base >> 3);

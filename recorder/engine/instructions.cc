@@ -468,7 +468,9 @@ bool Translator::EmitString(const Instruction& i) {
   RecipeBuilder& r = recipe_;
   const unsigned bytes = OperandBytes(i);
   const Node step = r.Make(kTtqMul, 8, r.Register(kTtqRegDirection), r.Constant(bytes));
-  const Node source = r.Register(kRsi), destination = r.Register(kRdi);
+  const unsigned width = i.memory.narrow ? 4 : 8;
+  const Node source = r.Low(r.Register(kRsi), width);
+  const Node destination = r.Low(r.Register(kRdi), width);
   Node from = source;
   if (i.memory.segment != 0) {
     from = r.Make(kTtqAdd, 8, source, r.Register(i.memory.segment == 0x64 ? kTtqRegFs : kTtqRegGs));
@@ -479,7 +481,11 @@ bool Translator::EmitString(const Instruction& i) {
   uint8_t place = 0;
   if (moves) {
     place = Borrow(i.reads | i.writes);
-    code_.Move(place, kRdi);
+    if (i.memory.narrow) {
+      code_.Move32(place, kRdi);
+    } else {
+      code_.Move(place, kRdi);
+    }
   }
   // What repeats it is ours.
   AddMark();
@@ -496,8 +502,8 @@ bool Translator::EmitString(const Instruction& i) {
     code_.Store(kRax, log_register_, r.last_slot(), bytes);
     r.WriteOperand(i, kRax, bytes == 1 ? 1 : bytes, slot);
   }
-  if (moves || compares || loads) r.SetRegister(kRsi, r.Make(kTtqAdd, 8, source, step));
-  if (!loads) r.SetRegister(kRdi, r.Make(kTtqAdd, 8, destination, step));
+  if (moves || compares || loads) r.SetRegister(kRsi, r.Make(kTtqAdd, width, source, step));
+  if (!loads) r.SetRegister(kRdi, r.Make(kTtqAdd, width, destination, step));
   return true;
 }
 

@@ -18,6 +18,7 @@ namespace ttq::engine {
 namespace {
 
 constexpr uint64_t kBreakBegin = 0x100000000;
+constexpr size_t kLongestPath = 4096;
 
 uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
@@ -36,8 +37,13 @@ uint32_t ProtectionOf(const Elf64_Phdr& p) {
          (p.p_flags & PF_X ? PROT_EXEC : 0u);
 }
 
-memory::FileInfo LookAt(const char* path, uint64_t fd) {
+memory::FileInfo LookAt(uint64_t fd) {
   memory::FileInfo info;
+  // As it is, not as the program names it.
+  auto* path = AllocateArray<char>(kLongestPath);
+  Text link;
+  link << "/proc/self/fd/" << fd;
+  Syscall(SYS_readlink, Number(link.c_str()), Number(path), kLongestPath - 1);
   info.path = path;
   info.is_elf = true;
   struct stat st;
@@ -130,7 +136,7 @@ void LoadElf(const char* path, Image* image) {
   } else if (low < kEngineEnd && high > kCodeBegin) {
     CannotLoad(path, "it lies where the native engine does");
   }
-  const memory::FileInfo info = LookAt(path, fd);
+  const memory::FileInfo info = LookAt(fd);
   for (unsigned k = 0; k < head.e_phnum; ++k) {
     const Elf64_Phdr& p = headers[k];
     if (p.p_type != PT_LOAD || p.p_memsz == 0) continue;

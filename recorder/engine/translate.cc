@@ -97,7 +97,7 @@ bool IsKnown(const Instruction& i) {
       return false;
     }
   }
-  if (i.memory.narrow && (IsString(i) || IsLoop(i))) return false;
+  if (i.memory.narrow && IsLoop(i) && i.opcode != 0xe3) return false;
   if (i.Is(kMap0F, 0x34) || i.Is(kMap0F, 0x05 + 0x30)) return false;  // sysenter, sysexit
   if (!(f.traits & kImplicitMemory)) return true;
   const bool stack =
@@ -310,14 +310,20 @@ void Translator::EmitSideExits() {
 void Translator::EmitStringLoop(const Instruction& i) {
   const auto leave_when_zero = [&] {
     constexpr unsigned kShort = 2, kJump = 5;  // jrcxz over a short jump, to a long one
+    if (i.memory.narrow) code_.Byte(0x67);
     code_.Byte(0xe3), code_.Byte(kShort);
     code_.Byte(0xeb), code_.Byte(kJump);
     EmitSideExit(i.next(), code_.JumpLater());
   };
   leave_when_zero();
   EmitString(i);
-  code_.AddTo(kRcx, kRcx, -1);
-  recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
+  if (i.memory.narrow) {
+    code_.Byte(0x8d), code_.Byte(0x49), code_.Byte(0xff);  // lea ecx, [rcx - 1]
+    recipe_.SetRegister(kRcx, recipe_.Make(kTtqAddI, 4, recipe_.Register(kRcx), 0, 0, ~uint64_t{0}));
+  } else {
+    code_.AddTo(kRcx, kRcx, -1);
+    recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
+  }
   leave_when_zero();
   const unsigned kind = i.opcode & 0xfe;
   if (kind == 0xa6 || kind == 0xae) {
@@ -419,6 +425,7 @@ void Translator::EmitInstruction(unsigned index) {
     }
     constexpr unsigned kShort = 2, kJump = 5;
     LogNumbers();
+    if (i.memory.narrow) code_.Byte(0x67);
     code_.Byte(i.opcode), code_.Byte(kShort);
     code_.Byte(0xeb), code_.Byte(kJump);
     EmitSideExit(i.target(), code_.JumpLater());

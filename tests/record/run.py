@@ -5,7 +5,10 @@ Each case runs natively and under `ttq record --verify`, which compares all of t
 with the recording at every block end and its registers at every block start. Output and exit status
 must be the same, and no difference may be found. A case whose program is not installed is skipped.
 
-    run.py TTQ PROGRAMS [NAME...]      TTQ: the binary; PROGRAMS: where programs/ was built
+    run.py [--engine=native] TTQ PROGRAMS [NAME...]    TTQ: the binary; PROGRAMS: where programs/ was
+                                                       built
+
+With --engine=native only the part "programs" is meant, and of it what the native engine records.
 """
 
 import bisect
@@ -22,6 +25,7 @@ import sys
 import tempfile
 import time
 
+ENGINE = [sys.argv.pop(1)] if sys.argv[1].startswith("--engine=") else []
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRATCH = tempfile.mkdtemp(prefix="ttq-record-")
@@ -44,7 +48,7 @@ def record(command, *flags, given=b""):
     """Runs `ttq record`; the recording is thrown away."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
         place = os.path.join(d, "recording")
-        return run([TTQ, "record", "-q", "-o", place, *flags, *command], given, env=environment())
+        return run([TTQ, "record", "-q", *ENGINE, "-o", place, *flags, *command], given, env=environment())
 
 
 def check(condition, *about):
