@@ -103,8 +103,8 @@ bool IsKnown(const Instruction& i) {
   const bool stack =
       i.space == kOneByte &&
       ((i.opcode >= 0x50 && i.opcode <= 0x5f) || i.opcode == 0x68 || i.opcode == 0x6a ||
-       i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d || IsIndirect(i, 6) ||
-       IsIndirect(i, 2) || IsReturn(i) || IsCall(i));
+       i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d ||
+       IsIndirect(i, 6) || IsIndirect(i, 2) || IsReturn(i) || IsCall(i));
   if (stack) return !i.narrow;
   return IsString(i) || IsPortString(i) || i.Is(kOneByte, 0xd7);
 }
@@ -319,7 +319,8 @@ void Translator::EmitStringLoop(const Instruction& i) {
   EmitString(i);
   if (i.memory.narrow) {
     code_.Byte(0x8d), code_.Byte(0x49), code_.Byte(0xff);  // lea ecx, [rcx - 1]
-    recipe_.SetRegister(kRcx, recipe_.Make(kTtqAddI, 4, recipe_.Register(kRcx), 0, 0, ~uint64_t{0}));
+    recipe_.SetRegister(kRcx,
+                        recipe_.Make(kTtqAddI, 4, recipe_.Register(kRcx), 0, 0, ~uint64_t{0}));
   } else {
     code_.AddTo(kRcx, kRcx, -1);
     recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
