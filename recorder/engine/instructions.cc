@@ -403,26 +403,39 @@ bool Translator::EmitArithmetic(const Instruction& i) {
 }
 
 bool Translator::EmitStack(const Instruction& i) {
-  if (i.space != kOneByte || i.narrow) return false;
+  if (i.space != kOneByte) return false;
   RecipeBuilder& r = recipe_;
   const Node top = r.Register(kRsp);
+  const unsigned bytes = i.narrow ? 2 : 8;
   const bool push_register = i.opcode >= 0x50 && i.opcode <= 0x57;
   if (push_register || i.opcode == 0x68 || i.opcode == 0x6a) {
     const Node value =
         push_register ? r.Register(i.rm) : r.Constant(static_cast<uint64_t>(i.immediate));
-    const Node below = r.Add(top, -8);
+    const Node below = r.Add(top, -static_cast<int64_t>(bytes));
     r.SetRegister(kRsp, below);
-    r.Store(below, 8, value);
+    r.Store(below, bytes, value);
     Copy(i);
     return true;
   }
   if (i.opcode >= 0x58 && i.opcode <= 0x5f) {
-    r.Load(top, 8);
+    r.Load(top, bytes);
     Copy(i);
-    r.SetRegister(kRsp, r.Add(top, 8));
+    r.SetRegister(kRsp, r.Add(top, bytes));
     LogRegister(i.rm, 8);
     return true;
   }
+  if (i.opcode == 0x8f && i.has_memory) {  // pop to memory: rsp has moved before it is an address
+    r.Load(top, bytes);
+    r.SetRegister(kRsp, r.Add(top, bytes));
+    const Node address = AddressOf(i);
+    Copy(i);
+    const uint8_t place = Borrow(i.reads);
+    LoadAddress(i, place);
+    LogStored(address, bytes, place, 0, i.memory.segment, i.reads);
+    GiveBack(place);
+    return true;
+  }
+  if (i.narrow) return false;
   if (i.opcode == 0xff && (i.reg & 7) == 6) {  // push of memory
     if (!i.has_memory) return false;
     r.Load(AddressOf(i), 8);
@@ -521,6 +534,23 @@ bool Translator::EmitExpression(const Instruction& i) {
 // ---- All others
 // ----------------------------------------------------------------------------------
 
+// The address of the memory operand, without its segment.
+void Translator::LoadAddress(const Instruction& i, uint8_t place) {
+  const MemoryOperand& m = i.memory;
+  if (m.relative || i.form->traits & kHasOffset) {
+    code_.LoadConstant(place, static_cast<uint64_t>(m.displacement));
+    return;
+  }
+  // lea place, [base + index << shift + displacement]
+  if (m.narrow) code_.Byte(0x67);
+  code_.Byte(0x48u | (place >> 3) << 2 | (m.index > 7) << 1 | (m.base > 7));
+  code_.Byte(0x8d);
+  const unsigned index = m.index >= 0 ? m.index & 7 : 4, base = m.base >= 0 ? m.base & 7 : 5;
+  code_.Byte((m.base >= 0 ? 0x80u : 0u) | (place & 7u) << 3 | 4);
+  code_.Byte(m.shift << 6 | index << 3 | base);
+  code_.Word32(static_cast<uint64_t>(m.displacement));
+}
+
 void Translator::EmitLogged(const Instruction& i) {
   const Form& f = *i.form;
   const bool xlat = i.Is(kOneByte, 0xd7);
@@ -547,21 +577,10 @@ void Translator::EmitLogged(const Instruction& i) {
   const bool relative = i.memory.relative;
   const uint16_t wrong_half = !relative ? 0 : i.rm & 8 ? 0x00ff : 0xff00;
   const uint8_t place = Borrow(i.reads | i.writes | wrong_half | Bit(5) | Bit(12) | Bit(13));
+  LoadAddress(i, place);
   if (relative) {
-    code_.LoadConstant(place, static_cast<uint64_t>(i.memory.displacement));
     CopyWithAddressIn(i, place);
-  } else if (f.traits & kHasOffset) {
-    code_.LoadConstant(place, static_cast<uint64_t>(i.memory.displacement));
-    Copy(i);
   } else {
-    const MemoryOperand& m = i.memory;  // lea place, [base + index << shift + displacement]
-    if (m.narrow) code_.Byte(0x67);
-    code_.Byte(0x48u | (place >> 3) << 2 | (m.index > 7) << 1 | (m.base > 7));
-    code_.Byte(0x8d);
-    const unsigned index = m.index >= 0 ? m.index & 7 : 4, base = m.base >= 0 ? m.base & 7 : 5;
-    code_.Byte((m.base >= 0 ? 0x80u : 0u) | (place & 7u) << 3 | 4);
-    code_.Byte(m.shift << 6 | index << 3 | base);
-    code_.Word32(static_cast<uint64_t>(m.displacement));
     Copy(i);
   }
   LogResults(i, i.writes);

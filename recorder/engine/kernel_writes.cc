@@ -127,6 +127,11 @@ constexpr Call kCalls[] = {
     {SYS_mq_getsetattr, {{2, kBytes, 64}}},
     {SYS_mq_timedreceive, {{1, kResult, 1}, {3, kBytes, 4}}},
     {SYS_name_to_handle_at, {}},
+    {SYS_msgrcv, {}},
+    {SYS_process_vm_writev, {}},
+    {SYS_shmctl, {}},
+    {SYS_msgctl, {}},
+    {SYS_semctl, {}},
 };
 
 // Those that write no memory, or are executed by syscalls.cc, which tells what they do.
@@ -290,7 +295,6 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       SYS_timer_getoverrun,
                                       SYS_clock_settime,
                                       SYS_settimeofday,
-                                      SYS_process_vm_writev,
                                       424 /* pidfd_send_signal */,
                                       434 /* pidfd_open */,
                                       436 /* close_range */,
@@ -299,6 +303,8 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       SYS_ioprio_get,
                                       SYS_ioprio_set,
                                       SYS_shmget,
+                                      SYS_shmat,
+                                      SYS_shmdt,
                                       SYS_semget,
                                       SYS_semop,
                                       SYS_semtimedop,
@@ -455,6 +461,35 @@ void TellIoctl(uint64_t request, uint64_t at) {
   }
 }
 
+// The controls of shared memory, queues and semaphores: what an argument points to is a structure
+// for some, the limits of all for others.
+void TellSystemV(uint64_t number, const uint64_t* args, int64_t result) {
+  constexpr uint64_t kStatus = 2, kInfo = 3, kGetAll = 13;
+  if (result < 0) return;
+  const uint64_t command = args[number == SYS_semctl ? 2 : 1] & 0xff;
+  const uint64_t at = args[number == SYS_semctl ? 3 : 2];
+  if (number == SYS_shmctl) {
+    if (command == kInfo) Written(at, 72);
+    if (command == 14) Written(at, 48);  // SHM_INFO
+    if (command == kStatus || command == 13 || command == 15) Written(at, 112);
+  } else if (number == SYS_msgctl) {
+    if (command == kInfo || command == 12) Written(at, 32);
+    if (command == kStatus || command == 11 || command == 13) Written(at, 120);
+  } else if (command == kGetAll) {
+    struct {
+      uint8_t before[80];
+      uint64_t count;
+      uint8_t after[16];
+    } about = {};
+    Syscall(SYS_semctl, args[0], 0, kStatus, reinterpret_cast<uint64_t>(&about));
+    Written(at, 2 * about.count);
+  } else if (command == kInfo || command == 19) {
+    Written(at, 40);
+  } else if (command == kStatus || command == 18 || command == 20) {
+    Written(at, 104);
+  }
+}
+
 void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
   const bool ok = result >= 0;
   switch (number) {
@@ -508,6 +543,11 @@ void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
         Written(at + 56, 4);
       }
       break;
+    case SYS_process_vm_writev:
+      if (ok && args[0] == static_cast<uint64_t>(Syscall(SYS_getpid))) {
+        TellVector(args[3], args[4], static_cast<uint64_t>(result));
+      }
+      break;
     case SYS_getgroups:
       if (ok && args[0] != 0) Written(args[1], static_cast<uint64_t>(result) * 4);
       break;
@@ -527,6 +567,14 @@ void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
       break;
     case SYS_syslog:
       if (ok && args[0] >= 2 && args[0] <= 4) Written(args[1], static_cast<uint64_t>(result));
+      break;
+    case SYS_msgrcv:  // the type comes before the text
+      if (ok) Written(args[1], 8 + static_cast<uint64_t>(result));
+      break;
+    case SYS_shmctl:
+    case SYS_msgctl:
+    case SYS_semctl:
+      TellSystemV(number, args, result);
       break;
     case SYS_name_to_handle_at:
       Written(args[2], ok ? 8 + Read<uint32_t>(args[2]) : 4);

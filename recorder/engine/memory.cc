@@ -242,6 +242,27 @@ void Reset(uint64_t begin, uint64_t end) {
   });
 }
 
+bool ShowsFiles() {
+  for (size_t i = 0; i < g_count; ++i) {
+    if (g_mappings[i].is_file && !g_mappings[i].is_elf) return true;
+  }
+  return false;
+}
+
+void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes) {
+  static const uint8_t kZeros[kPage] = {};
+  for (size_t i = 0; i < g_count; ++i) {
+    const Mapping& m = g_mappings[i];
+    if (!m.is_file || m.is_elf || m.dev != dev || m.ino != ino) continue;
+    Send(kTtqBySyscall, m.begin, m.end - m.begin);
+    // What lies behind its end cannot be read, and is zero when the file grows again.
+    const uint64_t kept = bytes > m.offset ? PageUp(bytes - m.offset) : 0;
+    for (uint64_t a = m.begin + kept; a < m.end; a += kPage) {
+      SendBytes(kTtqBySyscall, a, kZeros, kPage);
+    }
+  }
+}
+
 void ForgetNotForked() {
   for (size_t i = 0; i < g_count;) {
     const Mapping m = g_mappings[i];

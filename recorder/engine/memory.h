@@ -17,6 +17,7 @@ struct Mapping {
   bool is_file = false;
   bool is_elf = false;      // of a file whose contents do not change, one takes it
   bool translated = false;  // code of it has been translated
+  bool is_system_v = false;
   bool not_forked = false, wiped_on_fork = false;
   uint64_t dev = 0, ino = 0, offset = 0;
 };
@@ -47,6 +48,10 @@ void Protect(uint64_t begin, uint64_t end, uint32_t protection);
 void Move(uint64_t from, uint64_t to, uint64_t bytes);
 // What fork is to do with a range, by madvise.
 void Advise(uint64_t begin, uint64_t end, int advice);
+// Whether memory shows files that may change.
+bool ShowsFiles();
+// A file of `bytes` has other contents, or another length: so has the memory that shows it.
+void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes);
 // Private memory of no file is zero again; of files, as in the file.
 void Reset(uint64_t begin, uint64_t end);
 // In a forked child.

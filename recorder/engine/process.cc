@@ -33,7 +33,7 @@ uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 constexpr uint64_t kSharedStack = 4096;
 struct VforkFrames {
   uint64_t begin;
-  uint32_t told;
+  uint64_t bytes;  // of its content; 0: the child has not said
   uint8_t content[kSharedStack];
 };
 VforkFrames* g_frames;  // of a child of vfork: to its parent
@@ -61,8 +61,7 @@ void BeginChild(const uint64_t* args, uint64_t flags) {
 }
 
 void TakeFrames(const VforkFrames& frames) {
-  if (!frames.told) return;
-  for (uint64_t k = 0; k + 8 <= kSharedStack; k += 8) {
+  for (uint64_t k = 0; k + 8 <= frames.bytes; k += 8) {
     auto* here = reinterpret_cast<uint64_t*>(frames.begin + k);
     uint64_t there;
     memcpy(&there, frames.content + k, 8);
@@ -206,8 +205,7 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
 
 void Exit(uint64_t number, uint32_t status) {
   if (g_frames != nullptr) {
-    ReadGuest(g_frames->begin, g_frames->content, kSharedStack);
-    g_frames->told = 1;
+    g_frames->bytes = ReadGuest(g_frames->begin, g_frames->content, kSharedStack);
   }
   ring::Append(kTtqExitProcess, &status, 4);
   threads::TellRegisters();

@@ -149,6 +149,39 @@ int64_t MoveMemory(const uint64_t* args) {
   return r;
 }
 
+int64_t AttachShared(const uint64_t* args) {
+  const int64_t r = signals::Interruptible(SYS_shmat, args);
+  if (Failed(r)) return r;
+  struct {
+    uint8_t permissions[48];
+    uint64_t bytes;
+    uint8_t rest[56];
+  } about = {};
+  constexpr uint64_t kStatus = 2;
+  Syscall(SYS_shmctl, args[0], kStatus, Number(&about));
+  constexpr uint64_t kReadOnly = 010000, kExecutable = 0100000;
+  memory::Mapping m;
+  m.begin = static_cast<uint64_t>(r);
+  m.end = m.begin + PageUp(about.bytes);
+  m.protection = PROT_READ | (args[2] & kReadOnly ? 0u : uint32_t{PROT_WRITE}) |
+                 (args[2] & kExecutable ? uint32_t{PROT_EXEC} : 0u);
+  m.shared = m.is_system_v = true;
+  memory::FileInfo info;
+  info.dev = ~uint64_t{0};  // no device
+  info.ino = args[0] + 1;
+  memory::Map(m, kTtqMapSysV, kTtqContentZero, info);
+  memory::Send(kTtqInitial, m.begin, m.end - m.begin);
+  return r;
+}
+
+int64_t DetachShared(const uint64_t* args) {
+  const memory::Mapping* m = memory::Find(args[0]);
+  const memory::Mapping was = m != nullptr ? *m : memory::Mapping{};
+  const int64_t r = signals::Interruptible(SYS_shmdt, args);
+  if (r == 0 && was.is_system_v) memory::Unmap(was.begin, was.end);
+  return r;
+}
+
 int64_t SetBreak(uint64_t wanted) {
   static uint64_t now = 0;
   Program& p = g_program;
@@ -268,6 +301,45 @@ void TellWritten(uint64_t number, const uint64_t* args, int64_t result) {
   }
 }
 
+// Memory that shows a file which the call has changed.
+void TellFileChanges(uint64_t number, const uint64_t* args, int64_t result) {
+  if (Failed(result) || !memory::ShowsFiles()) return;
+  uint64_t fd = args[0];
+  switch (number) {
+    case SYS_write:
+    case SYS_writev:
+    case SYS_sendfile:
+    case SYS_pwrite64:
+    case SYS_pwritev:
+    case SYS_pwritev2:
+    case SYS_ftruncate:
+    case SYS_fallocate:
+      break;
+    case SYS_splice:
+    case SYS_copy_file_range:
+      fd = args[2];
+      break;
+    case SYS_open:
+    case SYS_openat:
+    case SYS_creat: {
+      const uint64_t flags = number == SYS_open     ? args[1]
+                             : number == SYS_openat ? args[2]
+                                                    : uint64_t{O_TRUNC};
+      if (!(flags & O_TRUNC)) return;
+      fd = static_cast<uint64_t>(result);
+      break;
+    }
+    case SYS_truncate:
+      break;
+    default:
+      return;
+  }
+  struct stat st;
+  const int64_t known = number == SYS_truncate ? Syscall(SYS_stat, args[0], Number(&st))
+                                               : Syscall(SYS_fstat, fd, Number(&st));
+  if (known == 0) memory::FileChanged(st.st_dev, st.st_ino, static_cast<uint64_t>(st.st_size));
+}
+
 int64_t Run(uint64_t number, uint64_t* args) {
   switch (number) {
     case SYS_mmap:
@@ -282,6 +354,10 @@ int64_t Run(uint64_t number, uint64_t* args) {
       return SetBreak(args[0]);
     case SYS_madvise:
       return AdviseMemory(args);
+    case SYS_shmat:
+      return AttachShared(args);
+    case SYS_shmdt:
+      return DetachShared(args);
     case SYS_rt_sigaction:
       return signals::SetAction(args[0], args[1], args[2], args[3]);
     case SYS_rt_sigprocmask:
@@ -308,11 +384,6 @@ int64_t Run(uint64_t number, uint64_t* args) {
     case SYS_exit:
     case SYS_exit_group:
       process::Exit(number, static_cast<uint32_t>(args[0]));
-    case SYS_process_vm_writev:
-      if (args[0] == static_cast<uint64_t>(Syscall(SYS_getpid))) {
-        Refuse(Text() << "process_vm_writev to itself");
-      }
-      break;
     case SYS_readlink:
       if (IsOwnExecutable(args[0])) return ReadOwnLink(args[1], args[2]);
       break;
@@ -369,6 +440,7 @@ void Execute() {
   const int64_t result = Run(number, args);
   if (number == SYS_write || number == SYS_writev) TellWritten(number, args, result);
   TellSyscallWrites(number, args, result);
+  TellFileChanges(number, args, result);
   s.result = result;
   s.wall_ns = WallNs();
   ring::AppendStruct(kTtqSyscallExit, s);

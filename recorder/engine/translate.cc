@@ -92,7 +92,8 @@ bool IsKnown(const Instruction& i) {
     const bool segment = i.opcode == 0x8e;
     const bool returns_far = i.opcode == 0xca || i.opcode == 0xcb || i.opcode == 0xcf;
     const bool old_call = i.opcode == 0xcd && (i.immediate & 0xff) == 0x80;
-    if (far || transaction || segment || returns_far || old_call || i.opcode == 0x8f ||
+    if (far || transaction || segment || returns_far || old_call ||
+        (i.opcode == 0x8f && (i.reg & 7) != 0) ||
         (i.opcode == 0xc8 && i.immediate >> 16 != 0)) {  // a nested enter
       return false;
     }
@@ -100,10 +101,13 @@ bool IsKnown(const Instruction& i) {
   if (i.memory.narrow && IsLoop(i) && i.opcode != 0xe3) return false;
   if (i.Is(kMap0F, 0x34) || i.Is(kMap0F, 0x05 + 0x30)) return false;  // sysenter, sysexit
   if (!(f.traits & kImplicitMemory)) return true;
+  const bool pushes =
+      i.space == kOneByte && ((i.opcode >= 0x50 && i.opcode <= 0x5f) || i.opcode == 0x68 ||
+                              i.opcode == 0x6a || i.opcode == 0x8f);
+  if (pushes) return true;
   const bool stack =
       i.space == kOneByte &&
-      ((i.opcode >= 0x50 && i.opcode <= 0x5f) || i.opcode == 0x68 || i.opcode == 0x6a ||
-       i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d ||
+      (i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d ||
        IsIndirect(i, 6) || IsIndirect(i, 2) || IsReturn(i) || IsCall(i));
   if (stack) return !i.narrow;
   return IsString(i) || IsPortString(i) || i.Is(kOneByte, 0xd7);

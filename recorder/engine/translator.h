@@ -82,6 +82,7 @@ class Translator {
   void Copy(const Instruction& i);
   void CopyWithAddressIn(const Instruction& i, uint8_t reg);
   Node AddressOf(const Instruction& i);
+  void LoadAddress(const Instruction& i, uint8_t place);
   void LogResults(const Instruction& i, uint16_t registers);
   void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
                  uint16_t busy);
@@ -115,7 +116,7 @@ class Translator {
     uint8_t* distance;
     uint64_t target;
     unsigned number, record_bytes;
-  } side_exits_[kMaxSideExits];
+  } side_exits_[kMaxSideExits + 1];  // the first: no room
   unsigned side_exit_count_;
   Mark marks_[kMaxMarks];
   unsigned mark_count_;
