@@ -226,8 +226,9 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
   VG_(snprintf)
   (g_name, sizeof(g_name), "r-%u-%u-%llx", pid, number++, (ULong)ttq_wall_ns() & 0xffffffff);
   g_ring_bytes = kTtqRingHeaderBytes + block_bytes * block_count;
-  g_detached = False;
-  detach_if_recorder_is_gone();
+  // What a forked child goes on from is not known where its parent is not recorded.
+  g_detached = g_detached && parent_ring[0] != 0;
+  if (!g_detached) detach_if_recorder_is_gone();
   g_ring = g_detached ? NULL : map_ring_file(block_bytes);
   if (!g_ring) {
     g_detached = True;

@@ -7,6 +7,7 @@ say so in one line, with what the recording holds, which stays. Also a full plac
 
 import contextlib
 import glob
+import json
 import os
 import re
 import subprocess
@@ -100,6 +101,15 @@ def main():
         assert done.returncode == 0 and done.stdout == "300000\n" * 8 + "done\n", done
         status, _, error = ttq.run("check", ttq.place("many"))
         assert status == 0, error
+
+        # A child without a ring is not recorded, nor is what it forks when there is room again. All else is.
+        shell = ('while printf "%4194304s" x; do :; done > /dev/shm/fill 2> /dev/null; '
+                 '( : > /dev/shm/fill; ( exit 3 ); echo $? ); ( exit 4 ); echo $?')
+        done = subprocess.run([*inside, ttq.path, "record", "--free-space=0", "--block-size=1", "-o",
+                               ttq.place("lost"), "sh", "-c", shell], env=ttq.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and done.stdout == "3\n4\n", done
+        info = json.loads(ttq.run("info", "-f", "json", ttq.place("lost"))[1])
+        assert [(p["complete"], p["parent"]) for p in info["processes"]] == [(True, None), (True, 1)], info
 
 
 if __name__ == "__main__":
