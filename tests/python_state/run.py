@@ -17,6 +17,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 SKIPPED = 77
@@ -46,9 +47,23 @@ class Ttq:
             raise Wrong(f"{query}: exit {run.returncode}: {run.stderr}")
         return json.loads(run.stdout)
 
+    def ask_all(self, trace, queries, *options):
+        """The answers, in the order of the queries."""
+        try:
+            return asking.answers(self.ttq, trace, queries, *options)
+        except AssertionError as error:
+            raise Wrong(str(error)) from error
+
+    def rows(self, trace, *queries):
+        return [answer["rows"] for answer in self.ask_all(trace, queries)]
+
     def outputs(self, trace, text):
         """(time, thread, text) of each write to stdout that begins with `text`."""
         rows = self.ask(trace, "events output")["rows"]
+        return self.writes(rows, text)
+
+    @staticmethod
+    def writes(rows, text):
         rows = [(r["time"], r["thread"], bytes.fromhex(r["bytes"]).decode()) for r in rows]
         return [r for r in rows if r[2].startswith(text)]
 
@@ -65,17 +80,18 @@ def without_instances(text):
 
 def check_situations(ttq, python, version):
     trace = ttq.record(python, f"{HERE}/programs/situations.py")
-    writes = ttq.outputs(trace, "@")
+    output, backtraces = ttq.rows(trace, "events output", "events output | py backtrace")
+    writes = ttq.writes(output, "@")
     if len(writes) < 20:
         raise Wrong(f"only {len(writes)} reports")
-    stacks = {r["time"]: r["py_backtrace"] for r in ttq.ask(trace, "events output | py backtrace")["rows"]}
-    for at, thread, text in writes:
+    stacks = {r["time"]: r["py_backtrace"] for r in backtraces}
+    variables = ttq.rows(trace, *[f"py locals at {at} in thread {thread} in frame 1" for at, thread, _ in writes])
+    for (at, thread, text), locals_ in zip(writes, variables):
         said = json.loads(text[1:])
         frames = stacks[at]
         # Frame 0 is report() itself, at the line that writes.
         got = [[f["file"], f["line"], f["function"].split(".")[-1]] for f in frames[1:]]
         same(said["what"] + ", stack", got, [list(f) for f in said["stack"]])
-        locals_ = ttq.ask(trace, f"py locals at {at} in thread {thread} in frame 1")["rows"]
         values = {r["name"]: r["value"] for r in locals_}
         for name, value in said["variables"].items():
             same(f"{said['what']}, {name}", without_instances(values.get(name, "(none)")),
@@ -92,8 +108,7 @@ def check_situations(ttq, python, version):
         raise Wrong(f"info does not say {wanted}: {info.stdout}")
     # Any time at all must be answered.
     end_time = json.loads(info.stdout)["processes"][0]["instructions"]
-    for i in range(40):
-        ttq.ask(trace, f"py backtrace at {end_time * i // 40} all threads")
+    ttq.ask_all(trace, [f"py backtrace at {end_time * i // 40} all threads" for i in range(40)])
     return len(writes)
 
 
@@ -115,8 +130,8 @@ INSTANCES = {
 
 def check_instances(ttq, python, version):
     trace = ttq.record(python, f"{HERE}/programs/instances.py")
-    text = "".join(t for _, _, t in ttq.outputs(trace, ""))
-    ready = [r for r in ttq.ask(trace, "events output")["rows"]][-1]["time"]
+    output = ttq.outputs(trace, "")
+    text, ready = "".join(t for _, _, t in output), output[-1][0]
     rows = ttq.ask(trace, f"py locals at {ready}")["rows"]
     values = {r["name"]: r["value"] for r in rows}
     wanted = dict(re.findall(r"^@(\w+)=(.*)$", text, re.M))
@@ -128,17 +143,18 @@ def check_instances(ttq, python, version):
         if not re.fullmatch(pattern, values[name]):
             raise Wrong(f"{name}: {values[name]} is not {pattern}")
     addresses = {r["name"]: r["address"] for r in rows}
-    foo = ttq.ask(trace, f"object Foo {addresses['foo']} at {ready}")["rows"][0]
+    expressions = {"foo.an_int + 1": "43", "point[1]": "2", "itself['self']": "{'self': {...}}", "len(my_list)": "2",
+                   "data.values[0]": "1", "space.y": "'z'", "Foo": "<class '__main__.Foo'>",
+                   "len": "<built-in function len>"}
+    (foo,), objects, listing, *printed = ttq.rows(
+        trace, f"object Foo {addresses['foo']} at {ready}", f"objects of type Foo at {ready}", f"py source at {ready}",
+        *[f"py print {expression} at {ready}" for expression in expressions])
     same("object foo", [foo["type"], foo["repr"], foo["attributes"]],
          ["__main__.Foo", f"<__main__.Foo object at {addresses['foo']}>", {"an_int": "42"}])
-    found = {r["address"] for r in ttq.ask(trace, f"objects of type Foo at {ready}")["rows"]}
-    same("objects of type Foo", found,
+    same("objects of type Foo", {r["address"] for r in objects},
          {addresses[n] for n in ("foo", "deleted", "dict_taken", "large", "looped")})
-    for expr, value in (("foo.an_int + 1", "43"), ("point[1]", "2"), ("itself['self']", "{'self': {...}}"),
-                        ("len(my_list)", "2"), ("data.values[0]", "1"), ("space.y", "'z'"),
-                        ("Foo", "<class '__main__.Foo'>"), ("len", "<built-in function len>")):
-        same(f"py print {expr}", ttq.ask(trace, f"py print {expr} at {ready}")["rows"][0]["value"], value)
-    listing = ttq.ask(trace, f"py source at {ready}")["rows"]
+    for (expression, value), got in zip(expressions.items(), printed):
+        same(f"py print {expression}", got[0]["value"], value)
     same("py source", [r["source"].strip() for r in listing if r["current"] == ">"], ['print("ready", flush=True)'])
     return len(wanted) + len(INSTANCES)
 
@@ -146,10 +162,11 @@ def check_instances(ttq, python, version):
 def check_library(ttq, python, version):
     """Objects of the standard library: the repr is the one that Python gives, character by character."""
     trace = ttq.record(python, f"{HERE}/programs/library.py")
-    wanted = dict(re.findall(r"^@(\w+)=0x([^\n]*)$", "".join(t for _, _, t in ttq.outputs(trace, "")), re.M))
+    output = ttq.outputs(trace, "")
+    wanted = dict(re.findall(r"^@(\w+)=0x([^\n]*)$", "".join(t for _, _, t in output), re.M))
     if len(wanted) < 150:
         raise Wrong(f"the program wrote only {len(wanted)}")
-    ready = ttq.outputs(trace, "ready")[-1][0]
+    ready = [at for at, _, text in output if text.startswith("ready")][-1]
     rows = ttq.ask(trace, f"py locals at {ready} in frame 1")["rows"]
     values = {r["name"][2:]: r["value"] for r in rows if r["name"].startswith("x_")}
     wrong = [f"{name}:\n  ttq     {values.get(name)}\n  Python  {said.split(' ', 1)[1]}"
@@ -159,9 +176,10 @@ def check_library(ttq, python, version):
     # An enum's own __repr__ is not run and not guessed at.
     if not re.fullmatch(r"<Own\(.*_value_=1.*\) at remote 0x[0-9a-f]+>", values["own"]):
         raise Wrong(f"own: {values['own']}")
-    for name in ("micro", "decimal_7", "task", "items", "rw"):
-        address, said = wanted[name].split(" ", 1)
-        same(f"object {name}", ttq.ask(trace, f"object 0x{address} at {ready}")["rows"][0]["repr"], said)
+    some = [(name, *wanted[name].split(" ", 1)) for name in ("micro", "decimal_7", "task", "items", "rw")]
+    objects = ttq.rows(trace, *[f"object 0x{address} at {ready}" for _, address, _ in some])
+    for (name, _, said), (row, *_) in zip(some, objects):
+        same(f"object {name}", row["repr"], said)
     return len(wanted) + 6
 
 
@@ -240,11 +258,14 @@ def check_mixed(ttq, python, version):
     """The Python frames of `backtrace mixed` are those that the program wrote, and the C functions
     that run them stand between them where the program called through C."""
     trace = ttq.record(python, f"{HERE}/programs/mixed.py")
-    writes = ttq.outputs(trace, "@")
-    rows = ttq.ask(trace, "events output | backtrace mixed")["rows"]
-    mixed = {r["time"]: r["backtrace"] for r in rows}
-    python_frames = {r["time"]: r["py_backtrace"] for r in ttq.ask(trace, "events output | py backtrace")["rows"]}
-    native = {r["time"]: r["backtrace"] for r in ttq.ask(trace, "events output | backtrace")["rows"]}
+    output, both, python_only, native_only, last_calls, returned = ttq.rows(
+        trace, "events output", "events output | backtrace mixed", "events output | py backtrace",
+        "events output | backtrace", "py calls to /./ | last 60 | py backtrace",
+        "py backtrace at (py calls to from_map | first 1 | select return_time)")
+    writes = ttq.writes(output, "@")
+    mixed = {r["time"]: r["backtrace"] for r in both}
+    python_frames = {r["time"]: r["py_backtrace"] for r in python_only}
+    native = {r["time"]: r["backtrace"] for r in native_only}
     for at, thread, text in writes:
         said = json.loads(text[1:])
         frames = mixed[at]
@@ -267,19 +288,19 @@ def check_mixed(ttq, python, version):
     same("nested", [len([n for n, _ in s["stack"] if n == "nested"]) for s in nested], [4])
     # At a time, in a thread, of all threads.
     at, thread, _ = writes[-1]
-    for query in (f"backtrace mixed at {at}", f"backtrace --mixed at {at} in thread {thread}"):
-        rows = ttq.ask(trace, query)["rows"]
+    queries = [f"backtrace mixed at {at}", f"backtrace --mixed at {at} in thread {thread}",
+               f"backtrace mixed at {at} all threads"]
+    *one_thread, all_threads = ttq.rows(trace, *queries)
+    for query, rows in zip(queries, one_thread):
         same(query, [(r["language"], r["function"]) for r in rows],
              [(f["language"], f["function"]) for f in mixed[at]])
         same("args", [r["args"] for r in rows if r["function"] == "from_map"], [{"n": 1}])
-    rows = ttq.ask(trace, f"backtrace mixed at {at} all threads")["rows"]
-    same("threads", {r["thread"] for r in rows if r["language"] == "python"}, {1, 2})
+    same("threads", {r["thread"] for r in all_threads if r["language"] == "python"}, {1, 2})
     # Calls from Python and from C: at its time a function is the innermost, above all its callers.
-    for call in ttq.ask(trace, "py calls to /./ | last 60 | py backtrace")["rows"]:
+    for call in last_calls:
         same(f"the stack when {call['function']} begins, at {call['time']}",
              (call["py_backtrace"][0]["function"], len(call["py_backtrace"])), (call["function"], call["depth"] + 1))
-    stack = ttq.ask(trace, "py backtrace at (py calls to from_map | first 1 | select return_time)")["rows"]
-    same("the stack when from_map ends", stack[0]["name"].split(".")[-1], "from_map")
+    same("the stack when from_map ends", returned[0]["name"].split(".")[-1], "from_map")
     return len(writes)
 
 
@@ -290,25 +311,24 @@ def check_forks(ttq, python, version):
     of_thread = ["run", "_bootstrap_inner", "_bootstrap"]
     inside = {3: ["child", "forks"] + of_main, 4: ["child", "forks"] + of_thread, 5: ["target", "run"]}
     for number, n in enumerate((3, 4, 5), 2):
-        of = ("-p", str(number))
-        calls = ttq.ask(trace, "py calls to work", *of)["rows"]
+        calls, added, output, start, events = [answer["rows"] for answer in ttq.ask_all(
+            trace, ["py calls to work", "py calls to add", "events output | py backtrace", "py backtrace at start",
+                    "events | first 40"], "-p", str(number))]
         same(f"calls in child {number}", [(c["args"], c["result"], c["thread"]) for c in calls],
              [({"n": n}, n * (n - 1) // 2, 1)])
         same("their callers", calls[0]["caller"]["function"], inside[n][0])
-        same("calls of add", len(ttq.ask(trace, "py calls to add", *of)["rows"]), n)
-        row, = [r for r in ttq.ask(trace, "events output | py backtrace", *of)["rows"]
-                if bytes.fromhex(r["bytes"]).startswith((b"child", b"process"))]
+        same("calls of add", len(added), n)
+        row, = [r for r in output if bytes.fromhex(r["bytes"]).startswith((b"child", b"process"))]
         stack = [f["function"].split(".")[-1] for f in row["py_backtrace"]]
         same("stack", stack[:len(inside[n]) + 1], ["say"] + inside[n])
         if n == 5:
             same("stack", stack[-len(of_main):], of_main)
         same("python column", row["python"]["function"], "say")
         # The child begins where its parent was.
-        start = [r["name"] for r in ttq.ask(trace, "py backtrace at start", *of)["rows"]]
+        start = [r["name"] for r in start]
         same("stack at the start", start[-len(inside[n]) + 1:] if n < 5 else start[-2:],
              inside[n][1:] if n < 5 else of_main)
         # Frames that the child never entered are known from the first block on.
-        events = ttq.ask(trace, "events | first 40", *of)["rows"]
         same("python column in the beginning", [e for e in events if e["thread"] and not e["python"]], [])
     return 3
 
@@ -338,20 +358,24 @@ def check_shared(ttq, python, version):
 def check_interpreters(ttq, python, version):
     """Several interpreters in one thread, one of which runs code on behalf of another."""
     trace = ttq.record(python, f"{HERE}/programs/subinterpreters.py")
-    writes = ttq.outputs(trace, "@")
-    rows = {r["time"]: r for r in ttq.ask(trace, "events output | py backtrace")["rows"]}
-    mixed = {r["time"]: r["backtrace"] for r in ttq.ask(trace, "events output | backtrace mixed")["rows"]}
+    output, stacks, both, calls = ttq.rows(trace, "events output", "events output | py backtrace",
+                                           "events output | backtrace mixed", "py calls to inside")
+    writes = ttq.writes(output, "@")
+    rows = {r["time"]: r for r in stacks}
+    mixed = {r["time"]: r["backtrace"] for r in both}
+    details = ttq.rows(trace, *[f"{what} at {at}" for at, _, _ in writes for what in ("py backtrace", "py locals")])
+    details = {at: details[2 * n:2 * n + 2] for n, (at, _, _) in enumerate(writes)}
     caller = iter(("by_module", "by_module", "by_test"))
     for at, thread, text in writes:
         stack = [f["function"] for f in rows[at]["py_backtrace"]]
         own = [f["function"] for f in mixed[at] if f["language"] == "python"]
-        interpreter = ttq.ask(trace, f"py backtrace at {at}")["rows"][0]["interpreter"]
+        frames, locals_ = details[at]
+        interpreter = frames[0]["interpreter"]
         if text.startswith("@inside"):
             same(text, stack, ["inside", "<module>"])
             same("all of it", own, ["inside", "<module>", next(caller), "<module>"])
             same("another interpreter", interpreter != 0, True)
             same("python column", rows[at]["python"]["function"], "inside")
-            locals_ = ttq.ask(trace, f"py locals at {at}")["rows"]
             same("locals", {r["name"]: r["value"] for r in locals_}, {"n": "5", "total": "10", "i": "4"})
         else:
             what = text[1:].strip()
@@ -360,7 +384,6 @@ def check_interpreters(ttq, python, version):
             same("the first interpreter", interpreter, 0)
             same("python column", rows[at]["python"]["function"], "report")
     inside = [t for _, _, t in writes if t.startswith("@inside")]
-    calls = ttq.ask(trace, "py calls to inside")["rows"]
     same("calls", [(c["args"], c["result"]) for c in calls], [({"n": 5}, 10)] * len(inside))
     # Told from the history of frames too.
     again = {r["time"]: r for r in ttq.ask(trace, "events output")["rows"]}
@@ -420,8 +443,8 @@ def check_crashes(ttq, python, version):
     def crash(way):
         trace = traces[way] = ttq.record(python, f"{HERE}/programs/crashes.py", way,
                                           status=(128 + signal.SIGSEGV, 128 + signal.SIGBUS))
-        row, = ttq.ask(trace, "crash")["rows"]
-        address = bytes.fromhex(ttq.ask(trace, "events output | first 1")["rows"][0]["bytes"]).decode().strip()
+        (row,), (said,) = ttq.rows(trace, "crash", "events output | first 1")
+        address = bytes.fromhex(said["bytes"]).decode().strip()
         stacks = [[f["function"] for f in b["py_frames"] or []] for b in row["backtraces"]]
         # Some versions get into the function that was freed.
         innermost = [f for f in stacks[0] if not f.endswith("victim")][0]

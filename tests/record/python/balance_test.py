@@ -7,7 +7,6 @@
 # Usage: balance_test.py TTQ [INTERPRETER...]
 
 import concurrent.futures
-import json
 import pathlib
 import re
 import shutil
@@ -16,6 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent / "balance"
@@ -28,16 +28,15 @@ class Recording:
         subprocess.run([ttq, "record", "-o", path, "--", interpreter, HERE / script, *arguments], check=True,
                        capture_output=True)
 
-    def ask(self, query):
-        run = subprocess.run([self.ttq, "query", "-t", self.path, "-f", "json", query], capture_output=True, text=True)
-        if run.returncode != 0:
-            self.fail(query, run.stderr)
-            return []
-        return json.loads(run.stdout)["rows"]
-
     def said(self):
-        for row in self.ask("events output"):
+        for row in asking.rows(self.ttq, self.path, ["events output"])[0]:
             yield row["time"], bytes.fromhex(row["bytes"]).decode().rstrip("\n").split(" ", 2)
+
+    def check(self, question, check, said):
+        """Asks of each that the program named, and checks the answers."""
+        questions = [f"why is {words[1]} {question(words[0])} at {time}" for time, words in said]
+        for (_, words), rows in zip(said, asking.rows(self.ttq, self.path, questions)):
+            check(self, rows, *words)
 
     def fail(self, what, got):
         problems.append(f"{self.interpreter}: {what}: {got}")
@@ -57,13 +56,15 @@ def brief(rows):
     return [{k: row[k] for k in ("verdict", "function", "line", "held_in")} for row in rows if row["verdict"] != "balanced"]
 
 
-def check_extension(recording, time, name, address):
-    base, right = name.removesuffix("_right"), name.endswith("_right")
-    where = places()[base]
+def of_extension(name):
     # An object that is right where it is, or gone when it should be, is asked about the other way.
-    too_few = min(where) > places()["boxed"][0]
-    question = "freed too early" if too_few != right else "still alive"
-    rows = recording.ask(f"why is {address} {question} at {time}")
+    too_few = min(places()[name.removesuffix("_right")]) > places()["boxed"][0]
+    return "freed too early" if too_few != name.endswith("_right") else "still alive"
+
+
+def check_extension(recording, rows, name, address):
+    base, right = name.removesuffix("_right"), name.endswith("_right")
+    where, question = places()[base], of_extension(name)
     verdicts = [row["verdict"] for row in rows]
     if verdicts != sorted(verdicts, key=["unbalanced", "holder", "balanced"].index):
         recording.fail(f"order of {name}", verdicts)
@@ -82,16 +83,21 @@ def check_extension(recording, time, name, address):
         recording.fail(f"{name} {question}", brief(rows))
 
 
-def check_correct(recording, time, name, address):
-    question = "still alive" if name.endswith("-kept") else "freed too early"
-    rows = recording.ask(f"why is {address} {question} at {time}")
+def of_correct(name):
+    return "still alive" if name.endswith("-kept") else "freed too early"
+
+
+def check_correct(recording, rows, name, address):
     want = "holder" if name.endswith("-kept") else "balanced"
     if not rows or rows[0]["verdict"] != want:
-        recording.fail(f"{name} {question}", brief(rows) or rows)
+        recording.fail(f"{name} {of_correct(name)}", brief(rows) or rows)
 
 
-def check_leak(recording, time, name, address, words):
-    rows = recording.ask(f"why is {address} still alive at {time}")
+def of_leak(name):
+    return "still alive"
+
+
+def check_leak(recording, rows, name, address, words):
     held = rows[0]["held_in"] if rows and rows[0]["verdict"] == "holder" else None
     for word in words.split("|"):
         if held is None or word not in held:
@@ -117,32 +123,37 @@ def main():
         print("skipped: there is no C compiler")
         return
     found = [path for _, path in interpreters(sys.argv[2:])]
-    for interpreter in found:
-        # The functions that count right are the longest part: with the oldest and the newest.
-        thorough = interpreter in (found[0], found[-1])
-        with tempfile.TemporaryDirectory() as directory, concurrent.futures.ThreadPoolExecutor(2) as pool:
-            cases = []
-            if build(interpreter, directory):
-                recording = Recording(ttq, interpreter, f"{directory}/extension.ttq", "extension.py", directory)
-                said = list(recording.said())
-                cases += [pool.submit(check_extension, recording, time, *words) for time, words in said
-                          if thorough or not words[0].endswith("_right")]
-                if len(said) != 48:
-                    recording.fail("functions called", len(said))
-            else:
-                print(f"skipped: {interpreter} has no headers")
-            recording = Recording(ttq, interpreter, f"{directory}/leaks.ttq", "leaks.py")
-            leaks = [pool.submit(check_leak, recording, time, *words) for time, words in recording.said()]
-            if len(leaks) != 13:
-                recording.fail("leaks", len(leaks))
-            correct = []
+    def of_extensions(interpreter, thorough, directory):
+        if not build(interpreter, directory):
+            print(f"skipped: {interpreter} has no headers")
+            return
+        recording = Recording(ttq, interpreter, f"{directory}/extension.ttq", "extension.py", directory)
+        said = list(recording.said())
+        if len(said) != 48:
+            recording.fail("functions called", len(said))
+        recording.check(of_extension, check_extension,
+                        [s for s in said if thorough or not s[1][0].endswith("_right")])
+
+    def of_script(interpreter, directory, script, question, check, count):
+        recording = Recording(ttq, interpreter, f"{directory}/{script}.ttq", script)
+        said = list(recording.said())
+        if len(said) != count:
+            recording.fail(script, len(said))
+        recording.check(question, check, said)
+
+    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        cases = []
+        for number, interpreter in enumerate(found):
+            # The functions that count right are the longest part: with the oldest and the newest.
+            thorough = interpreter in (found[0], found[-1])
+            directory = f"{scratch}/{number}"
+            pathlib.Path(directory).mkdir()
+            cases.append(pool.submit(of_extensions, interpreter, thorough, directory))
+            cases.append(pool.submit(of_script, interpreter, directory, "leaks.py", of_leak, check_leak, 13))
             if thorough:
-                recording = Recording(ttq, interpreter, f"{directory}/correct.ttq", "correct.py")
-                correct = [pool.submit(check_correct, recording, time, *words) for time, words in recording.said()]
-                if len(correct) != 26:
-                    recording.fail("correct", len(correct))
-            for case in cases + leaks + correct:
-                case.result()
+                cases.append(pool.submit(of_script, interpreter, directory, "correct.py", of_correct, check_correct, 26))
+        for case in cases:
+            case.result()
     if not found:
         print("skipped: no interpreter was found")
     for problem in problems:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 TTQ = os.path.abspath(sys.argv[1])
@@ -67,11 +68,11 @@ def check(scratch, version, interpreter, name):
         if "_testcapi" in recorded.stderr:
             return None  # this build has not got it
         return f"{label} did not die: {recorded.returncode} {recorded.stderr[-300:]}"
-    answer = ask(path, "crash")
+    answer, registers = asking.answers(TTQ, path, ["crash", "registers at crash"])
     row = answer["rows"][0]
     found = row["python_object"]
     if found:
-        top = int(ask(path, "registers at crash")["rows"][0]["rsp"], 16)
+        top = int(registers["rows"][0]["rsp"], 16)
         if top <= int(found["address"], 16) < top + (8 << 20):
             return f"{label}: an object on the C stack: {found}"
     if name == "fatal":

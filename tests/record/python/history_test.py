@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -25,7 +26,7 @@ class Recording:
         self.script = str(HERE / script)
         self.path = f"{directory}/{script}.ttq"
         # Small blocks: what is found must go on from one to the next.
-        run = subprocess.run([ttq, "record", "--block-size", "1", "-o", self.path, "--", interpreter, self.script],
+        run = subprocess.run([ttq, "record", "--block-size", "1", "-o", self.path, "--", interpreter, "-S", self.script],
                              check=True, capture_output=True, text=True)
         self.output = run.stdout
 
@@ -37,6 +38,13 @@ class Recording:
             self.fail(query, run.stderr)
             return []
         return json.loads(run.stdout)["rows"]
+
+    def ask_all(self, queries, process=None):
+        try:
+            return asking.rows(self.ttq, self.path, queries, *(["-p", str(process)] if process else []))
+        except AssertionError as error:
+            self.fail("questions", error)
+            return [[] for _ in queries]
 
     def forget_frames(self):
         """The history of frames is to be made again."""
@@ -50,11 +58,12 @@ class Recording:
         if got != want:
             self.fail(what, f"want {want}, got {got}")
 
-    def changes(self, query, want, lines=None):
-        rows = self.ask(query)
-        self.expect(query, [(row["old"], row["new"]) for row in rows], want)
-        if lines:
-            self.expect(query, [row["python"]["line"] for row in rows], lines)
+    def changes(self, wanted):
+        """`wanted`: of each query the values, and of some the lines."""
+        for (query, (want, lines)), rows in zip(wanted.items(), self.ask_all(wanted)):
+            self.expect(query, [(row["old"], row["new"]) for row in rows], want)
+            if lines:
+                self.expect(query, [row["python"]["line"] for row in rows], lines)
 
 
 def line_of(script, text):
@@ -63,18 +72,24 @@ def line_of(script, text):
 
 
 def check_lives(r):
-    for row in (line.split() for line in r.output.splitlines()):
-        name, kind, address, made, freed = row[0], row[1], int(row[2]), int(row[3]), int(row[4])
+    objects = [(row[0], row[1], int(row[2]), int(row[3]), int(row[4]))
+               for row in (line.split() for line in r.output.splitlines())]
+    lifetimes = r.ask_all([f"lifetime of {kind} {address:#x}" for _, kind, address, _, _ in objects])
+    for (name, kind, address, made, freed), lives in zip(objects, lifetimes):
         # Its life is the one during which it was printed of: choose it by the line it is made on.
-        lives = [life for life in r.ask(f"lifetime of {kind} {address:#x}")
+        lives = [life for life in lives
                  if life["python"] and life["python"]["line"] == made
                  and life["python"]["file"] == r.script]
         r.expect(f"lives of {name} made at line {made}", len(lives), 1)
         if not lives:
             continue
         life = lives[0]
-        before = f"before {life['created_time'] + 1}"
-        created = r.ask(f"when was {kind} {address:#x} created {before}")
+        end = life["freed_time"] or life["created_time"] + 10**12
+        created, counts, *of_end = r.ask_all(
+            [f"when was {kind} {address:#x} created before {life['created_time'] + 1}",
+             f"refcounts of {address:#x} between {life['created_time']} and {end + 1}"] +
+            ([f"who freed {address:#x} before {end + 1}", f"why was {address:#x} freed too early at {end + 1}"]
+             if life["freed_time"] else []))
         r.expect(f"creation of {name}", [c["time"] for c in created], [life["created_time"]])
         if created:
             stack = created[0]["py_backtrace"]
@@ -84,11 +99,9 @@ def check_lives(r):
                 r.fail(f"creation of {name}", "no native stack")
         if freed:
             r.expect(f"{name} is freed at line", life["freed_by"]["line"], freed)
-            gone = r.ask(f"who freed {address:#x} before {life['freed_time'] + 1}")
+            gone = of_end[0] if of_end else []
             r.expect(f"deallocation of {name}", [g["time"] for g in gone], [life["freed_time"]])
         # Counts go from 1 to 0, each from where the one before it ended.
-        end = life["freed_time"] or life["created_time"] + 10**12
-        counts = r.ask(f"refcounts of {address:#x} between {life['created_time']} and {end + 1}")
         after = [c["after"] for c in counts]
         # The first is from nothing, whatever was in that memory before.
         r.expect(f"first count of {name}",
@@ -97,37 +110,37 @@ def check_lives(r):
                  after[:-1])
         if life["freed_time"]:
             r.expect(f"last count of {name}", after[-1:], [0])
-            who = r.ask(f"why was {address:#x} freed too early at {life['freed_time'] + 1}")
-            r.expect(f"balance of {name}", sum(w["balance"] for w in who), 0)
-    calls = r.ask("py calls to churn")
-    r.expect("py calls to churn", [c["args"] for c in calls], [{"n": 50}] * 2)
-    calls = r.ask("py calls to add_up")
-    r.expect("py calls to add_up", [(c["args"]["items"], c["result"], c["ended"]) for c in calls],
-             [("[1, 2, 3]", 6, "return"), ("[10, 20]", 30, "return")])
-    r.expect("callers of add_up", [c["caller"]["line"] for c in calls],
-             [line_of("lives.py", "add_up([1"), line_of("lives.py", "add_up([10")])
-    r.expect("py calls where", len(r.ask("py calls to churn where n > 50")), 0)
+            r.expect(f"balance of {name}", sum(w["balance"] for w in of_end[1]), 0)
     line = line_of("lives.py", "total += item")
-    r.expect("py calls to a line", len(r.ask(f"py calls to lives.py:{line}")), 2)
+    calls, added, none, on_line = r.ask_all(["py calls to churn", "py calls to add_up", "py calls to churn where n > 50",
+                                             f"py calls to lives.py:{line}"])
+    r.expect("py calls to churn", [c["args"] for c in calls], [{"n": 50}] * 2)
+    r.expect("py calls to add_up", [(c["args"]["items"], c["result"], c["ended"]) for c in added],
+             [("[1, 2, 3]", 6, "return"), ("[10, 20]", 30, "return")])
+    r.expect("callers of add_up", [c["caller"]["line"] for c in added],
+             [line_of("lives.py", "add_up([1"), line_of("lives.py", "add_up([10")])
+    r.expect("py calls where", len(none), 0)
+    r.expect("py calls to a line", len(on_line), 2)
 
 
 def check_variables(r):
-    r.changes("py changes of total in accumulate | last 5",
-              [(None, "0"), ("0", "0"), ("0", "1"), ("1", "3"), ("3", "6")])
-    r.changes("py changes of level", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
     totals = [(None, "0"), ("0", "1"), ("1", "3"), ("3", "6")]
-    r.changes("py changes of counter.total", totals)
-    r.changes("py changes of self.total in add", totals)
-    r.changes("py changes of slotted.total", [(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")])
-    r.changes("py changes of d['k']",
-              [(None, "10"), ("10", "20"), ("20", "30"), ("30", "99")],
-              [line_of("variables.py", 'd["k"] = level')] * 3 +
-              [line_of("variables.py", 'd["k"] = 99')])
-    r.changes("py changes of json.marker", [(None, "1"), ("1", "2")])
     counts = [("0", "1"), ("1", "2"), ("2", "3")]
-    r.changes("py changes of count in closure", [(None, "0")] + counts)
-    r.changes("py changes of count in step", counts)
-    r.changes("py changes of `last` in countdown", [(None, "3"), ("3", "2"), ("2", "1")])
+    r.changes({
+        "py changes of total in accumulate | last 5":
+            ([(None, "0"), ("0", "0"), ("0", "1"), ("1", "3"), ("3", "6")], None),
+        "py changes of level": ([(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")], None),
+        "py changes of counter.total": (totals, None),
+        "py changes of self.total in add": (totals, None),
+        "py changes of slotted.total": ([(None, "0"), ("0", "1"), ("1", "2"), ("2", "3")], None),
+        "py changes of d['k']":
+            ([(None, "10"), ("10", "20"), ("20", "30"), ("30", "99")],
+             [line_of("variables.py", 'd["k"] = level')] * 3 + [line_of("variables.py", 'd["k"] = 99')]),
+        "py changes of json.marker": ([(None, "1"), ("1", "2")], None),
+        "py changes of count in closure": ([(None, "0")] + counts, None),
+        "py changes of count in step": (counts, None),
+        "py changes of `last` in countdown": ([(None, "3"), ("3", "2"), ("2", "1")], None),
+    })
     rows = r.ask("writes to 0x0..0x7fffffffffff by python accumulate | count by python")
     lines = {row["python"]["line"] for row in rows}
     first = line_of("variables.py", "def accumulate")
@@ -194,16 +207,15 @@ def check_by_python(r):
     call = r.ask("py calls to accumulate")[0]
     between = f"between {call['time'] - 20000} and {call['return_time'] + 20000}"
     first = line_of("variables.py", "def accumulate")
-    found = 0
+    found, line = 0, first + 2
     for source in ('calls to "Py*"', 'executions of "_Py*"', "events", "writes to 0x0..0x7fffffffffff"):
-        rows = [row for row in r.ask(f"{source} {between}")
-                if row["python"] and row["python"]["function"] == "accumulate"]
+        rows, of_function, of_line = r.ask_all(
+            [f"{source} {between}", f"{source} by python accumulate {between}",
+             f"{source} by python variables.py:{line} {between}"])
+        rows = [row for row in rows if row["python"] and row["python"]["function"] == "accumulate"]
         found += len(rows)
-        r.expect(f"{source} by python accumulate", [row["time"] for row in r.ask(f"{source} by python accumulate {between}")],
-                 [row["time"] for row in rows])
-        line = first + 2
-        r.expect(f"{source} by python variables.py:{line}",
-                 [row["time"] for row in r.ask(f"{source} by python variables.py:{line} {between}")],
+        r.expect(f"{source} by python accumulate", [row["time"] for row in of_function], [row["time"] for row in rows])
+        r.expect(f"{source} by python variables.py:{line}", [row["time"] for row in of_line],
                  [row["time"] for row in rows if row["python"]["line"] == line])
     if found < 100:
         r.fail("by python accumulate", f"{found} rows")
@@ -223,7 +235,7 @@ def check_growing(r):
             r.expect(f"{query}{part}, while they are made", r.ask(query + part), want)
     r.forget_frames()
     r.expect("a call that ends long after", [(c["result"], c["ended"]) for c in r.ask("py calls to outlast")],
-             [(200000, "return")])
+             [(60000, "return")])
     # Asked of a part, they are made that far, and that is kept.
     first = r.ask("py calls to accumulate | first 1")
     r.forget_frames()

@@ -5,24 +5,17 @@
 # says in a second run of the same script.
 # Usage: lines_test.py TTQ [INTERPRETER...]
 
-import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 SCRIPT = str(HERE / "lines.py")
-
-
-def ask(ttq, recording, query):
-    run = subprocess.run([ttq, "-t", recording, "-f", "json", query], capture_output=True, text=True)
-    if run.returncode != 0:
-        sys.exit(f"{query}: {run.stderr}")
-    return json.loads(run.stdout)["rows"]
 
 
 def difference(want, got):
@@ -41,36 +34,36 @@ def check(ttq, interpreter):
         recording = f"{directory}/lines.ttq"
         subprocess.run([ttq, "record", "-o", recording, "--", interpreter, "-S", SCRIPT], check=True,
                        capture_output=True)
-        called, = ask(ttq, recording, "py calls to lines!run")
+        def ask(*questions):
+            return asking.rows(ttq, recording, questions)
+
+        (called,), = ask("py calls to lines!run")
         between = f"between {called['time']} and {called['return_time']}"
-        rows = ask(ttq, recording, f"py executions of lines!/./ {between}")
+        rows, = ask(f"py executions of lines!/./ {between}")
         wrong = difference(want, [(r["function"].split(".")[-1], r["line"]) for r in rows])
         if wrong:
             return wrong
         if [r["time"] for r in rows] != sorted(r["time"] for r in rows):
             return "not in order of time"
         # One line, by either name, is those of all that are on it.
-        lines = sorted({r["line"] for r in rows})
-        for line in lines[::20] + [10**6]:
-            expected = [r["time"] for r in rows if r["line"] == line]
-            for source in ("py executions of", "executions of"):
-                run = subprocess.run([ttq, "-t", recording, "-f", "json", f"{source} lines.py:{line} {between}"],
-                                     capture_output=True, text=True)
-                if line == 10**6:
-                    if run.returncode != 2 or "no function of lines.py that ran has code on line" not in run.stderr:
-                        return f"line {line}: {run.stdout}{run.stderr}"
-                    continue
-                got = [r["time"] for r in json.loads(run.stdout)["rows"]]
+        lines = sorted({r["line"] for r in rows})[::20]
+        for source in ("py executions of", "executions of"):
+            for line, found in zip(lines, ask(*[f"{source} lines.py:{line} {between}" for line in lines])):
+                expected, got = [r["time"] for r in rows if r["line"] == line], [r["time"] for r in found]
                 if got != expected:
                     return f"{source} line {line}: want {expected}, got {got}"
+            run = subprocess.run([ttq, "-t", recording, "-f", "json", f"{source} lines.py:{10**6} {between}"],
+                                 capture_output=True, text=True)
+            if run.returncode != 2 or "no function of lines.py that ran has code on line" not in run.stderr:
+                return f"line {10**6}: {run.stdout}{run.stderr}"
         # A span that begins in the middle of a function.
         middle = rows[len(rows) // 2]["time"] + 1
-        got = ask(ttq, recording, f"py executions of lines!/./ between {middle} and {called['return_time']}")
+        got, = ask(f"py executions of lines!/./ between {middle} and {called['return_time']}")
         if got != [r for r in rows if r["time"] >= middle]:
             return "a span that begins within a function has other lines"
         # Where a line begins, Python's stack says that line.
-        for row in rows[::100]:
-            stack = ask(ttq, recording, f"py backtrace at {row['time'] + 1}")
+        some = rows[::100]
+        for row, stack in zip(some, ask(*[f"py backtrace at {row['time'] + 1}" for row in some])):
             if (stack[0]["function"], stack[0]["line"]) != (row["function"], row["line"]):
                 return f"at {row['time'] + 1}: {stack[0]} is not {row}"
     print(f"{interpreter}: {len(rows)} line events are equal")

@@ -13,17 +13,15 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+import asking  # noqa: E402
 from interpreters import interpreters  # noqa: E402
 
 SCRIPT = pathlib.Path(__file__).parent / "raises.py"
 CLAUSES = {node.lineno for node in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(node, ast.ExceptHandler)}
 
 
-def ask(ttq, recording, query):
-    run = subprocess.run([ttq, "-t", recording, "-f", "json", query], capture_output=True, text=True)
-    if run.returncode != 0:
-        sys.exit(f"{query}: {run.stderr}")
-    return json.loads(run.stdout)["rows"]
+def ask(ttq, recording, *questions):
+    return asking.rows(ttq, recording, questions)
 
 
 def name_of(function):
@@ -74,23 +72,25 @@ def check(ttq, interpreter):
         # Small blocks: what is found must go on from one to the next.
         subprocess.run([ttq, "record", "--block-size", "1", "-o", recording, "--", interpreter, "-S", str(SCRIPT)],
                        check=True, capture_output=True)
-        called, = ask(ttq, recording, "py calls to raises!run")
+        (called,), = ask(ttq, recording, "py calls to raises!run")
         between = f"between {called['time']} and {called['return_time']}"
-        rows = ask(ttq, recording, f"py exceptions {between}")
+        rows, = ask(ttq, recording, f"py exceptions {between}")
         wrong = difference(want, rows)
         if wrong:
             return wrong
         if [r["time"] for r in rows] != sorted(r["time"] for r in rows):
             return "not in order of time"
         # Where it was raised, Python's stack says so.
-        for row in rows[::10]:
-            stack = ask(ttq, recording, f"py backtrace at {row['time'] + 1}")
-            if (stack[0]["function"], stack[0]["line"]) != (row["function"], row["line"]):
-                return f"at {row['time'] + 1}: {stack[0]} is not {row}"
+        some = rows[::10]
         # A span that begins among them.
         middle = rows[len(rows) // 2]["time"]
-        got = ask(ttq, recording, f"py exceptions between {middle} and {called['return_time']}")
-        if [r["time"] for r in got] != [r["time"] for r in rows if r["time"] >= middle]:
+        later, in_thread, *stacks = ask(
+            ttq, recording, f"py exceptions between {middle} and {called['return_time']}", "py exceptions in thread 2",
+            *[f"py backtrace at {row['time'] + 1}" for row in some])
+        for row, stack in zip(some, stacks):
+            if (stack[0]["function"], stack[0]["line"]) != (row["function"], row["line"]):
+                return f"at {row['time'] + 1}: {stack[0]} is not {row}"
+        if [r["time"] for r in later] != [r["time"] for r in rows if r["time"] >= middle]:
             return "a span that begins among them has others"
         chains = {r["message"]: [(c["relation"], c["type"], c["message"], c["raised"] and c["raised"]["line"])
                                  for c in r["chain"] or []] for r in rows if r["function"].endswith("chains")}
@@ -105,7 +105,7 @@ def check(ttq, interpreter):
                                              for g in groups] != [[
                 ("KeyError", "'k'", 0), ("ValueError", "v", 0), ("ExceptionGroup", "more (1 sub-exception)", 1)]]:
             return f"groups: {groups}"
-        row, = ask(ttq, recording, "py exceptions in thread 2")
+        row, = in_thread
         if (row["message"], row["caught_by"]) != ("in a thread", "python"):
             return f"in the second thread: {row}"
     print(f"{interpreter}: {len(rows)} exceptions are equal")

@@ -65,7 +65,7 @@ list(countdown(3))
 
 def outlast():
     q = 0
-    while q < 200000:
+    while q < 60000:
         q += 1
     return q
 
