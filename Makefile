@@ -9,7 +9,9 @@
 #   make fuzz       every fuzz target for FUZZ_SECONDS (600)
 #   make bench      the figures of docs/performance.md
 #   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
-#   make uninstall what the last `make install` from BUILD put there
+#   make uninstall  what the last `make install` from BUILD put there
+#   make wheel      a wheel for pip, in BUILD: the package, the command, the recorder and their libraries
+#   make deb        a Debian package, in BUILD
 #   make clean
 #
 # Each installs the Debian packages it needs first (packages.txt); SETUP=: leaves that out.
@@ -28,13 +30,13 @@ FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
 QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
 
-.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install uninstall clean
+.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install uninstall wheel deb clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
 all: setup-build
 	@$(MAKE) --no-print-directory configure
-	ninja -C $(BUILD) -j $(JOBS) ttq ttq_tool ttq_capi ttq_python
+	ninja -C $(BUILD) -j $(JOBS) ttq ttq_tool ttq_capi ttq_python ttq_manual
 
 setup-%:
 	@$(SETUP) $*
@@ -77,8 +79,18 @@ fuzz: setup-test configure-fuzz
 bench: setup-bench all
 	@tests/bench/run $(BUILD)/ttq
 
+# The linker finds libttq where ldconfig has looked since; into DESTDIR that is the package's matter.
 install: all
 	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+	@if [ -z "$(DESTDIR)" ] && ! { [ "$$(id -u)" = 0 ] && ldconfig; } 2> /dev/null; then \
+	  echo "make install: programs that link with libttq need LD_LIBRARY_PATH=$(abspath $(PREFIX))/lib," \
+	    "or ldconfig run by root"; fi
+
+wheel: setup-package all
+	@tools/make_wheel $(BUILD) $(BUILD)
+
+deb: setup-package all
+	@tools/make_deb $(BUILD) $(BUILD)
 
 # CMake lists what it installed, without DESTDIR. Folders of our own go when they are empty.
 uninstall:

@@ -237,9 +237,15 @@ std::string BadInterpreter(const std::string& path) {
   return fmt::format("{}: its interpreter {}: {}", path, interpreter, strerror(errno));
 }
 
+// Valgrind's launcher: a wheel brings its own beside the tool.
+std::string ValgrindProgram(const LaunchOptions& options) {
+  const std::string beside = options.tool_directory + "/valgrind.bin";
+  return access(beside.c_str(), X_OK) == 0 ? beside : kValgrind;
+}
+
 // The command line that runs the program under Valgrind, with its rings in a directory.
 std::vector<std::string> ValgrindWords(const LaunchOptions& options, const std::string& rings) {
-  std::vector<std::string> words = {kValgrind,
+  std::vector<std::string> words = {ValgrindProgram(options),
                                     "--tool=ttq",
                                     "-q",
                                     "--vgdb=no",
@@ -335,9 +341,10 @@ bool InterruptedTwice() { return g_interrupted_twice; }
 
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed) {
-  if (options.recorder == RecorderKind::kValgrind && access(kValgrind, X_OK) != 0) {
+  const std::string valgrind = ValgrindProgram(options);
+  if (options.recorder == RecorderKind::kValgrind && access(valgrind.c_str(), X_OK) != 0) {
     return absl::FailedPreconditionError(
-        fmt::format("{} is missing: install the valgrind package", kValgrind));
+        fmt::format("{} is missing: install the valgrind package", valgrind));
   }
   ASSIGN_OR_RETURN(auto directory,
                    RingDirectory::Make(kTtqRingHeaderBytes +

@@ -11,6 +11,7 @@ import os
 import threading
 from typing import Any, Callable
 
+from . import _backend  # noqa: F401, before _cdef, which imports it
 from . import errors
 from ._cdef import ffi
 
@@ -21,8 +22,8 @@ def _candidates() -> list[str]:
     chosen = os.environ.get("TTQ_LIBRARY")
     if chosen:
         return [chosen]
-    # The build tree (BUILD/python/ttq), an installation (PREFIX/lib/pythonX.Y/dist-packages/ttq), the
-    # dynamic linker's own places.
+    # The build tree (BUILD/python/ttq), an installation (PREFIX/lib/pythonX.Y/dist-packages/ttq; also of a
+    # wheel), the dynamic linker's own places.
     nearby = [os.path.join(here, *up, name) for up in (("..", ".."), ("..", "..", ".."))]
     return [path for path in nearby if os.path.exists(path)] + [name]
 

@@ -21,7 +21,7 @@ class QueryError(Error):
 
 
 class NotFoundError(Error):
-    """No such recording, process or thread."""
+    """No such recording, process, thread or moment."""
 
 
 class NotARecordingError(Error):
@@ -63,3 +63,5 @@ BY_STATUS = {
     "TTQ_ERROR_UNAVAILABLE": UnavailableError,
     "TTQ_ERROR_UNSUPPORTED": UnsupportedError,
 }
+for _status, _class in BY_STATUS.items():  # also of those that Python's side raises
+    _class.status = _status

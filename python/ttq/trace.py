@@ -206,13 +206,13 @@ class Trace:
 
     def time(self, when: Any) -> Time:
         """A time: a number, "start", "end", "crash", a row (its time), a query (its first row's time), or what
-        one of these is in a text: "1234", "(last write to x) + 1"."""
+        one of these is in a text: "1234", "(last write to x) + 1". NotFoundError: there is no such moment."""
         if isinstance(when, Moment):
             return when.time
         if isinstance(when, (Row, Result)):
             row = when.first() if isinstance(when, Result) else when
             if row is None or "time" not in row.keys() or row.time is None:
-                raise ValueError("there is no row with a time")
+                raise NotFoundError("there is no row with a time")
             return Time(row.time)
         if isinstance(when, str):
             word = when.strip().lower()
@@ -222,12 +222,12 @@ class Trace:
                 return Time(0) if word == "start" else self.end
             if word == "crash":
                 if self.crash is None:
-                    raise ValueError("no signal ended this process, so it has no crash")
+                    raise NotFoundError("no signal ended this process, so it has no crash")
                 return self.crash
             # The language knows more; `registers at` answers for every time, with the time.
             row = self.query(f"registers at {when}").first()
             if row is None:
-                raise ValueError(f"there is no state at {when}")
+                raise NotFoundError(f"there is no state at {when}")
             return Time(row.time)
         try:
             return Time(operator.index(when))

@@ -363,8 +363,9 @@ class MomentTest(Base):
             self.trace.at(1, thread=-1)
         with self.assertRaises(TypeError):
             self.trace.at(1.5)
-        with self.assertRaisesRegex(ValueError, "no row with a time"):
+        with self.assertRaisesRegex(ttq.NotFoundError, "no row with a time") as raised:
             self.trace.at(self.trace.query("writes to 0x50000"))
+        self.assertEqual(raised.exception.status, "TTQ_ERROR_NOT_FOUND")
         with self.assertRaises(ttq.QueryError):
             self.trace.at("yesterday")
 
@@ -526,9 +527,15 @@ class PlotTest(Base):
 
     def test_writes(self):
         axes = self.trace.plot_writes(0x10000)
-        self.assertEqual(axes.get_title("left"), "writes to 0x10000")
+        self.assertEqual(axes.get_title("left").split("\n")[0], "writes to 0x10000")
+        self.assertIn("last: 9 by ", axes.get_title("left"))
         points = [tuple(p) for c in axes.collections for p in c.get_offsets().tolist()]
-        self.assertEqual(points, [(0, 7), (5, 9)])
+        self.assertEqual(points, [(0, 7), (5, 9), (5, 9)])  # the last one is ringed
+        legend = [text.get_text() for text in axes.get_legend().get_texts()]
+        self.assertIn("the last write", legend)
+        begin, end = axes.get_xlim()  # the data's, not the whole life
+        self.assertGreaterEqual(begin, -1)
+        self.assertLess(end, 11)
         self.assertGreater(self.drawn(axes), 500)
         empty = self.trace.plot_writes(0x50000)
         self.assertIn("nothing wrote", empty.texts[0].get_text())
@@ -539,6 +546,53 @@ class PlotTest(Base):
         crash = self.trace.crash
         self.assertEqual(points, [(t - crash, i) for i, t in enumerate([0, 1, 2, 3, 5, 7, 9])])
         self.assertIn("no failures", self.trace.plot_failures("events exit", "threads").texts[0].get_text())
+
+    # Values that are addresses or doubles stand in their order, and are named in hexadecimal.
+    def test_large_values(self):
+        import matplotlib.pyplot as plt
+        from ttq import plots
+
+        axes = plt.subplots()[1]
+        values = [0x4033000000000000, 0x4844160, 0, None, b"0123456789abcdef", 0x4844160]
+        places = plots._value_axis(axes, values)
+        self.assertEqual(places, [4, 3, 2, 1, 0, 3])
+        self.assertEqual([t.get_text() for t in axes.get_yticklabels()],
+                         ["16 bytes", "not known", "0", "0x4844160", "0x4033000000000000"])
+        self.assertLess(axes.get_ylim()[1], 6)
+        many = plt.subplots()[1]
+        plots._value_axis(many, [1 << 30 | n for n in range(500)])
+        self.assertEqual(len(many.get_yticklabels()), 12)
+        small = plt.subplots()[1]
+        self.assertEqual(plots._value_axis(small, [3, 5]), [3.0, 5.0])
+
+    def test_groups(self):
+        from ttq import plots
+
+        groups = plots._groups([f"f{i % 12}" for i in range(100)])
+        self.assertEqual(len(groups), 7)
+        self.assertEqual(groups[-1][0], "6 others (48)")
+        self.assertEqual(sorted(i for g in groups for i in g[3]), list(range(100)))
+        self.assertEqual(len({g[1] for g in groups}), 7)  # colours
+        # A label that begins with an underscore would not be in the legend.
+        self.assertEqual(plots._groups(["_start"])[0][0], " _start (1)")
+
+    # Counts that are not known, as of an object that was freed, are gaps.
+    def test_refcounts(self):
+        from unittest import mock
+
+        from ttq import plots
+        from ttq.result import Column, Row
+
+        columns = [Column(n, "integer", True) for n in ("time", "after", "function")]
+        rows = [Row(columns, r) for r in ((10, 1, "f"), (12, None, None), (20, 2, "g"), (30, None, "h"))]
+        trace = mock.Mock(crash=None, end=100)
+        trace.query.return_value = mock.Mock(rows=lambda: rows, note="")
+        axes = plots.refcounts(trace, 0x1000)
+        self.assertIn("last: 2 by g at 20", axes.get_title("left"))
+        self.assertIn("no count (2)", [t.get_text() for t in axes.get_legend().get_texts()])
+        self.assertGreater(self.drawn(axes), 500)
+        trace.query.return_value = mock.Mock(rows=lambda: rows[1:2], note="")
+        self.assertIn("no changes", plots.refcounts(trace, 0x1000).texts[0].get_text())
 
     def test_threads(self):
         axes = self.trace.plot_threads()
@@ -554,6 +608,10 @@ class PlotTest(Base):
                  (20, 1, 3, "g", 30, "call"), (60, 1, 2, "f", 70, "call"), (15, 2, 9, "other", 25, "call")]
         spent = plots._tree([Row(columns, call) for call in calls], 100)
         self.assertEqual(spent, {("main",): 100, ("main", "f"): 50, ("main", "f", "g"): 10, ("other",): 10})
+        # f jumps to g, which goes on after f's own end.
+        jumps = [(0, 1, 1, "main", 80, "call"), (10, 1, 2, "f", 12, "call"), (11, 1, 3, "g", 40, "call")]
+        spent = plots._tree([Row(columns, call) for call in jumps], 100)
+        self.assertEqual(spent, {("main",): 80, ("main", "f"): 30, ("main", "f", "g"): 29})
 
 
 @needs("IPython")
