@@ -435,7 +435,7 @@ bool Translator::EmitStack(const Instruction& i) {
     GiveBack(place);
     return true;
   }
-  if (i.narrow) return false;
+  if (i.narrow && !i.wide) return false;
   if (i.opcode == 0xff && (i.reg & 7) == 6) {  // push of memory
     if (!i.has_memory) return false;
     r.Load(AddressOf(i), 8);

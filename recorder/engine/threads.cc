@@ -47,6 +47,7 @@ void Begin() {
   TtqThread s = {};
   s.tid = kFirst;
   s.os_tid = static_cast<uint32_t>(Syscall(SYS_gettid));
+  s.number = 1;
   ring::AppendStruct(kTtqThreadStart, s);
   BeginBlock();
 }

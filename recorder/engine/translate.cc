@@ -109,7 +109,7 @@ bool IsKnown(const Instruction& i) {
       i.space == kOneByte &&
       (i.opcode == 0xc9 || i.opcode == 0xc8 || i.opcode == 0x9c || i.opcode == 0x9d ||
        IsIndirect(i, 6) || IsIndirect(i, 2) || IsReturn(i) || IsCall(i));
-  if (stack) return !i.narrow;
+  if (stack) return !i.narrow || i.wide;
   return IsString(i) || IsPortString(i) || i.Is(kOneByte, 0xd7);
 }
 

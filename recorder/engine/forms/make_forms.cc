@@ -202,7 +202,7 @@ Form Ask(unsigned space, unsigned opcode, unsigned variant, unsigned reg) {
   const bool is_register = variant & 1;
   const bool evex = space > kEvex && space != kSystem;
   Decoded d;
-  for (unsigned attempt = 0; attempt < (is_register ? 16 : 8); ++attempt) {
+  for (unsigned attempt = 0; attempt < (is_register ? 32 : 8); ++attempt) {
     // A register, or what several instructions of one row differ by; [rbx]; a vector of addresses.
     const bool vector = !is_register && attempt >= 4;
     const unsigned vvvv = attempt & 2 ? 6 : 0, mask = evex ? attempt & 1 : 0;
