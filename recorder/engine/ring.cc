@@ -371,7 +371,8 @@ void Finish(uint32_t fatal_signal, bool complete) {
 void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body,
             size_t body_bytes) {
   const auto payload = static_cast<uint32_t>(head_bytes + body_bytes);
-  if (g_context.log + 8 + payload > g_limit) NextBlock(false);
+  // A fault closes the open record before it and stays in its block: behind the limit is room.
+  if (kind != kTtqFault && g_context.log + 8 + payload > g_limit) NextBlock(false);
   auto* at = reinterpret_cast<uint8_t*>(g_context.log);
   memcpy(at, &kind, 4);
   memcpy(at + 4, &payload, 4);
