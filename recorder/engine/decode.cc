@@ -199,7 +199,9 @@ bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out) {
   out->opcode = in.Byte();
   out->head_bytes = in.at();
   const uint8_t modrm = in.Peek();
-  const Row& row = kRows[out->space][out->opcode];
+  // xchg of rax and r8, which is nop only without REX.B.
+  const bool exchange = out->Is(kOneByte, 0x90) && head.extension.b != 0;
+  const Row& row = kRows[out->space][exchange ? 0x91 : out->opcode];
   const unsigned variant = head.variant | (out->space == kSystem || modrm >= 0xc0);
   unsigned at = row.first;
   at += row.by_reg ? variant * 8 + (modrm >> 3 & 7) : variant;
