@@ -65,6 +65,7 @@ Tab completes words, functions, variables, columns and recordings. Ctrl-C
 cancels a question. When the input is no terminal, lines are read from it.
 )",
      R"(ttq shell program-1
+echo "print counter at crash" | ttq shell program-1  # questions from a script
 )"},
     {"info", RunInfo, "ttq info [OPTIONS] [TRACE]", "what a recording holds",
      R"(Program, exit, instructions, writes, threads, modules, Python and sizes of a

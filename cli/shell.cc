@@ -536,8 +536,7 @@ int RunShell(int argc, char** argv) {
   CLI::App app("Asks a recording one question after another.", "ttq shell");
   ShellOptions options;
   std::string option;
-  app.add_option("trace", options.trace, "The recording: a path or a name of `ttq ls`")
-      ->type_name("TRACE");
+  app.add_option("TRACE", options.trace, "The recording: a path or a name of `ttq ls`");
   app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
   app.add_option("-p,--process", options.process,
                  "The process: its number in `ttq info`, its pid, or its program's name")
