@@ -15,8 +15,8 @@ namespace ttq {
 // Kinds of names that a program gives.
 enum class NameClass { kFunctions, kGlobals, kPythonFunctions };
 
-// All names of a kind that symbol tables have, sorted; a function that was inlined everywhere may be
-// missing. Of Python's functions those whose frames have been found by earlier questions. What
+// All names of a kind that symbol tables have, sorted; a function that was inlined everywhere may
+// be missing. Of Python's functions those whose frames have been found by earlier questions. What
 // cannot be read has no names.
 std::vector<std::string> ListNames(const Context& context, NameClass which);
 
