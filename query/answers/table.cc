@@ -16,7 +16,7 @@ constexpr std::string_view kBold = "\x1b[1m", kDim = "\x1b[2m", kGreen = "\x1b[3
                            kReset = "\x1b[0m";
 constexpr size_t kGap = 2;  // between columns
 // Columns of a terminal that a cell keeps when it is cut.
-constexpr size_t kMinCell = 10, kMinPlace = 20;
+constexpr size_t kMinCell = 10, kMinPlace = 12;
 // Lines that one value of a record takes at most, where lines are broken.
 constexpr size_t kMaxValueLines = 8;
 // Fewer common frames are shown again.
