@@ -20,6 +20,7 @@ enum ExitStatus { kAnswered = 0, kNoRows = 1, kUsage = 2, kUnreadable = 3, kInte
 int RunRecord(int argc, char** argv);
 
 int RunQuery(int argc, char** argv);
+int RunShell(int argc, char** argv);
 int RunInfo(int argc, char** argv);
 int RunLs(int argc, char** argv);
 int RunRm(int argc, char** argv);

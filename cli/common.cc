@@ -16,10 +16,12 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/display_width.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "fmt/format.h"
+#include "query/language/diagnostic.h"
 
 namespace ttq {
 namespace {
@@ -120,8 +122,6 @@ std::optional<int> OpenAsked(const std::string& trace, const std::string& proces
   return std::nullopt;
 }
 
-bool IsTerminal(int fd) { return isatty(fd) == 1; }
-
 void WriteOut(std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
@@ -142,21 +142,31 @@ Sink StdoutAfter(Progress* progress) {
   };
 }
 
-InterruptGuard::InterruptGuard(ScanControl* control) {
+InterruptGuard::InterruptGuard(ScanControl* control, bool every) {
   interruptible = control;
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  action.sa_flags = SA_RESTART | (every ? 0 : SA_RESETHAND);
+  sigaction(SIGINT, &action, &before_);
 }
 
 InterruptGuard::~InterruptGuard() {
-  signal(SIGINT, SIG_DFL);
+  sigaction(SIGINT, &before_, nullptr);
   interruptible = nullptr;
 }
 
+int ReportQueryError(const absl::Status& status, std::string_view text) {
+  if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
+    fputs(RenderDiagnostic(text, *diagnostic).c_str(), stderr);
+    return kUsage;
+  }
+  if (absl::IsInvalidArgument(status)) return Complain(status, kUsage);
+  if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
+  return Complain(status, kUnreadable);
+}
+
 Progress::Progress(const ScanControl* control) : control_(control) {
-  if (!IsTerminal(STDERR_FILENO)) return;
+  if (!IsTerminal(STDERR_FILENO) || !MovesCursor()) return;
   thread_ = std::thread([this] {
     std::unique_lock<std::mutex> lock(mutex_);
     std::chrono::milliseconds pause(500);
@@ -168,13 +178,17 @@ Progress::Progress(const ScanControl* control) : control_(control) {
 }
 
 Progress::~Progress() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::Stop() {
   if (!thread_.joinable()) return;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     done_ = true;
   }
   wake_.notify_all();
-  thread_.join();
   Hide();
 }
 
@@ -182,10 +196,17 @@ Progress::~Progress() {
 void Progress::Show() {
   const uint64_t total = control_->blocks_total.load(), done = control_->blocks_done.load();
   if (total == 0) return;
-  shown_ = true;
-  fmt::print(stderr, "\r\x1b[Kreading block {} of {} ({}%), Ctrl-C stops", done, total,
-             100 * std::min(done, total) / total);
+  if (first_total_ == 0) first_total_ = total;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+  const std::string text = fmt::format(
+      "read {} of {}{} blocks{}, {:.0f} s; Ctrl-C stops", std::min(done, total),
+      total > first_total_ ? "at least " : "", total,
+      total > first_total_ ? "" : fmt::format(" ({}%)", 100 * std::min(done, total) / total),
+      elapsed.count());
+  // A line that wraps could not be taken away again.
+  fmt::print(stderr, "\r\x1b[K{}", CutEnd(text, SizeOfScreen(STDERR_FILENO).columns - 1));
   fflush(stderr);
+  shown_ = true;
 }
 
 void Progress::Hide() {

@@ -5,6 +5,9 @@
 #ifndef TTQ_CLI_COMMON_H_
 #define TTQ_CLI_COMMON_H_
 
+#include <signal.h>
+
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -19,6 +22,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/status/statusor.h"
+#include "cli/terminal.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/find_trace.h"
@@ -53,21 +57,25 @@ std::optional<int> OpenAsked(const std::string& trace, const std::string& proces
 // it, not the recording's.
 int ComplainOfProcess(const absl::Status& status, bool named);
 
-bool IsTerminal(int fd);
 // `text` in full to stdout. Ends the process quietly when nobody reads it, and with status 3 when
 // it cannot be written.
 void WriteOut(std::string_view text);
 
-// While it lives, the first Ctrl-C cancels `control`; the second ends the process as usual. One at
-// a time.
+// While it lives, the first Ctrl-C cancels `control`; the second ends the process as usual, unless
+// `every` one is to cancel. One at a time.
 class InterruptGuard {
  public:
-  explicit InterruptGuard(ScanControl* control);
+  explicit InterruptGuard(ScanControl* control, bool every = false);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
+
+ private:
+  struct sigaction before_;
 };
 
 // Tells on stderr how far a scan is, when that is a terminal and it takes more than half a second.
+// A question may need several scans, one after another; what is to do is then not all known when
+// the first begins, and no percentage is given.
 class Progress {
  public:
   explicit Progress(const ScanControl* control);
@@ -75,6 +83,8 @@ class Progress {
   Progress(const Progress&) = delete;
   // Takes the line away, so that something else can be printed.
   void Hide();
+  // Shows nothing any more.
+  void Stop();
 
  private:
   void Show();
@@ -84,11 +94,16 @@ class Progress {
   std::condition_variable wake_;
   bool done_ = false;
   bool shown_ = false;
+  uint64_t first_total_ = 0;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::thread thread_;
 };
 
 // Writes to stdout in full; what tells how far the scan is goes first.
 Sink StdoutAfter(Progress* progress);
+
+// Prints what is wrong with a query, with its place in `text`, and gives the exit status.
+int ReportQueryError(const absl::Status& status, std::string_view text);
 
 // A field of an object; null: it has none of this name. As a cell; "" where it has none, or null.
 const Value* FieldOf(const Object& object, std::string_view name);

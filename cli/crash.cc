@@ -259,6 +259,8 @@ int RunCrash(int argc, char** argv) {
   app.add_option("-f,--format", format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("FORMAT");
+  bool no_pager = false;
+  AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   Asked asked;
   if (const std::optional<int> failed =
@@ -301,7 +303,8 @@ int RunCrash(int argc, char** argv) {
   if ((*stream)->interrupted()) return Complain("interrupted", kInterrupted);
   const std::string& note = (*stream)->note();
   if (!note.empty()) text += (*more ? "\nnote: " : "") + Printable(note) + "\n";
-  WriteOut(text);
+  progress.Stop();
+  WritePaged(text, no_pager);
   return kAnswered;
 }
 

@@ -184,6 +184,8 @@ int RunInfo(int argc, char** argv) {
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
+  bool no_pager = false;
+  AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<Recording>> recording =
       OpenRecording(trace.empty() ? option : trace);
@@ -191,7 +193,7 @@ int RunInfo(int argc, char** argv) {
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);
   if (!status.ok()) return Complain(status, kUnreadable);
-  WriteOut(text);
+  WritePaged(text, no_pager || format == "json");
   return kAnswered;
 }
 

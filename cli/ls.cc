@@ -3,10 +3,13 @@
 // `ttq ls`: the recordings under TTQ_HOME, newest first. One that cannot be opened is listed too,
 // with the reason.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "base/display_width.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -27,6 +30,8 @@ int RunLs(int argc, char** argv) {
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
+  bool no_pager = false;
+  AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   const std::string home = HomeDirectory();
   const std::vector<Listed> all = ListRecordings(home);
@@ -56,19 +61,22 @@ int RunLs(int argc, char** argv) {
   for (const Listed& l : all) width = std::max(width, l.name.size());
   std::string text = fmt::format("{:<{}}  {:<19}  {:>12}  {:>8}  {:<9}  command\n", "name", width,
                                  "recorded", "instructions", "on disk", "ended");
+  const size_t room = IsTerminal(STDOUT_FILENO) ? SizeOfScreen(STDOUT_FILENO).columns : 0;
   for (const Listed& l : all) {
     bytes += l.bytes;
-    text += fmt::format("{:<{}}  {:<19}  {:>12}  {:>8}  {:<9}  {}\n", Printable(l.name), width,
-                        HumanTime(l.start_wall_ns), HumanCount(l.instructions), HumanBytes(l.bytes),
-                        !l.problem.empty() ? "-"
-                        : l.running        ? "running"
-                        : !l.finished      ? "cut off"
-                                           : l.ending,
-                        Printable(l.problem.empty() ? l.command : l.problem));
+    const std::string line =
+        fmt::format("{:<{}}  {:<19}  {:>12}  {:>8}  {:<9}  {}", Printable(l.name), width,
+                    HumanTime(l.start_wall_ns), HumanCount(l.instructions), HumanBytes(l.bytes),
+                    !l.problem.empty() ? "-"
+                    : l.running        ? "running"
+                    : !l.finished      ? "cut off"
+                                       : l.ending,
+                    Printable(l.problem.empty() ? l.command : l.problem));
+    text += (room > 0 ? CutEnd(line, room) : line) + "\n";
   }
   text += fmt::format("{} recording{}, {} in {}\n", all.size(), all.size() == 1 ? "" : "s",
                       HumanBytes(bytes), Printable(home));
-  WriteOut(text);
+  WritePaged(text, no_pager);
   return kAnswered;
 }
 

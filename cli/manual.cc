@@ -41,6 +41,32 @@ ttq "writes to counter | count by function, thread"
 ttq -f json "events signal" --exit-code  # 1 when there is none
 ttq -p all "events exit"  # of each process
 )"},
+    {"shell", RunShell, "ttq shell [OPTIONS] [TRACE]", "ask one question after another",
+     R"(Asks the latest recording, or TRACE. What is none of these commands is a
+question:
+
+  at TIME                    questions are about this moment from here on: a
+                             number, start, end, crash, (QUERY), $3
+  at; forget                 where that is; no moment any more
+  up [N], down [N], frame N  chooses a frame of the stack there; py up, py down,
+                             py frame N
+  thread N                   chooses a thread
+  next write to LOCATION     also last, read, access: from the moment on, or
+                             back; moves there
+  process [P]                asks another process; without P lists them
+  open TRACE; ls             asks another recording; lists them
+  $3, $3.value               row 3 of the last answer, or a column of it; also
+                             within a question
+  limit N                    rows to show at most; 0: all
+  !COMMAND                   a command of the system's shell
+  help [TOPIC]; quit         Ctrl-D ends too
+
+Tab completes words, functions, variables, columns and recordings. Ctrl-C
+cancels a question. When the input is no terminal, lines are read from it.
+)",
+     R"(ttq shell program-1
+echo "print counter at crash" | ttq shell program-1  # questions from a script
+)"},
     {"info", RunInfo, "ttq info [OPTIONS] [TRACE]", "what a recording holds",
      R"(Program, exit, instructions, writes, threads, modules, Python and sizes of a
 recording, and the exception that ended a Python program.
@@ -256,6 +282,8 @@ miss something; `note` says why.
      R"(  TTQ_HOME    where recordings are kept (default: $XDG_DATA_HOME/ttq, else
               ~/.local/share/ttq)
   TTQ_TRACE   the recording to ask when there is no -t (default: the latest)
+  TTQ_PAGER   shows what is longer than the screen (default: $PAGER, else less);
+              empty: nothing does
   NO_COLOR    no colours
 )"},
     {"exit-codes", "what the exit status says",

@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/display_width.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "fmt/format.h"
@@ -25,13 +27,13 @@ namespace {
 
 // Longer texts are refused before they are parsed.
 constexpr size_t kMaxText = 16 << 20;
-constexpr uint64_t kTerminalLimit = 50;
 
 struct QueryOptions {
   std::string trace, file, format_name;
   std::string process;
   std::optional<uint64_t> limit;
   bool exit_code = false, explain = false, full_scan = false, csv_safe = false;
+  bool wide = false, no_pager = false, quiet = false;
 };
 
 void Declare(CLI::App& app, QueryOptions* options) {
@@ -50,6 +52,9 @@ void Declare(CLI::App& app, QueryOptions* options) {
         return n.starts_with('-') ? "there are no fewer rows than 0" : "";
       })
       ->type_name("N");
+  app.add_flag("--wide", options->wide, "Cut nothing to the width of the terminal");
+  AddPagerOption(app, &options->no_pager);
+  app.add_flag("-q,--quiet", options->quiet, "Do not say what could be asked next");
   app.add_flag("--exit-code", options->exit_code, "Exit with 1 when there are no rows");
   app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
   app.add_flag("--csv-safe", options->csv_safe,
@@ -113,72 +118,35 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Prints what is wrong and gives the exit status.
-int Report(const absl::Status& status, std::string_view text) {
-  if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
-    fputs(RenderDiagnostic(text, *diagnostic).c_str(), stderr);
-    return kUsage;
-  }
-  if (absl::IsInvalidArgument(status)) return Complain(status, kUsage);
-  if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
-  return Complain(status, kUnreadable);
+// A word as a shell reads it back.
+std::string ShellWord(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return IsWordByte(c) || strchr("./:=+-", c) != nullptr;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) c == '\'' ? quoted += "'\\''" : quoted += c;
+  return quoted + "'";
 }
 
-class Session {
- public:
-  // All outlive it.
-  Session(const QueryOptions& options, std::string_view text, const Recording& recording,
-          const Engine& engine)
-      : options_(options), text_(text), recording_(recording), engine_(engine) {}
-
-  int Answer(const ast::Query& query, const FormatOptions& format) const {
-    AnswerContext context;
-    context.trace = recording_.info().path;
-    context.process = engine_.process().info().number.v;
-    context.query =
-        std::string(text_.substr(query.range.begin, query.range.end - query.range.begin));
-    ScanControl control;
-    const RunOptions run{.control = &control, .full_scan = options_.full_scan};
-    InterruptGuard guard(&control);
-    Progress progress(&control);
-    if (options_.explain) {
-      absl::StatusOr<std::string> plan = engine_.Explain(query, run);
-      progress.Hide();
-      if (!plan.ok()) return Report(plan.status(), text_);
-      WriteOut(*plan);
-      return kAnswered;
-    }
-    absl::StatusOr<std::unique_ptr<ResultStream>> stream = engine_.Run(query, run);
-    if (!stream.ok()) {
-      progress.Hide();
-      const int exit_status = Report(stream.status(), text_);
-      TellOfOthers();
-      return exit_status;
-    }
-    AnswerSummary summary;
-    const absl::Status status =
-        WriteAnswer(**stream, context, format, StdoutAfter(&progress), &summary);
-    progress.Hide();
-    if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
-    if (!status.ok()) return Report(status, text_);
-    if (summary.interrupted) return Complain("interrupted: the answer is partial", kInterrupted);
-    if (summary.rows == 0 || format.format == Format::kTable) TellOfOthers();
-    return options_.exit_code && summary.rows == 0 ? kNoRows : kAnswered;
+// One dim line with what may be asked next, as it can be typed.
+void SuggestNext(const QueryOptions& options, const ast::Query& query, const Answered& answered,
+                 const FormatOptions& format) {
+  constexpr std::string_view kBetween = "   ";
+  std::string line;
+  for (const std::string& question : NextQuestions(query, answered)) {
+    std::string command = "ttq ";
+    if (!options.trace.empty()) command += "-t " + ShellWord(options.trace) + " ";
+    if (!options.process.empty()) command += "-p " + ShellWord(options.process) + " ";
+    command += ShellWord(question);
+    std::string longer = line.empty() ? "next: " : line + std::string(kBetween);
+    longer += Printable(command);
+    if (format.width > 0 && DisplayWidth(longer) > format.width) continue;
+    line = std::move(longer);
   }
-
- private:
-  // Another process may have what this one has not, or more of it.
-  void TellOfOthers() const {
-    if (!options_.process.empty()) return;
-    const std::string others = OtherProcesses(recording_, engine_.process().info().number);
-    if (!others.empty()) Complain("note: " + others, 0);
-  }
-
-  const QueryOptions& options_;
-  const std::string_view text_;
-  const Recording& recording_;
-  const Engine& engine_;
-};
+  if (line.empty()) return;
+  WriteOut(format.colour ? "\x1b[2m" + line + "\x1b[0m\n" : line + "\n");
+}
 
 }  // namespace
 
@@ -212,25 +180,23 @@ int RunQuery(int argc, char** argv) {
   std::vector<ast::Query> queries;
   if (script) {
     absl::StatusOr<std::vector<ast::Query>> parsed = ParseScript(text);
-    if (!parsed.ok()) return Report(parsed.status(), text);
+    if (!parsed.ok()) return ReportQueryError(parsed.status(), text);
     queries = *std::move(parsed);
   } else {
     absl::StatusOr<ast::Query> parsed = ParseQuery(text);
-    if (!parsed.ok()) return Report(parsed.status(), text);
+    if (!parsed.ok()) return ReportQueryError(parsed.status(), text);
     queries.push_back(*std::move(parsed));
   }
 
-  FormatOptions format;
-  if (!options.format_name.empty()) format.format = *FormatFromName(options.format_name);
-  const bool terminal = IsTerminal(STDOUT_FILENO);
-  format.terminal = terminal;
-  format.csv_safe = options.csv_safe;
-  format.colour = terminal && !getenv("NO_COLOR");
-  if (options.limit) {
-    if (*options.limit > 0) format.limit = *options.limit;
-  } else if (terminal) {
-    format.limit = kTerminalLimit;
-  }
+  AnswerOptions answer{.format = FormatFor(options.format_name, options.limit, options.wide),
+                       .explain = options.explain,
+                       .full_scan = options.full_scan,
+                       .pager = !options.no_pager,
+                       .keep_rows = 1};
+  answer.format.csv_safe = options.csv_safe;
+  const FormatOptions& format = answer.format;
+  const bool suggest = format.terminal && format.format == Format::kTable && !options.quiet &&
+                       !options.explain && queries.size() == 1 && options.process != "all";
 
   absl::StatusOr<std::unique_ptr<Recording>> recording =
       OpenRecording(options.trace, FileAccess::kMap);
@@ -255,7 +221,6 @@ int RunQuery(int argc, char** argv) {
       continue;
     }
     const bool is_text = format.format == Format::kTable || format.format == Format::kCsv;
-    const Session session(options, text, **recording, **engine);
     for (size_t i = 0; i < queries.size(); ++i) {
       if (!first && is_text) WriteOut("\n");
       first = false;
@@ -263,9 +228,20 @@ int RunQuery(int argc, char** argv) {
         const ProcessInfo& info = (*engine)->process().info();
         WriteOut(fmt::format("process {}, {}\n", info.number.v, Printable(info.program)));
       }
-      const int exit_status = session.Answer(queries[i], format);
-      if (exit_status == kInterrupted) return exit_status;
-      worst = std::max(worst, exit_status);
+      const Answered answered = AnswerQuery(**recording, **engine, text, queries[i], answer);
+      if (answered.exit_status == kInterrupted) return answered.exit_status;
+      // Another process may have what this one has not, or more of it.
+      if (options.process.empty() && !options.explain &&
+          (answered.row_count == 0 || format.format == Format::kTable)) {
+        const std::string others = OtherProcesses(**recording, number);
+        if (!others.empty()) Complain("note: " + others, 0);
+      }
+      if (suggest) SuggestNext(options, queries[i], answered, format);
+      worst = std::max(worst, answered.exit_status);
+      if (options.exit_code && answered.exit_status == kAnswered && answered.row_count == 0 &&
+          !options.explain) {
+        worst = std::max<int>(worst, kNoRows);
+      }
     }
   }
   return worst;

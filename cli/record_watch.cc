@@ -5,7 +5,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -49,8 +48,6 @@ RecordWatch::RecordWatch(const std::string& directory, const RecordLimits& limit
       free_bytes_(limits.free_bytes ? *limits.free_bytes : DefaultFreeSpace(directory)),
       show_(show) {}
 
-RecordWatch::~RecordWatch() { Erase(); }
-
 std::optional<std::string> RecordWatch::Look(const IngestTotals& totals) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return std::nullopt;
@@ -59,7 +56,7 @@ std::optional<std::string> RecordWatch::Look(const IngestTotals& totals) {
   if (!exceeded_) {
     if (std::optional<std::string> what = Exceeded()) {
       exceeded_ = true;
-      Erase();
+      line_.Erase();
       return what;
     }
   }
@@ -85,19 +82,9 @@ std::optional<std::string> RecordWatch::Exceeded() const {
 
 void RecordWatch::Show(const IngestTotals& totals) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
-  // The cursor goes back, so that the program's next line covers this one.
-  fmt::print(stderr, "\r\x1b[K\x1b[2mttq: {:.0f} s, {} instructions, {}, {} {}\x1b[0m\r",
-             elapsed.count(), HumanCount(totals.instructions), HumanBytes(bytes_),
-             totals.processes.load(), totals.processes == 1 ? "process" : "processes");
-  fflush(stderr);
-  shown_ = true;
-}
-
-void RecordWatch::Erase() {
-  if (!shown_) return;
-  fputs("\r\x1b[K", stderr);
-  fflush(stderr);
-  shown_ = false;
+  line_.Show(fmt::format("ttq: {:.0f} s, {} instructions, {}, {} {}", elapsed.count(),
+                         HumanCount(totals.instructions), HumanBytes(bytes_),
+                         totals.processes.load(), totals.processes == 1 ? "process" : "processes"));
 }
 
 }  // namespace ttq

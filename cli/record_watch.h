@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/status_line.h"
 #include "store/write/ingest.h"
 
 namespace ttq {
@@ -30,9 +31,8 @@ uint64_t BytesUnder(const std::string& directory);
 // Belongs to one thread.
 class RecordWatch {
  public:
-  // `show`: a line on stderr, from the second second on.
+  // `show`: a line at the bottom of the terminal, from the second second on.
   RecordWatch(const std::string& directory, const RecordLimits& limits, bool show);
-  ~RecordWatch();
   RecordWatch(const RecordWatch&) = delete;
 
   // To be called often; looks twice a second. What was exceeded, once: "the recording has reached
@@ -42,13 +42,13 @@ class RecordWatch {
  private:
   std::optional<std::string> Exceeded() const;
   void Show(const IngestTotals& totals);
-  void Erase();
 
   const std::string directory_;
   const RecordLimits limits_;
   const uint64_t free_bytes_;
   const bool show_;
-  bool shown_ = false, exceeded_ = false;
+  bool exceeded_ = false;
+  StatusLine line_;
   uint64_t bytes_ = 0;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point next_ = started_;

@@ -11,9 +11,9 @@
 #include <memory>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 
 #include "absl/status/statusor.h"
+#include "base/natural_order.h"
 #include "fmt/format.h"
 #include "query/find_trace.h"
 #include "store/read/reader.h"
@@ -70,7 +70,8 @@ std::vector<Listed> ListRecordings(const std::string& directory) {
     closedir(opened);
   }
   std::sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) {
-    return std::tie(b.start_wall_ns, a.name) < std::tie(a.start_wall_ns, b.name);
+    if (a.start_wall_ns != b.start_wall_ns) return a.start_wall_ns > b.start_wall_ns;
+    return NaturalLess(a.name, b.name);
   });
   return all;
 }

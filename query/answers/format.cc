@@ -15,6 +15,8 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "query/answers/cell.h"
+#include "query/answers/table.h"
 
 namespace ttq {
 namespace {
@@ -28,8 +30,7 @@ constexpr std::chrono::milliseconds kPatience(300);
 // Bytes of a long value that a table shows.
 constexpr size_t kBytesShown = 16;
 
-constexpr std::string_view kBold = "\x1b[1m", kDim = "\x1b[2m", kGreen = "\x1b[32m",
-                           kYellow = "\x1b[33m", kReset = "\x1b[0m";
+constexpr std::string_view kDim = "\x1b[2m", kYellow = "\x1b[33m", kReset = "\x1b[0m";
 
 void AppendHexBytes(std::string_view data, std::string* out) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -39,217 +40,9 @@ void AppendHexBytes(std::string_view data, std::string* out) {
   }
 }
 
-// Cells on a terminal, one per code point.
-size_t Width(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
-}
-
-std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 std::string HexText(const Value& value) {
   if (const auto* a = value.get<Address>()) return fmt::format("{:#x}", a->v);
   return fmt::format("{:#x}", value.get<Word>()->v);
-}
-
-// ---- Table -----------------------------------------------------------------------------------
-
-// "main at main.c:12 (a.out)" from the four columns of a place.
-std::string PlaceText(const Value& function, const Value& module, const Value& file,
-                      const Value& line) {
-  const auto text = [](const Value& v) {
-    const auto* s = v.get<std::string>();
-    return s ? Printable(*s) : std::string();
-  };
-  std::string place = text(function);
-  if (place.empty()) place = module.is_null() ? "-" : "??";
-  if (!file.is_null()) {
-    place.append(" at ").append(BaseName(text(file)));
-    if (const auto* n = line.get<int64_t>()) absl::StrAppend(&place, ":", *n);
-  }
-  if (!module.is_null()) absl::StrAppend(&place, " (", text(module), ")");
-  return place;
-}
-
-class TableWriter {
- public:
-  TableWriter(const ResultStream& stream, const FormatOptions& options)
-      : columns_(stream.columns()), colour_(options.colour) {
-    const auto& shown = stream.presentation().table_columns;
-    const auto index = [this](std::string_view name) {
-      for (size_t i = 0; i < columns_.size(); ++i) {
-        if (columns_[i].name == name) return i;
-      }
-      return columns_.size();
-    };
-    const auto is_shown = [&shown](std::string_view name) {
-      return std::find(shown.begin(), shown.end(), name) != shown.end();
-    };
-    place_ = {index("function"), index("module"), index("file"), index("line")};
-    merge_place_ = is_shown("function") && !is_shown("file");
-    for (const size_t i : place_) merge_place_ = merge_place_ && i < columns_.size();
-    if (shown.empty()) {
-      for (size_t i = 0; i < columns_.size(); ++i) shown_.push_back(i);
-    }
-    for (const std::string& name : shown) {
-      if (index(name) < columns_.size()) shown_.push_back(index(name));
-    }
-    std::erase_if(shown_, [this](size_t i) {
-      if (IsStack(i)) stacks_.push_back(i);
-      return IsStack(i);
-    });
-  }
-
-  void Header(std::vector<std::string>* cells) const {
-    for (const size_t i : shown_) {
-      cells->push_back(merge_place_ && i == place_[0] ? "where" : Printable(columns_[i].name));
-    }
-  }
-
-  void Cells(const Row& row, std::vector<std::string>* cells) const {
-    for (const size_t i : shown_) {
-      cells->push_back(merge_place_ && i == place_[0] ? PlaceText(row[place_[0]], row[place_[1]],
-                                                                  row[place_[2]], row[place_[3]])
-                                                      : CellText(row[i], columns_[i].type));
-    }
-  }
-
-  // What follows the line of a row: a line for each frame of its stacks.
-  std::string Stacks(const Row& row) const {
-    std::string out;
-    for (const size_t i : stacks_) AppendStack(row[i], &out);
-    return out;
-  }
-
-  void Widen(const std::vector<std::string>& cells) {
-    widths_.resize(shown_.size());
-    for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], Width(cells[i]));
-  }
-
-  void Line(const std::vector<std::string>& cells, bool header, std::string* out) const {
-    if (header && colour_) *out += kBold;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      const size_t width = Width(cells[i]);
-      const size_t pad = widths_[i] > width ? widths_[i] - width : 0;
-      const bool right = RightAligned(shown_[i]);
-      const bool place = colour_ && !header && shown_[i] == place_[0];
-      if (i > 0) *out += "  ";
-      if (right) out->append(pad, ' ');
-      if (place) *out += kGreen;
-      *out += cells[i];
-      if (place) *out += kReset;
-      if (!right && i + 1 < cells.size()) out->append(pad, ' ');
-    }
-    if (header && colour_) *out += kReset;
-    *out += '\n';
-  }
-
-  // One wide row, a name and a value per line.
-  void Record(const Row& row, std::string* out) const {
-    size_t width = 0;
-    for (const Column& column : columns_) width = std::max(width, Width(column.name));
-    const bool place =
-        std::all_of(place_.begin(), place_.end(), [this](size_t i) { return i < columns_.size(); });
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      std::string name = Printable(columns_[i].name), cell;
-      if (place && (i == place_[1] || i == place_[2] || i == place_[3])) continue;
-      if (name == "python" && row[i].is_null()) continue;
-      if (place && i == place_[0]) {
-        name = "where";
-        cell = PlaceText(row[place_[0]], row[place_[1]], row[place_[2]], row[place_[3]]);
-      } else if (IsStack(i) && row[i].list()) {
-        *out += name + "\n";
-        AppendStack(row[i], out);
-        continue;
-      } else {
-        cell = CellText(row[i], columns_[i].type);
-      }
-      if (colour_) *out += kBold;
-      *out += name;
-      if (colour_) *out += kReset;
-      out->append(width + 2 - std::min(width, Width(name)), ' ');
-      *out += cell;
-      *out += '\n';
-    }
-  }
-
- private:
-  // A column of frames, each an object with the place it is at.
-  bool IsStack(size_t column) const {
-    return columns_[column].type == Type::kList && columns_[column].name.ends_with("backtrace");
-  }
-
-  static void AppendStack(const Value& value, std::string* out) {
-    const List* frames = value.list();
-    if (!frames) return;
-    for (size_t n = 0; n < frames->size(); ++n) {
-      Value function, module, file, line, source, pc;
-      if (const Object* frame = (*frames)[n].object()) {
-        for (const auto& [name, field] : frame->fields) {
-          if (name == "function") function = field;
-          if (name == "module") module = field;
-          if (name == "file") file = field;
-          if (name == "line") line = field;
-          if (name == "source") source = field;
-          if (name == "pc") pc = field;
-        }
-      }
-      absl::StrAppend(out, "    #", n, n < 10 ? "  " : " ");
-      if (!pc.is_null()) {
-        absl::StrAppend(out, fmt::format("{:<14} ", CellText(pc, Type::kAddress)));
-      }
-      absl::StrAppend(out, PlaceText(function, module, file, line));
-      if (const auto* text = source.get<std::string>()) {
-        absl::StrAppend(out, "    ", Printable(*text));
-      }
-      *out += '\n';
-    }
-  }
-
-  bool RightAligned(size_t column) const {
-    const Type type = columns_[column].type;
-    return type == Type::kTime || type == Type::kInteger || type == Type::kReal;
-  }
-
-  const std::vector<Column>& columns_;
-  bool colour_;
-  bool merge_place_ = false;
-  std::vector<size_t> place_;   // function, module, file, line
-  std::vector<size_t> shown_;   // columns, in order
-  std::vector<size_t> stacks_;  // columns that are shown below their row
-  std::vector<size_t> widths_;
-};
-
-// Lines of sixteen bytes as `hexdump -C` shows them. False when the limit cut them.
-bool HexDump(Address at, std::string_view data, std::optional<uint64_t> limit, uint64_t* lines,
-             const std::function<void(std::string*)>& spill, std::string* out) {
-  for (size_t i = 0; i < data.size();) {
-    if (limit && *lines >= *limit) return false;
-    ++*lines;
-    // The first line ends where a multiple of sixteen does.
-    const uint64_t address = at.v + i;
-    const size_t skip = address % 16;
-    const size_t count = std::min<size_t>(16 - skip, data.size() - i);
-    absl::StrAppend(out, fmt::format("{:#018x} ", address - skip));
-    for (size_t k = 0; k < 16; ++k) {
-      if (k % 8 == 0) *out += ' ';
-      if (k < skip || k >= skip + count) {
-        *out += "   ";
-      } else {
-        AppendHexBytes(data.substr(i + k - skip, 1), out);
-        *out += ' ';
-      }
-    }
-    *out += " |";
-    out->append(skip, ' ');
-    for (size_t k = 0; k < count; ++k) {
-      const char c = data[i + k];
-      *out += c >= 0x20 && c < 0x7f ? c : '.';
-    }
-    *out += "|\n";
-    i += count;
-    spill(out);
-  }
-  return true;
 }
 
 // ---- Machine formats -------------------------------------------------------------------------
@@ -468,6 +261,7 @@ class AnswerWriter {
         break;
       }
       ++summary_.rows;
+      if (options_.on_row) options_.on_row(row);
       if (!use(row)) break;
       // Whether there is one more row may take long to find out.
       if (limit && summary_.rows == *limit) Flush();
@@ -593,56 +387,61 @@ class AnswerWriter {
 
   absl::Status TableRows() {
     TableWriter writer(stream_, options_);
-    struct Waiting {
-      std::vector<std::string> cells;
-      std::string stacks;
-    };
-    std::vector<Waiting> waiting;
+    std::vector<Row> waiting;  // until the widths are chosen
     Clock::time_point first;
     bool started = false;
+    const auto write = [&](const Row& row, const std::vector<Cell>& cells) {
+      writer.Line(cells, &out_);
+      writer.Stacks(row, &out_);
+    };
     const auto start = [&] {
       if (started) return;
       started = true;
+      std::vector<std::vector<Cell>> cells;
+      for (const Row& row : waiting) cells.push_back(writer.Cells(row));
       if (waiting.empty()) return;
-      std::vector<std::string> header;
-      writer.Header(&header);
-      writer.Widen(header);
-      for (const Waiting& row : waiting) writer.Widen(row.cells);
-      writer.Line(header, true, &out_);
-      for (const Waiting& row : waiting) {
-        writer.Line(row.cells, false, &out_);
-        out_ += row.stacks;
+      if (waiting.size() == 1 && writer.IsWide(cells[0])) {
+        writer.Record(waiting[0], /*all=*/false, &out_);
+        return waiting.clear();
       }
+      writer.Begin(cells);
+      writer.Header(&out_);
+      for (size_t i = 0; i < waiting.size(); ++i) write(waiting[i], cells[i]);
       waiting.clear();
     };
-    std::vector<std::string> cells;
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
-      cells.clear();
-      writer.Cells(row, &cells);
       if (started) {
-        writer.Line(cells, false, &out_);
-        out_ += writer.Stacks(row);
+        write(row, writer.Cells(row));
         return true;
       }
       if (waiting.empty()) first = Clock::now();
-      waiting.push_back({cells, writer.Stacks(row)});
-      if (waiting.size() >= kRowsForWidths || Clock::now() - first > kPatience ||
+      waiting.push_back(row);
+      // One row alone is known to be the only one when the stream has ended.
+      if (waiting.size() >= kRowsForWidths ||
+          (waiting.size() > 1 && Clock::now() - first > kPatience) ||
           (options_.limit && summary_.rows == *options_.limit)) {
         start();
       }
       return true;
     });
     start();
+    if (const std::string missing = writer.WhatIsMissing(); !missing.empty()) {
+      Remark(kDim, missing);
+    }
     return status;
   }
 
   absl::Status RecordRows() {
     TableWriter writer(stream_, options_);
-    return ForEachRow(options_.limit, [&](const Row& row) {
+    const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
       if (summary_.rows > 1) out_ += '\n';
-      writer.Record(row, &out_);
+      writer.Record(row, /*all=*/true, &out_);
       return true;
     });
+    if (const std::string missing = writer.WhatIsMissing(); !missing.empty()) {
+      Remark(kDim, missing);
+    }
+    return status;
   }
 
   absl::Status DumpRows() {
@@ -662,7 +461,7 @@ class AnswerWriter {
       bool all = true;
       if (data) {
         all = HexDump(
-            *at, data->data, options_.limit, &lines, [this](std::string*) { Spill(); }, &out_);
+            *at, data->data, options_, &lines, [this] { Spill(); }, &out_);
       } else if (options_.limit && lines >= *options_.limit) {
         all = false;
       } else {

@@ -16,7 +16,8 @@
 //   bytes         "0011…", two digits per byte            hex digits and text
 //   string        the text; bytes that are not UTF-8      what is not printable as \x1b, \u202e
 //                 become U+FFFD
-//   missing       null (CSV: empty)                       -
+//   object, list  JSON                                    JSON; on a terminal as ReadableCell has
+//   it missing       null (CSV: empty)                       -
 
 #ifndef TTQ_QUERY_ANSWERS_FORMAT_H_
 #define TTQ_QUERY_ANSWERS_FORMAT_H_
@@ -45,6 +46,11 @@ struct FormatOptions {
   // A terminal shows it: csv escapes what a terminal would interpret, as tables always do (json
   // always escapes it, as JSON does). Elsewhere csv is exact.
   bool terminal = false;
+  // Columns of that terminal, which no line of a table exceeds: cells are cut, then columns left
+  // out, a single row becomes a name and a value per line. 0: lines are as long as they need to be.
+  size_t width = 0;
+  // Lines of a table begin with the row's number: `$3`.
+  bool numbered = false;
   // csv: texts that a spreadsheet would take for formulas begin with an apostrophe.
   bool csv_safe = false;
   // Rows to write at most (lines, of a hex dump); what is left out is announced.
@@ -52,6 +58,8 @@ struct FormatOptions {
   // JSON lines whose every value is a text: of numbers their digits, of objects and lists their
   // JSON. For readers that would round a number.
   bool texts_only = false;
+  // Called with each row that is written. May be null.
+  std::function<void(const Row&)> on_row;
 };
 
 // What a JSON document says beside the answer.
