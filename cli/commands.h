@@ -29,6 +29,7 @@ int RunCrash(int argc, char** argv);
 int RunBatchCommand(int argc, char** argv);
 int RunDiff(int argc, char** argv);
 int RunExport(int argc, char** argv);
+int RunGdbCommand(int argc, char** argv);
 int RunHelp(int argc, char** argv);
 
 // The overview that `ttq help` prints.

@@ -145,6 +145,22 @@ Addresses and values are text ("0x…"), times and counts integers.
 )",
      R"(ttq export --to csv -o writes.csv "writes to counter"
 )"},
+    {"gdb", RunGdbCommand, "ttq gdb [TRACE] [-- GDB-ARGS]\nttq gdb --port PORT [TRACE]",
+     "gdb on a recording, in both directions",
+     R"(Starts gdb on a recording, at the crash, or at the beginning when there was none;
+or serves it to debuggers that others start, on 127.0.0.1 only. Everything but
+writing and calling works, forward and backward: reverse-continue to a
+watchpoint is a look-up, however far away. In gdb there is one command more:
+
+  ttq QUERY      a question in ttq's language; $now is the time here
+  ttq when       the time here
+  ttq seek TIME  go there: a number, start, end, crash, (QUERY), TIME + N
+
+Without ttq's script, over a port: monitor ttq QUERY, monitor when, monitor
+seek TIME. VS Code: docs/gdb.md has a launch.json.
+)",
+     R"(ttq gdb -- -batch -ex bt  # what stands after -- is gdb's
+)"},
     {"help", RunHelp, "ttq help [COMMAND | TOPIC]", "what a command does, or about a topic",
      R"(What a command does, with its options, as `ttq COMMAND --help`; or what a topic
 is about. Without one, the list of them.
