@@ -63,6 +63,15 @@ def check(ttq, interpreter):
                 got = [r["time"] for r in json.loads(run.stdout)["rows"]]
                 if got != expected:
                     return f"{source} line {line}: want {expected}, got {got}"
+        # One activation has those of its frame, and folded they are as many.
+        own = [r for r in rows if r["frame_address"] == rows[0]["frame_address"]
+               and r["function"] == rows[0]["function"]]
+        trace = ask(ttq, recording, "py trace of (py calls to lines!run) unfolded")
+        if [(r["time"], r["line"]) for r in trace] != [(r["time"], r["line"]) for r in own]:
+            return f"py trace of run: want {[r['line'] for r in own]}, got {[r['line'] for r in trace]}"
+        folded = ask(ttq, recording, "py trace of lines!run")
+        if sum(r["times"] for r in folded) != len(own):
+            return f"py trace of run has {sum(r['times'] for r in folded)} lines of {len(own)}"
         # A span that begins in the middle of a function.
         middle = rows[len(rows) // 2]["time"] + 1
         got = ask(ttq, recording, f"py executions of lines!/./ between {middle} and {called['return_time']}")
