@@ -24,6 +24,7 @@ constexpr char kOverview[] =
   ttq ls                                      recordings, newest first
   ttq rm RECORDING... | ttq rm --keep N       remove recordings
   ttq crash [TRACE]                           why did it die?
+  ttq report [-o FILE.html] [TRACE]           that, and how it came to it, as one page
   ttq check TRACE                             verify a recording
   ttq batch QUESTIONS... TRACE...             ask many recordings, compare with what is expected
   ttq diff A B                                where two recordings part, and why
@@ -52,6 +53,7 @@ ttq exits as it does. The recording is $TTQ_HOME/PROGRAM-N.ttq, or DIR.
   --max-size SIZE       end when the recording takes that much: 500M, 2G
   --max-time DURATION   end after that long: 90s, 30m, 2h
   --free-space SIZE     end when less is free on its disk (1G, or a twentieth of a small disk)
+  --report              when it fails, write the page of `ttq report` beside the recording
   --on-full WHAT        what an end is: stop the program, or detach and let it run on unrecorded
 
 Ctrl-C goes to the program; a second one within two seconds ends it, and what was recorded stays.
@@ -98,12 +100,25 @@ Python program that no signal ended: the exception that nobody caught, or that t
 of pytest or unittest failed by, with the variables of each frame when it was raised. The query
 `crash` gives the same as a row.
 )"},
+    {"report", R"(ttq report [-o FILE.html] [--at TIME] [--redact LIST] [TRACE]
+
+Writes the autopsy of the process as one page (NAME.html): the cause, how the bad value came there,
+stacks with variables, the object and the memory at fault, what happened around it, each with the
+question that gives it. Of a program that did not crash: its state at the end. The page needs no
+network and no script, and holds the same as JSON.
+
+  --at TIME            the state at that time instead
+  --redact LIST        leave out strings (texts the program had, and its output) or paths; env (environment
+                       variables) and the contents of files are never in it
+  -f, --format json    the JSON alone, to stdout
+  -o -                 to stdout
+)"},
     {"check", R"(ttq check [TRACE]
 
 Reads every block and index of a recording and compares them. Exits with 3 when something is wrong.
 )"},
     {"batch",
-     R"(ttq batch [-f table|jsonl|junit] [-o FILE] [-j N] [--resume FILE] QUESTIONS... TRACE...
+     R"(ttq batch [-f table|jsonl|junit] [-o FILE] [-j N] [--resume FILE] [--report DIR] QUESTIONS... TRACE...
 
 Asks the questions of files (.yaml, .yml, .ttql) of each recording. In a .ttql file comments right
 above a query name it and say what is expected:
@@ -113,6 +128,7 @@ above a query name it and say what is expected:
   writes to table
 
 Exits with 0 when all is as expected, 1 when not, 3 when a recording cannot be read.
+--report DIR writes the page of `ttq report` for each recording that is not as expected.
 `ttq record --repeat N --until crash --keep failing` makes recordings of a flaky failure.
 )"},
     {"diff", R"(ttq diff [--ignore REGEX] [-p N[,M]] [-f table|json] [--exit-code] A B
@@ -152,6 +168,7 @@ lists a command's options.
   backtrace [at TIME] [in thread N | all threads]
   source [at TIME]; disassemble FUNCTION|ADDR [at TIME]
   calls to FUNCTION; executions of FUNCTION|FILE:LINE|ADDR
+  trace of FUNCTION|(QUERY) [depth N] [unfolded]      one activation, line by line; py trace of …
   threads | modules | maps [at TIME]
   events [KIND]                   signal, syscall, thread, map, module, output, fork, exec, exit, mark
   origin of LOCATION|$REG [at TIME]; heap ADDR [at TIME]; crash
@@ -208,6 +225,7 @@ A comparison with a missing value is neither true nor false, as in SQL.
   writes, reads, accesses   address, size, value, previous, actor (accesses: kind, read or write)
   executions                instruction
   calls                     function, address, args, result, return_time, depth, caller
+  trace                     function, line, depth, times, last_time, source, changes, calls, ended
   backtrace                 frame, pc, function, module, file, line, args
   py backtrace              frame, function, file, line, source, frame_address
   py locals                 name, value, type, address

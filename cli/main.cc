@@ -41,6 +41,7 @@ constexpr Command kCommands[] = {
     {"batch", ttq::RunBatchCommand},
     {"crash", ttq::RunCrash},
     {"diff", ttq::RunDiff},
+    {"report", ttq::RunReport},
     {"export", ttq::RunExport},
     {"help", ttq::RunHelp},
 };

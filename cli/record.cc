@@ -25,6 +25,7 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/page.h"
 #include "cli/record_watch.h"
 #include "cli/recordings.h"
 #include "cli/units.h"
@@ -258,6 +259,15 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
 // Which runs of several end the repetition, or are kept.
 enum class Outcome { kAny, kCrash, kFailing };
 
+// The page of a run that failed, beside its recording.
+void ReportOn(const RecordedRun& run) {
+  if (run.own_failure || run.status == 0 || run.directory.empty()) return;
+  std::string path = run.directory;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.ends_with(".ttq")) path.resize(path.size() - 4);
+  WritePage(run.directory, path + ".html");
+}
+
 bool Is(Outcome outcome, const RecordedRun& run) {
   switch (outcome) {
     case Outcome::kAny:
@@ -292,6 +302,8 @@ int RunRecord(int argc, char** argv) {
       ->type_name("SIZE");
   app.add_option("--block-size", block_mib, "MiB of log per block")->check(CLI::Range(1, 256));
   app.add_flag("-q,--quiet", options.quiet, "no summary line");
+  bool report = false;
+  app.add_flag("--report", report, "when the program fails, write `ttq report`'s page beside it");
   app.add_option("--repeat", repeat, "record this many runs")->check(CLI::PositiveNumber);
   app.add_option("--until", until, "stop after a run that crashed, or that failed in any way")
       ->check(CLI::IsMember({"crash", "failing"}));
@@ -381,6 +393,8 @@ int RunRecord(int argc, char** argv) {
       if (!options.quiet) {
         fmt::print(stderr, "ttq: run {} ended with status {} and is not kept\n", n, run.status);
       }
+    } else if (report) {
+      ReportOn(run);
     }
     // Ctrl-C reached the program, which was one of its ends; it was meant for all of them.
     if (run.status == 128 + SIGINT && most > 1) break;
