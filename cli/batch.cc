@@ -18,6 +18,7 @@
 #include "batch/report.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/page.h"
 #include "fmt/format.h"
 
 namespace ttq {
@@ -73,6 +74,19 @@ std::string RealPath(const std::string& path) {
   return ec ? path : real.string();
 }
 
+// A page for each of the recordings, in `directory`. False: one could not be written.
+bool WritePages(const std::set<std::string>& traces, const std::string& directory) {
+  std::error_code ec;
+  std::filesystem::create_directories(directory, ec);
+  bool all = true;
+  for (const std::string& trace : traces) {
+    std::string name = std::filesystem::path(trace).filename().string();
+    if (name.ends_with(".ttq")) name.resize(name.size() - 4);
+    all = WritePage(trace, (std::filesystem::path(directory) / (name + ".html")).string()) && all;
+  }
+  return all;
+}
+
 int ExitStatusOf(const std::set<Verdict>& seen) {
   if (seen.contains(Verdict::kUnreadable)) return kUnreadable;
   return seen.contains(Verdict::kNotMet) || seen.contains(Verdict::kFailed) ? kNoRows : kAnswered;
@@ -97,6 +111,9 @@ int RunBatchCommand(int argc, char** argv) {
   app.add_flag("-v,--verbose", style.verbose, "Show the answers that are as expected, too");
   app.add_option("-j,--jobs", options.jobs, "Questions at a time (default: one per core)")
       ->type_name("N");
+  std::string pages;
+  app.add_option("--report", pages, "For each recording that is not as expected, a page there")
+      ->type_name("DIR");
   app.add_option("--resume", resume,
                  "Keep results in this file, and do not ask again what it knows already")
       ->type_name("FILE");
@@ -143,6 +160,12 @@ int RunBatchCommand(int argc, char** argv) {
       });
 
   std::set<Verdict> seen;
+  std::set<std::string> failing;  // recordings that can be read
+  const auto note = [&](const BatchResult& result) {
+    seen.insert(result.verdict);
+    const bool fails = result.verdict == Verdict::kNotMet || result.verdict == Verdict::kFailed;
+    if (fails) failing.insert(result.trace);
+  };
   absl::Status journal_status;
   std::set<Key> wanted;
   for (const std::string& trace : traces) {
@@ -150,7 +173,7 @@ int RunBatchCommand(int argc, char** argv) {
   }
   for (const BatchResult& result : journal.known()) {
     if (wanted.erase(KeyOf(result)) == 0) continue;  // of another batch, or said already
-    seen.insert(result.verdict);
+    note(result);
     report->Add(result);
   }
   ScanControl control;
@@ -166,7 +189,7 @@ int RunBatchCommand(int argc, char** argv) {
     InterruptGuard guard(&control);
     status = RunBatch(questions, traces, options, [&](const BatchResult& result) {
       if (counts) fmt::print(stderr, "\r\x1b[K{} of {} answers", ++answers, wanted.size());
-      seen.insert(result.verdict);
+      note(result);
       if (absl::Status s = journal.Add(result); !s.ok() && journal_status.ok()) journal_status = s;
       report->Add(result);
     });
@@ -184,6 +207,7 @@ int RunBatchCommand(int argc, char** argv) {
     return Complain(resume.empty() ? "interrupted" : "interrupted; run it again to go on",
                     kInterrupted);
   }
+  if (!pages.empty() && !WritePages(failing, pages)) return kUnreadable;
   return ExitStatusOf(seen);
 }
 

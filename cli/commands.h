@@ -28,6 +28,8 @@ int RunCheck(int argc, char** argv);
 int RunCrash(int argc, char** argv);
 int RunBatchCommand(int argc, char** argv);
 int RunDiff(int argc, char** argv);
+// The autopsy of a process as a page.
+int RunReport(int argc, char** argv);
 int RunExport(int argc, char** argv);
 int RunGdbCommand(int argc, char** argv);
 int RunHelp(int argc, char** argv);

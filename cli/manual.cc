@@ -96,6 +96,20 @@ a row.
      R"(ttq crash  # of the latest recording
 ttq crash -f json program-1
 )"},
+    {"report", RunReport, "ttq report [OPTIONS] [TRACE]",
+     "why it died, and how it came to it, as a page",
+     R"(Writes the autopsy of the process as one page (NAME.html): the cause, how the bad
+value came there, stacks with variables, the object and the memory at fault,
+what happened around it, each with the question that gives it. Of a program that
+did not crash: its state at the end. The page needs no network and no script,
+and holds the same as JSON.
+
+--redact takes a list of strings (texts the program had, and its output) and
+paths. Environment variables and the contents of files are never in it.
+)",
+     R"(ttq report -o crash.html program-1
+ttq report -f json program-1
+)"},
     {"check", RunCheck, "ttq check [OPTIONS] [TRACE]", "verify a recording",
      R"(Reads every block and index of a recording and compares them. Exits with 3 when
 something is wrong.
@@ -183,6 +197,8 @@ constexpr Topic kTopics[] = {
   backtrace [at TIME] [in thread N | all threads] [mixed]
   source [at TIME]; disassemble FUNCTION|ADDR [at TIME]
   calls to FUNCTION; executions of FUNCTION|FILE:LINE|ADDR
+  trace of FUNCTION|(QUERY) [depth N] [unfolded]
+                             one activation, line by line; also `py trace of`
   threads | modules | maps [at TIME]
   events [KIND]              signal, syscall, thread, map, module, output, fork,
                              exec, exit, mark
@@ -263,6 +279,8 @@ line, python.
   executions               instruction
   calls                    function, address, args, result, return_time, depth,
                            caller
+  trace                    function, line, depth, times, last_time, source,
+                           changes, calls, ended
   backtrace                frame, pc, function, module, file, line, args
   py backtrace             frame, function, file, line, source, frame_address
   py locals                name, value, type, address

@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/page.h"
 #include "cli/record_watch.h"
 #include "cli/recordings.h"
 #include "cli/shim.h"
@@ -276,6 +277,15 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
 // Which runs of several end the repetition, or are kept.
 enum class Outcome { kAny, kCrash, kFailing };
 
+// The page of a run that failed, beside its recording.
+void ReportOn(const RecordedRun& run) {
+  if (run.own_failure || run.status == 0 || run.directory.empty()) return;
+  std::string path = run.directory;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.ends_with(".ttq")) path.resize(path.size() - 4);
+  WritePage(run.directory, path + ".html");
+}
+
 bool Is(Outcome outcome, const RecordedRun& run) {
   switch (outcome) {
     case Outcome::kAny:
@@ -293,6 +303,7 @@ struct Given {
   std::string output, on_full = "stop", until, keep = "all", max_size, max_time, free_space;
   std::string engine = "auto";
   uint64_t block_mib = 0, repeat = 1;
+  bool report = false;
 };
 
 void Declare(CLI::App& app, RecordOptions* options, Given* given) {
@@ -321,6 +332,8 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
                  "Of several runs: all, or only those that were failing or a crash")
       ->check(CLI::IsMember({"all", "failing", "crash"}))
       ->type_name("WHAT");
+  app.add_flag("--report", given->report,
+               "When the program fails, write the page of `ttq report` beside the recording");
   app.add_flag("-q,--quiet", options->quiet, "No summary line");
   app.add_option("--engine", given->engine,
                  "What runs the program: valgrind, native (faster, not for all programs yet), or "
@@ -426,6 +439,8 @@ int RunRecord(int argc, char** argv) {
       if (!options.quiet) {
         fmt::print(stderr, "ttq: run {} ended with status {} and is not kept\n", n, run.status);
       }
+    } else if (given.report) {
+      ReportOn(run);
     }
     // Ctrl-C reached the program, which was one of its ends; it was meant for all of them.
     if (run.status == 128 + SIGINT && most > 1) break;

@@ -81,6 +81,7 @@ Still : 'still';
 Threads : 'threads';
 To : 'to';
 Too : 'too';
+Trace : 'trace';
 Type : 'type';
 Was : 'was';
 When : 'when';
@@ -105,6 +106,7 @@ Mixed : 'mixed' | '--mixed';
 Python : 'python';
 Start : 'start';
 Thread : 'thread';
+Unfolded : 'unfolded';
 
 // Stages and conditions
 And : 'and';

@@ -36,6 +36,7 @@ source
   | Events eventKind?                                                   # eventsSource
   | Executions Of place                                                 # executionsSource
   | Calls To function                                                   # callsSource
+  | Trace Of (OpenParen (time | query) CloseParen | function)           # traceSource
   | Crash                                                               # crashSource
   | Py Backtrace                                                        # pyBacktraceSource
   | Py Locals                                                           # pyLocalsSource
@@ -43,6 +44,7 @@ source
   | Py Print expr                                                       # pyPrintSource
   | Py Calls To (fileLine | function)                                   # pyCallsSource
   | Py Executions Of (fileLine | function)                              # pyExecutionsSource
+  | Py Trace Of (OpenParen (time | query) CloseParen | fileLine | function)  # pyTraceSource
   | Py Changes Of arith                                                 # pyChangesSource
   | Py Exceptions                                                       # pyExceptionsSource
   | When Was objectAddress (Created | Freed)                            # whenSource
@@ -72,6 +74,7 @@ clause
   | In function                 # inClause
   | Mixed                       # mixedClause
   | Depth number                # depthClause
+  | Unfolded                    # unfoldedClause
   ;
 
 stage
@@ -229,7 +232,7 @@ softWord
   : Alive | Backtrace | Calls | Changes | Count | Crash | Creation | Deallocation | Depth
   | Disassemble | Early | End | Events | Exceptions | Executions | Frame | Heap | Leaks | Len | Lifetime | Locals
   | Maps | Memory | Modules | Object | Objects | Origin | Print | Python | Refcounts | Registers
-  | Source | Start | Thread | Threads | Too | Type | Why
+  | Source | Start | Thread | Threads | Too | Trace | Type | Unfolded | Why
   ;
 
 hardWord

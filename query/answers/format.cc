@@ -195,8 +195,29 @@ void AppendJson(const Value& value, Type type, std::string* out) {
   }
 }
 
+namespace {
+
+// What a list's objects say of themselves, one after the other; nullopt: not all of them do.
+std::optional<std::string> TextsOf(const List& list) {
+  std::string texts;
+  for (const Value& value : list) {
+    const Object* object = value.object();
+    const auto* text = object && !object->fields.empty() && object->fields.back().first == "text"
+                           ? object->fields.back().second.get<std::string>()
+                           : nullptr;
+    if (!text) return std::nullopt;
+    absl::StrAppend(&texts, texts.empty() ? "" : ", ", Printable(*text));
+  }
+  return texts;
+}
+
+}  // namespace
+
 std::string CellText(const Value& value, Type type) {
   if (value.is_null()) return "-";
+  if (const List* list = value.list(); list && !list->empty()) {
+    if (std::optional<std::string> texts = TextsOf(*list)) return *texts;
+  }
   if (const auto* s = value.get<std::string>()) return Printable(*s);
   if (const auto* b = value.get<Bytes>()) {
     std::string text;

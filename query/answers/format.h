@@ -16,8 +16,9 @@
 //   bytes         "0011…", two digits per byte            hex digits and text
 //   string        the text; bytes that are not UTF-8      what is not printable as \x1b, \u202e
 //                 become U+FFFD
-//   object, list  JSON                                    JSON; on a terminal as ReadableCell has
-//   it missing       null (CSV: empty)                       -
+//   list          JSON                                    the same; of objects whose last field is
+//                                                         `text`, these
+//   missing       null (CSV: empty)                       -
 
 #ifndef TTQ_QUERY_ANSWERS_FORMAT_H_
 #define TTQ_QUERY_ANSWERS_FORMAT_H_

@@ -529,11 +529,14 @@ bool DwarfInfo::Locate(uint64_t address, Place* place) {
     place->file = impl_->FileName(*unit, row->file);
     place->line = static_cast<int>(row->line);
   }
+  place->step = impl_->LinesOf(*unit).StepAt(address);
   std::shared_ptr<const UnitCode> code = impl_->CodeOf(*unit);
   std::vector<int32_t> chain;  // outermost first
   int32_t parent = -1;
   while (const Piece* piece = Impl::PieceAt(*code, parent, address)) {
     if (parent < 0) place->offset = address - piece->begin;
+    const bool begins = parent >= 0 && piece->begin == address;
+    place->begun = begins ? place->begun + 1 : 0;
     parent = piece->scope;
     chain.push_back(parent);
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "query/code/die.h"
+#include "query/code/line_table.h"
 #include "query/code/names.h"
 #include "query/code/symbols.h"
 
@@ -36,6 +37,9 @@ class DwarfInfo {
     uint64_t offset = 0;
     std::string file;
     int line = 0;
+    LineStep step;
+    // Of the innermost frames, how many inlined copies begin at this very address.
+    uint32_t begun = 0;
   };
   // False when no compile unit claims the address.
   bool Locate(uint64_t address, Place* place);

@@ -137,13 +137,28 @@ LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)
   LineRow row = {};
   size_t first = 0;  // of this sequence
   bool ascending = true;
+  // As gdb keeps them: the line and file of the last row that counted; whether a discriminator was
+  // set since the line became this one.
+  uint32_t last_line = 0, last_file = 0;
+  bool has_discriminator = false, discriminator = false;
+  const auto advance_line = [&](int64_t by) {
+    row.line += static_cast<uint32_t>(by);
+    if (by != 0) has_discriminator = discriminator;
+  };
   const auto begin_sequence = [&] {
-    row = {0, 1, 1, header.default_is_stmt};
+    row = {0, 1, 1, header.default_is_stmt, false};
+    last_line = last_file = 0;
+    has_discriminator = discriminator = false;
     first = table.rows.size();
     ascending = true;
   };
   const auto add_row = [&] {
     if (table.rows.size() > first && row.address < table.rows.back().address) ascending = false;
+    row.joined =
+        row.line == 0 || (row.line == last_line && row.file == last_file && has_discriminator);
+    if (row.line != 0) last_line = row.line;
+    if (!row.joined) last_file = row.file;
+    discriminator = false;
     table.rows.push_back(row);
     table.rows.back().line = std::min<uint32_t>(row.line, INT32_MAX);
   };
@@ -164,7 +179,7 @@ LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)
     if (op >= header.opcode_base) {
       const int special = op - header.opcode_base;
       row.address += uint64_t{header.min_instruction} * (special / header.line_range);
-      row.line += static_cast<uint32_t>(header.line_base + special % header.line_range);
+      advance_line(header.line_base + special % header.line_range);
       add_row();
       continue;
     }
@@ -179,7 +194,11 @@ LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)
           case DW_LNE_set_address:
             row.address = inner.Fixed<uint64_t>();
             break;
-          default:  // DW_LNE_set_discriminator, or what nobody uses
+          case DW_LNE_set_discriminator:
+            discriminator = inner.Uleb() != 0;
+            has_discriminator = has_discriminator || discriminator;
+            break;
+          default:  // what nobody uses
             break;
         }
         break;
@@ -191,7 +210,7 @@ LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)
         row.address += header.min_instruction * cursor.Uleb();
         break;
       case DW_LNS_advance_line:
-        row.line += static_cast<uint32_t>(cursor.Sleb());
+        advance_line(cursor.Sleb());
         break;
       case DW_LNS_set_file:
         row.file = static_cast<uint32_t>(cursor.Uleb());
@@ -218,13 +237,18 @@ LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)
   return table;
 }
 
-const LineRow* LineTable::RowAt(uint64_t address) const {
+const LineSequence* LineTable::SequenceAt(uint64_t address) const {
   auto it = std::upper_bound(sequences.begin(), sequences.end(), address,
                              [](uint64_t a, const LineSequence& s) { return a < s.begin; });
   if (it == sequences.begin()) return nullptr;
   --it;
-  if (address >= it->end) return nullptr;
-  const auto begin = rows.begin() + it->first_row, end = rows.begin() + it->end_row;
+  return address < it->end ? &*it : nullptr;
+}
+
+const LineRow* LineTable::RowAt(uint64_t address) const {
+  const LineSequence* sequence = SequenceAt(address);
+  if (sequence == nullptr) return nullptr;
+  const auto begin = rows.begin() + sequence->first_row, end = rows.begin() + sequence->end_row;
   auto row = std::upper_bound(begin, end, address,
                               [](uint64_t a, const LineRow& r) { return a < r.address; });
   if (row == begin) return nullptr;
@@ -234,6 +258,34 @@ const LineRow* LineTable::RowAt(uint64_t address) const {
     --statement;
   }
   return statement->is_stmt ? &*statement : &*row;
+}
+
+LineStep LineTable::StepAt(uint64_t address) const {
+  LineStep step;
+  const LineSequence* sequence = SequenceAt(address);
+  if (sequence == nullptr) return step;
+  const auto begin = rows.begin() + sequence->first_row, end = rows.begin() + sequence->end_row;
+  const auto after = std::upper_bound(begin, end, address,
+                                      [](uint64_t a, const LineRow& r) { return a < r.address; });
+  auto best = after;
+  do {
+    if (best == begin) return step;
+    --best;
+  } while (best->joined);
+  auto statement = best;
+  for (auto row = best; !statement->is_stmt && row != begin;) {
+    --row;
+    if (row->address != best->address || row->file != best->file) break;
+    if (!row->joined && row->is_stmt) statement = row;
+  }
+  if (statement->is_stmt) best = statement;
+  const auto next = std::find_if(after, end, [](const LineRow& r) { return !r.joined; });
+  step.begin = best->address;
+  step.end = next == end ? sequence->end : next->address;
+  step.line = best->line;
+  step.file = best->file;
+  step.is_stmt = best->is_stmt;
+  return step;
 }
 
 }  // namespace ttq

@@ -38,6 +38,17 @@ struct LineRow {
   uint32_t line;  // 0: of no line
   uint32_t file;  // its number; perhaps of no file
   bool is_stmt;
+  // A debugger that steps takes it for part of the row before: it is of no line, or of the same
+  // line, told apart by a discriminator only.
+  bool joined;
+};
+
+// Code that a debugger steps over as one, and how it shows it.
+struct LineStep {
+  uint64_t begin = 0, end = 0;
+  uint32_t line = 0;  // 0: none
+  uint32_t file = 0;
+  bool is_stmt = false;
 };
 
 // Rows [first_row, end_row) tell of the code [begin, end).
@@ -53,6 +64,12 @@ struct LineTable {
   // ends the others' empty ranges. As in gdb, one where a statement begins goes before one where
   // none does.
   const LineRow* RowAt(uint64_t address) const;
+  // What gdb takes for the line at an address (gdb/symtab.c, find_pc_sect_line, of the rows that
+  // gdb/dwarf2/read.c, dwarf_record_line_p, leaves).
+  LineStep StepAt(uint64_t address) const;
+
+ private:
+  const LineSequence* SequenceAt(uint64_t address) const;
 };
 // `is_code` tells code of the module from the left-overs of functions that the linker dropped.
 LineTable ReadLines(const LineHeader& header, const std::function<bool(uint64_t)>& is_code);

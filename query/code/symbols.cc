@@ -260,6 +260,11 @@ struct SymbolFile::Impl {
       location.line = place.line;
       location.frames = std::move(place.frames);
       location.offset_in_function = place.offset;
+      location.step = {Address(place.step.begin), Address(place.step.end)};
+      location.step_line = static_cast<int>(place.step.line);
+      location.step_file = place.step.file;
+      location.step_is_stmt = place.step.is_stmt;
+      location.begun = place.begun;
       if (!location.frames.empty()) {
         location.source = NameSource::kDwarf;
         InlineFrame& outer = location.frames.back();
@@ -756,6 +761,8 @@ std::shared_ptr<const CodeLocation> Symbolizer::Symbolize(Address pc) const {
   if (const Module* module = ModuleAt(pc)) {
     if (const SymbolFile* file = module->file()) {
       *location = file->Symbolize(pc.v - module->load_bias());
+      location->step.begin += module->load_bias();
+      location->step.end += module->load_bias();
     }
     location->module = module->name();
     if (location->frames.empty()) {

@@ -73,6 +73,14 @@ struct CodeLocation {
   // that part. Without a name: from the module's load address, or 0 without a module.
   uint64_t offset_in_function = 0;
   NameSource source = NameSource::kNone;
+  // The code around the pc that a debugger steps over as one, and the line that it shows for it;
+  // 0: none is known. `step_file`: a number that tells files of the same unit apart.
+  AddressRange step;
+  int step_line = 0;
+  uint32_t step_file = 0;
+  bool step_is_stmt = false;
+  // Of the innermost `frames`, how many inlined copies begin at this very instruction.
+  uint32_t begun = 0;
 
   // "main+0x12", by the outermost function, for labels in code; "" when there is no name.
   std::string NameAndOffset() const;
@@ -162,7 +170,7 @@ class SymbolFile {
   const ElfFile& elf() const;
   const ElfFile* debug_elf() const;
 
-  // As CodeLocation, `module` left empty.
+  // As CodeLocation, `module` left empty; `step` in the file's own addresses.
   CodeLocation Symbolize(uint64_t vaddr) const;
 
  private:

@@ -4,6 +4,8 @@
 
 #include <libdwarf/dwarf.h>
 
+#include <algorithm>
+
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -55,6 +57,26 @@ absl::StatusOr<std::vector<Argument>> ArgumentsOf(const ProcessTypes& context,
     ASSIGN_OR_RETURN(Argument argument,
                      Shown(*types, moment, std::string(DebugFile::NameOf(die)), value));
     out.push_back(std::move(argument));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<Argument>> VariablesOf(const ProcessTypes& context,
+                                                  const FrameView& frame, Moment* moment) {
+  std::vector<Argument> out;
+  ASSIGN_OR_RETURN(const TypeSpace* types, context.TypesAt(moment->time()));
+  FrameState state(context, *types, moment, frame);
+  const auto has = [&](const std::string& name) {
+    return std::any_of(out.begin(), out.end(), [&](const Argument& a) { return a.name == name; });
+  };
+  for (const std::string& name : state.LocalNames()) {
+    const Die die = state.FindLocal(name);
+    if (!die || has(name)) continue;
+    ASSIGN_OR_RETURN(CValue value, state.ValueOf(die, /*look_back=*/false));
+    RETURN_IF_ERROR(state.TakeStatus());
+    if (!value.missing.empty()) continue;
+    ASSIGN_OR_RETURN(Argument variable, Shown(*types, moment, name, value));
+    out.push_back(std::move(variable));
   }
   return out;
 }

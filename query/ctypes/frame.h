@@ -64,6 +64,11 @@ struct Argument {
 absl::StatusOr<std::vector<Argument>> ArgumentsOf(const ProcessTypes& context,
                                                   const FrameView& frame, Moment* moment);
 
+// All that is in scope and has a value now: arguments and variables, a shadowed one left out, in
+// the order of their declarations. Empty when there is no DWARF. Errors are the store's only.
+absl::StatusOr<std::vector<Argument>> VariablesOf(const ProcessTypes& context,
+                                                  const FrameView& frame, Moment* moment);
+
 // How a function returns its result: its declared type, and where the calling convention puts it.
 struct ResultPlace {
   const TypeSpace* types = nullptr;

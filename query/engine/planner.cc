@@ -493,9 +493,9 @@ class Planner {
       last = std::get_if<ast::Last>(&query.stages[conditions].what);
       if (last) request.direction = Direction::kBackward;
     }
-    std::set<std::string> costly = {"value",     "previous", "repr",   "py_backtrace",
-                                    "backtrace", "args",     "result", "return_time",
-                                    "ended",     "old",      "new"};
+    std::set<std::string> costly = {"value", "previous", "repr",        "py_backtrace", "backtrace",
+                                    "args",  "result",   "return_time", "ended",        "old",
+                                    "new",   "changes",  "calls"};
     for (const std::string& field : source.fields_of_args) {
       const auto is_field = [&](const SourceColumn& c) { return c.column.name == field; };
       if (std::none_of(source.columns.begin(), source.columns.end(), is_field)) {

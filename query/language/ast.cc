@@ -381,6 +381,7 @@ std::string ToString(const Clauses& clauses) {
   }
   if (clauses.depth) result += Cat(" depth ", clauses.depth->value);
   if (clauses.mixed) result += " mixed";
+  if (clauses.unfolded) result += " unfolded";
   return result;
 }
 
@@ -404,6 +405,17 @@ std::string AccessText(const Accesses& accesses, const std::string& name) {
                      : accesses.kind == Accesses::Kind::kWrites ? "write to "
                                                                 : "access to ";
   return Cat(mode, noun, ToString(accesses.location));
+}
+
+// A function or a line, or a time in brackets.
+template <class... What>
+std::string ActivationText(const std::variant<What...>& what) {
+  return std::visit(Overload{[](const Time& time) {
+                               const bool has = time.kind == Time::Kind::kQuery && time.offset == 0;
+                               return has ? ToString(time) : Cat("(", ToString(time), ")");
+                             },
+                             [](const auto& place) { return ToString(place); }},
+                    what);
 }
 
 std::string SourceText(const Source& source) {
@@ -444,6 +456,8 @@ std::string SourceText(const Source& source) {
                                                                               : " freed too early");
                         },
                         [&](const Origin& s) { return name + " " + ToString(s.location); },
+                        [&](const Trace& s) { return name + " " + ActivationText(s.what); },
+                        [&](const PyTrace& s) { return name + " " + ActivationText(s.what); },
                         [&](const auto&) { return name; },
                     },
                     source);

@@ -247,8 +247,9 @@ struct Clauses {
   std::optional<Numeral> frame;  // in frame N
   std::optional<By> by;
   std::optional<FunctionPattern> in;  // py changes of V in FUNCTION
-  std::optional<Numeral> depth;       // origin … depth N
+  std::optional<Numeral> depth;       // origin …, trace … depth N
   bool mixed = false;                 // backtrace mixed: Python frames among the native ones
+  bool unfolded = false;              // trace …: each line of a loop, as often as it ran
 };
 
 // ---- Sources -------------------------------------------------------------------------------
@@ -265,6 +266,7 @@ enum ClauseBit : unsigned {
   kDepthClause = 128,
   kMixedClause = 256,
   kByPythonClause = 512,
+  kUnfoldedClause = 1024,
 };
 // Of what is asked of a thread's stack.
 inline constexpr unsigned kStateClauses =
@@ -338,6 +340,12 @@ struct Calls {
   static constexpr unsigned kClauses = kSpanClause | kThreadClause | kByClause | kByPythonClause;
   FunctionPattern function;
 };
+// One activation: the first of a function, or the one that a thread is in at a time.
+struct Trace {
+  static constexpr const char* kName = "trace of";
+  static constexpr unsigned kClauses = kSpanClause | kThreadClause | kDepthClause | kUnfoldedClause;
+  std::variant<FunctionPattern, Time> what;
+};
 // The event that ended the process.
 struct Crash {
   static constexpr const char* kName = "crash";
@@ -372,6 +380,11 @@ struct PyExecutions {
   static constexpr const char* kName = "py executions of";
   static constexpr unsigned kClauses = kSpanClause | kThreadClause;
   std::variant<FunctionPattern, FileLine> what;
+};
+struct PyTrace {
+  static constexpr const char* kName = "py trace of";
+  static constexpr unsigned kClauses = kSpanClause | kThreadClause | kDepthClause | kUnfoldedClause;
+  std::variant<FunctionPattern, FileLine, Time> what;
 };
 // Name: a variable; Member: EXPR.attribute; Index: EXPR[key].
 struct PyChanges {
@@ -449,7 +462,7 @@ using Source = std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, S
                             Disassemble, Threads, Modules, Maps, Events, Executions, Calls, Crash,
                             PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
                             PyChanges, PyExceptions, Creation, Deallocation, Lifetime, Refcounts,
-                            Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin>;
+                            Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin, Trace, PyTrace>;
 
 // ---- The pipeline --------------------------------------------------------------------------
 

@@ -468,6 +468,9 @@ void Builder::AddClause(TtqParser::ClauseContext* context, const ast::Source& so
   } else if (As<TtqParser::MixedClauseContext>(context)) {
     claim(ast::kMixedClause, clauses->mixed, "mixed");
     clauses->mixed = true;
+  } else if (As<TtqParser::UnfoldedClauseContext>(context)) {
+    claim(ast::kUnfoldedClause, clauses->unfolded, "unfolded");
+    clauses->unfolded = true;
   } else if (auto* depth = As<TtqParser::DepthClauseContext>(context)) {
     claim(ast::kDepthClause, clauses->depth.has_value(), "depth");
     clauses->depth =
@@ -526,6 +529,15 @@ ast::Source Builder::BuildSource(TtqParser::SourceContext* context) {
   }
   if (auto* c = As<P::CallsSourceContext>(context)) {
     return ast::Calls{BuildFunction(c->function())};
+  }
+  if (auto* c = As<P::TraceSourceContext>(context)) {
+    if (c->function() != nullptr) return ast::Trace{BuildFunction(c->function())};
+    return ast::Trace{BuildMoment(c)};
+  }
+  if (auto* c = As<P::PyTraceSourceContext>(context)) {
+    if (c->fileLine() != nullptr) return ast::PyTrace{BuildFileLine(c->fileLine())};
+    if (c->function() != nullptr) return ast::PyTrace{BuildFunction(c->function())};
+    return ast::PyTrace{BuildMoment(c)};
   }
   if (As<P::CrashSourceContext>(context)) return ast::Crash{};
   if (As<P::PyBacktraceSourceContext>(context)) return ast::PyBacktrace{};

@@ -163,6 +163,17 @@ class Builder {
 
   ast::Time BuildTimeStart(TtqParser::TimeStartContext* context);
 
+  // (TIME) or (QUERY).
+  template <class Context>
+  ast::Time BuildMoment(Context* context) {
+    if (context->time() != nullptr) return BuildTime(context->time());
+    ast::Time time;
+    time.range = RangeOf(context->query());
+    time.kind = ast::Time::Kind::kQuery;
+    time.query = std::make_unique<ast::Query>(Build(context->query()));
+    return time;
+  }
+
   // ---- Clauses ----
 
   void AddClause(TtqParser::ClauseContext* context, const ast::Source& source, unsigned allowed,

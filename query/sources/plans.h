@@ -51,6 +51,8 @@ TTQ_PLAN(Heap);
 TTQ_PLAN(HeapLeaks);
 TTQ_PLAN(Why);
 TTQ_PLAN(Origin);
+TTQ_PLAN(Trace);
+TTQ_PLAN(PyTrace);
 
 #undef TTQ_PLAN
 

@@ -33,6 +33,64 @@ using python::Provenance;
 using python::Transition;
 using python::TransitionKind;
 
+// Where the variables of a frame begin.
+uint64_t SlotsOf(const FrameHistory& history, const Transition& t) {
+  return t.frame + static_cast<uint64_t>(history.layout_of(t.code).frame_localsplus);
+}
+
+}  // namespace
+
+Value PyArguments(const FrameHistory& history, python::PythonState::Instance& instance,
+                  const Transition& call) {
+  const python::Code& code = history.code(call.code);
+  const python::Layout& layout = history.layout_of(call.code);
+  python::Memory& memory = instance.objects.memory();
+  Object args;
+  const size_t n = python::ArgumentCount(code);
+  for (size_t i = 0; i < n && i < code.variables.size(); ++i) {
+    uint64_t object = layout.Untag(memory.Pointer(SlotsOf(history, call) + 8 * i));
+    if (object == 0) {
+      // Up to 3.10 an argument that inner functions use has been moved to its cell.
+      for (size_t v = n; v < code.variables.size(); ++v) {
+        if (code.variables[v].name != code.variables[i].name) continue;
+        const uint64_t cell = memory.Pointer(SlotsOf(history, call) + 8 * v);
+        if (cell != 0) object = memory.Pointer(cell + static_cast<uint64_t>(layout.cell_value));
+      }
+    }
+    args.fields.emplace_back(code.variables[i].name, ObjectValue(instance.objects, object));
+  }
+  return Value(std::move(args));
+}
+
+// What a function returned is left where its value stack, now empty, begins.
+Value PyResult(const FrameHistory& history, python::PythonState::Instance& instance,
+               const Transition& end) {
+  const python::Code& code = history.code(end.code);
+  const python::Layout& layout = history.layout_of(end.code);
+  python::Memory& memory = instance.objects.memory();
+  if (const auto& opcodes = layout.opcodes; opcodes.return_const[0] != 0) {
+    const uint64_t at = code.instructions + static_cast<uint64_t>(end.offset);
+    const auto unit = memory.Get<uint16_t>(at);
+    const int opcode = unit ? *unit & 0xff : 0;
+    if (unit && (opcode == opcodes.return_const[0] || opcode == opcodes.return_const[1])) {
+      uint64_t index = *unit >> 8;
+      const auto before = memory.Get<uint16_t>(at - 2);
+      if (end.offset >= 2 && before && (*before & 0xff) == opcodes.extended) {
+        index |= *before & 0xff00;
+      }
+      const uint64_t consts =
+          memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
+      return ObjectValue(
+          instance.objects,
+          memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
+    }
+  }
+  return ObjectValue(instance.objects, layout.Untag(memory.Pointer(SlotsOf(history, end) +
+                                                                   8 * code.variables.size())));
+}
+
+namespace {
+
 // Gives the calls of some functions, chunk by chunk; when the caller keeps asking, several chunks
 // are read at once.
 class PyCallSource : public Operator {
@@ -151,66 +209,14 @@ class PyCallSource : public Operator {
       }
       if (!instance) continue;
       if (visit.end) {
-        rows[visit.row][kResult] = ResultOf(*instance, *visit.end);
+        rows[visit.row][kResult] = PyResult(history_, *instance, *visit.end);
       } else {
-        rows[visit.row][kArgs] = ArgumentsOf(*instance, *visit.call);
+        rows[visit.row][kArgs] = PyArguments(history_, *instance, *visit.call);
       }
     }
     if (backward_) std::reverse(rows.begin(), rows.end());
     provenances_.Give(std::move(provenance));
     return rows;
-  }
-
-  // Where the variables of a frame begin.
-  uint64_t SlotsOf(const Transition& t) const {
-    return t.frame + static_cast<uint64_t>(history_.layout_of(t.code).frame_localsplus);
-  }
-
-  Value ArgumentsOf(python::PythonState::Instance& instance, const Transition& call) const {
-    const python::Code& code = history_.code(call.code);
-    const python::Layout& layout = history_.layout_of(call.code);
-    python::Memory& memory = instance.objects.memory();
-    Object args;
-    const size_t n = python::ArgumentCount(code);
-    for (size_t i = 0; i < n && i < code.variables.size(); ++i) {
-      uint64_t object = layout.Untag(memory.Pointer(SlotsOf(call) + 8 * i));
-      if (object == 0) {
-        // Up to 3.10 an argument that inner functions use has been moved to its cell.
-        for (size_t v = n; v < code.variables.size(); ++v) {
-          if (code.variables[v].name != code.variables[i].name) continue;
-          const uint64_t cell = memory.Pointer(SlotsOf(call) + 8 * v);
-          if (cell != 0) object = memory.Pointer(cell + static_cast<uint64_t>(layout.cell_value));
-        }
-      }
-      args.fields.emplace_back(code.variables[i].name, ObjectValue(instance.objects, object));
-    }
-    return Value(std::move(args));
-  }
-
-  // What a function returned is left where its value stack, now empty, begins.
-  Value ResultOf(python::PythonState::Instance& instance, const Transition& end) const {
-    const python::Code& code = history_.code(end.code);
-    const python::Layout& layout = history_.layout_of(end.code);
-    python::Memory& memory = instance.objects.memory();
-    if (const auto& opcodes = layout.opcodes; opcodes.return_const[0] != 0) {
-      const uint64_t at = code.instructions + static_cast<uint64_t>(end.offset);
-      const auto unit = memory.Get<uint16_t>(at);
-      const int opcode = unit ? *unit & 0xff : 0;
-      if (unit && (opcode == opcodes.return_const[0] || opcode == opcodes.return_const[1])) {
-        uint64_t index = *unit >> 8;
-        const auto before = memory.Get<uint16_t>(at - 2);
-        if (end.offset >= 2 && before && (*before & 0xff) == opcodes.extended) {
-          index |= *before & 0xff00;
-        }
-        const uint64_t consts =
-            memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
-        return ObjectValue(
-            instance.objects,
-            memory.Pointer(consts + static_cast<uint64_t>(layout.tuple_items) + 8 * index));
-      }
-    }
-    return ObjectValue(instance.objects,
-                       layout.Untag(memory.Pointer(SlotsOf(end) + 8 * code.variables.size())));
   }
 
   const Context& context_;

@@ -15,6 +15,7 @@
 #include "base/threads.h"
 #include "query/cpython/context.h"
 #include "query/cpython/frame_history.h"
+#include "query/cpython/state.h"
 #include "query/engine/engine.h"
 #include "query/engine/sources.h"
 #include "query/language/ast.h"
@@ -33,6 +34,13 @@ enum class HistoryWanted { kWhole, kGrowing };
 absl::StatusOr<HistoryAsked> ResolveHistory(const ast::Query& query, const Context& context,
                                             const RunOptions& options, const TimeOfQuery& ask,
                                             HistoryWanted wanted = HistoryWanted::kWhole);
+
+// The arguments of the frame that was entered, an object of name to value, at a state just after;
+// and what a frame returned, at a state just before `end`, its return.
+Value PyArguments(const python::FrameHistory& history, python::PythonState::Instance& instance,
+                  const python::Transition& call);
+Value PyResult(const python::FrameHistory& history, python::PythonState::Instance& instance,
+               const python::Transition& end);
 
 // Rows of parts of a history, made by several threads ahead of who takes them. While the history
 // itself is made, its threads have all processors: then one part at a time. Waits for its threads

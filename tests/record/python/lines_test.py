@@ -56,6 +56,14 @@ def check(ttq, interpreter):
                                  capture_output=True, text=True)
             if run.returncode != 2 or "no function of lines.py that ran has code on line" not in run.stderr:
                 return f"line {10**6}: {run.stdout}{run.stderr}"
+        # One activation has those of its frame, and folded they are as many.
+        own = [r for r in rows if r["frame_address"] == rows[0]["frame_address"]
+               and r["function"] == rows[0]["function"]]
+        trace, folded = ask("py trace of (py calls to lines!run) unfolded", "py trace of lines!run")
+        if [(r["time"], r["line"]) for r in trace] != [(r["time"], r["line"]) for r in own]:
+            return f"py trace of run: want {[r['line'] for r in own]}, got {[r['line'] for r in trace]}"
+        if sum(r["times"] for r in folded) != len(own):
+            return f"py trace of run has {sum(r['times'] for r in folded)} lines of {len(own)}"
         # A span that begins in the middle of a function.
         middle = rows[len(rows) // 2]["time"] + 1
         got, = ask(f"py executions of lines!/./ between {middle} and {called['return_time']}")
