@@ -6,6 +6,7 @@
 #   make test       everything that can fail
 #   make test-quick unit, golden and style tests alone, of what is built already
 #   make test-tsan  the C API's tests with ThreadSanitizer (a build of its own)
+#   make tidy       clang-tidy on the files that a branch changed
 #   make fuzz       every fuzz target for FUZZ_SECONDS (600)
 #   make bench      the figures of docs/performance.md
 #   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
@@ -30,7 +31,7 @@ FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
 QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
 
-.PHONY: all configure demo test test-quick test-tsan configure-fuzz fuzz bench install uninstall wheel deb clean
+.PHONY: all configure demo test test-quick test-tsan tidy configure-fuzz fuzz bench install uninstall wheel deb clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -66,6 +67,10 @@ test-tsan: setup-test all
 	@cmake -S . -B $(BUILD)/tsan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=thread $(CMAKE_FLAGS)
 	ninja -C $(BUILD)/tsan -j $(JOBS) capi_test threads_test record_text tour
 	tests/capi/run_with_tsan $(BUILD)/tsan $(BUILD)/ttq
+
+# tools/tidy --all checks the whole tree.
+tidy: setup-develop all
+	@tools/tidy --build $(BUILD) --jobs $(JOBS)
 
 configure-fuzz:
 	@test -f $(BUILD)/fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B $(BUILD)/fuzz -G Ninja \
