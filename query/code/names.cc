@@ -2,20 +2,17 @@
 
 #include "query/code/names.h"
 
-#include <cxxabi.h>
-
 #include "base/edit_distance.h"
 // Else it declares basename once more, otherwise than the C library.
 #define HAVE_DECL_BASENAME 1
 #include <libiberty/demangle.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <csetjmp>
 #include <cstdlib>
 #include <utility>
 
-#include "absl/debugging/internal/demangle.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -32,10 +29,15 @@ bool IsIdentifierChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c =
 namespace {
 
 // A mangled name may refer to its own earlier parts, so that its demangled form can be
-// exponentially longer. With n references the growth is at most 3^(n/3); this keeps it within some
-// megabytes.
-constexpr int kMaxReferences = 36;
+// exponentially longer. Of Rust's, with n references the growth is at most 3^(n/3); this keeps it
+// within some megabytes.
+constexpr int kMaxRustReferences = 36;
 constexpr size_t kMaxMangled = 4096;
+// A C++ name that is longer is given up.
+constexpr size_t kMaxDemangled = 64 << 10;
+// References to template parameters, each of which the demangler keeps a scope for on the stack,
+// for each template: a megabyte and a half at most.
+constexpr int kMaxParameters = 100;
 
 // They are one of `letters`, a number, `_`.
 template <class IsDigit>
@@ -49,8 +51,8 @@ int CountReferences(std::string_view mangled, std::string_view letters, IsDigit 
   }
   return count;
 }
-int CountReferences(std::string_view mangled) {
-  return CountReferences(mangled, "ST", [](char c) {
+int CountParameters(std::string_view mangled) {
+  return CountReferences(mangled, "T", [](char c) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
            absl::ascii_isupper(static_cast<unsigned char>(c));
   });
@@ -68,23 +70,31 @@ bool IsRust(std::string_view mangled) {
           mangled.substr(mangled.size() - kHashBytes, 3) == "17h");
 }
 
+struct Demangled {
+  std::string text;
+  std::jmp_buf too_long;
+};
+
+void AppendDemangled(const char* piece, size_t size, void* opaque) {
+  auto* out = static_cast<Demangled*>(opaque);
+  // The demangler keeps all it has on the stack, and has no other way to be stopped.
+  if (out->text.size() + size > kMaxDemangled) std::longjmp(out->too_long, 1);
+  out->text.append(piece, size);
+}
+
+// False when it is no name, or one that is too long.
+bool DemangleInto(const char* mangled, Demangled* out) {
+  if (setjmp(out->too_long) != 0) return false;
+  // Its limit of recursion would refuse what is longer than 1,024; kMaxMangled takes its place.
+  constexpr int kOptions = DMGL_PARAMS | DMGL_NO_RECURSE_LIMIT;
+  return cplus_demangle_v3_callback(mangled, kOptions, AppendDemangled, out) != 0;
+}
+
 // Of a C++ symbol. Empty when it cannot be done.
 std::string DemangleWhole(const std::string& mangled) {
-  if (mangled.size() > kMaxMangled) return "";
-  if (CountReferences(mangled) <= kMaxReferences) {
-    int status = 0;
-    char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-    std::string out = status == 0 && text != nullptr ? text : "";
-    std::free(text);
-    return out;
-  }
-  // Leaves template arguments and parameters out, so it cannot explode.
-  std::array<char, kMaxMangled> buffer;
-  if (!absl::debugging_internal::Demangle(mangled.c_str(), buffer.data(),
-                                          static_cast<int>(buffer.size()))) {
-    return "";
-  }
-  return buffer.data();
+  if (mangled.size() > kMaxMangled || CountParameters(mangled) > kMaxParameters) return "";
+  Demangled out;
+  return DemangleInto(mangled.c_str(), &out) ? std::move(out.text) : "";
 }
 
 // The place of the operator's symbol when `s` at `i` begins the word "operator".
@@ -140,7 +150,7 @@ std::string_view NameOnly(std::string_view s, bool return_type) {
 // "core::ops::f<u8>", "alloc::Vec<u8>::push" ("<u8 as core::Display>::fmt" stays). Empty for any
 // other, and when it cannot be done.
 std::string DemangleRust(const std::string& mangled) {
-  if (mangled.size() > kMaxMangled || CountRustReferences(mangled) > kMaxReferences) return "";
+  if (mangled.size() > kMaxMangled || CountRustReferences(mangled) > kMaxRustReferences) return "";
   char* text = rust_demangle(mangled.c_str(), DMGL_PARAMS);
   std::string name = text == nullptr ? "" : absl::StrReplaceAll(text, {{"::<", "<"}});
   std::free(text);
