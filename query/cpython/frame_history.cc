@@ -14,6 +14,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/byte_cursor.h"
 #include "base/disk_cache.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
@@ -49,37 +50,31 @@ void AppendText(std::string* out, std::string_view text) {
 // Reads what the functions above wrote; after the first failure everything is 0.
 class Reader {
  public:
-  explicit Reader(std::string_view in) : in_(in) {}
-  uint64_t Number() {
-    uint64_t v = 0;
-    if (ok_ && !ReadVarint(&in_, &v)) ok_ = false;
-    return ok_ ? v : 0;
-  }
+  explicit Reader(std::string_view in)
+      : size_(in.size()), cursor_({reinterpret_cast<const uint8_t*>(in.data()), in.size()}, 0) {}
+  uint64_t Number() { return ok() ? cursor_.Uleb() : 0; }
   int64_t Signed() {
     const uint64_t v = Number();
     return static_cast<int64_t>(v >> 1 ^ (~(v & 1) + 1));
   }
   std::string_view Text() {
-    const uint64_t n = Number();
-    if (n > in_.size()) ok_ = false;
-    if (!ok_) return {};
-    const std::string_view text = in_.substr(0, n);
-    in_.remove_prefix(n);
-    return text;
+    const ByteSpan text = cursor_.Block(Number());
+    return {reinterpret_cast<const char*>(text.data()), text.size()};
   }
   // A count of things that take at least a byte each.
   size_t Count() {
     const uint64_t n = Number();
-    if (n > in_.size()) ok_ = false;
-    return ok_ ? n : 0;
+    if (n > size_ - cursor_.at()) Fail();
+    return ok() ? n : 0;
   }
-  void Fail() { ok_ = false; }
-  bool ok() const { return ok_; }
-  bool done() const { return in_.empty(); }
+  void Fail() { failed_ = true; }
+  bool ok() const { return cursor_.ok() && !failed_; }
+  bool done() const { return cursor_.at() == size_; }
 
  private:
-  std::string_view in_;
-  bool ok_ = true;
+  size_t size_;
+  ByteCursor cursor_;
+  bool failed_ = false;
 };
 
 std::string Compress(std::string_view data) {
