@@ -228,9 +228,9 @@ absl::StatusOr<Ending> FindEnding(const Recording& recording, const Process& pro
     if (ending.raise) return ending;
   }
   // The interpreter keeps no SystemExit: it ends at once.
-  constexpr size_t kMostBlocks = 24;
+  constexpr size_t kMaxBlocks = 24;
   ASSIGN_OR_RETURN(ending.raise,
-                   LastRaise(recording, process, ending.time, kMostBlocks, EndsProgram, control));
+                   LastRaise(recording, process, ending.time, kMaxBlocks, EndsProgram, control));
   if (!ending.raise) return ending;
   RETURN_IF_ERROR(state->MoveTo(ending.raise->time + 1));
   ending.exits = IsExit(*state, *ending.raise);

@@ -121,7 +121,7 @@ std::vector<Report> PytestReports(ObjectReader& objects, uint64_t session) {
       objects.GetAttribute(objects.DictGet(plugins, "terminalreporter"), "stats");
   std::vector<Report> reports;
   for (const char* outcome : {"failed", "error"}) {
-    const auto failed = objects.Items(objects.DictGet(stats, outcome), kMostTests);
+    const auto failed = objects.Items(objects.DictGet(stats, outcome), kMaxTests);
     for (const uint64_t report : failed.value_or(std::vector<uint64_t>())) {
       Report one;
       one.test.name = objects.Str(objects.GetAttribute(report, "nodeid")).value_or("?");
@@ -160,7 +160,7 @@ std::vector<Report> UnittestReports(ObjectReader& objects, uint64_t result) {
   const auto first_item = static_cast<uint64_t>(objects.layout().tuple_items);
   std::vector<Report> reports;
   for (const char* outcome : {"failures", "errors"}) {
-    const auto failed = objects.Items(objects.GetAttribute(result, outcome), kMostTests);
+    const auto failed = objects.Items(objects.GetAttribute(result, outcome), kMaxTests);
     for (const uint64_t pair : failed.value_or(std::vector<uint64_t>())) {
       const auto parts = objects.Items(pair, 2);
       if (!parts || parts->size() != 2) continue;
@@ -188,10 +188,10 @@ bool IsFailure(const std::string& type) {
 absl::StatusOr<std::optional<Raise>> RaiseOfTest(const Recording& recording, PythonState* state,
                                                  const FailedTest& test, Run::Kind kind,
                                                  ScanControl* control) {
-  constexpr size_t kMostBlocks = 256;
+  constexpr size_t kMaxBlocks = 256;
   ASSIGN_OR_RETURN(std::optional<Raise> raise,
                    LastRaise(
-                       recording, state->process(), test.time, kMostBlocks,
+                       recording, state->process(), test.time, kMaxBlocks,
                        [&](const Raise& r) {
                          if (!r.caught || !r.exception || !IsFailure(r.exception->text.type))
                            return false;
@@ -246,7 +246,7 @@ absl::StatusOr<TestRun> FindFailedTests(const Recording& recording, const Proces
   }
   std::stable_sort(run.failed.begin(), run.failed.end(),
                    [](const FailedTest& a, const FailedTest& b) { return a.time < b.time; });
-  if (run.failed.size() > kMostTests) run.failed.resize(kMostTests);
+  if (run.failed.size() > kMaxTests) run.failed.resize(kMaxTests);
   if (run.failed.empty()) return run;
   ASSIGN_OR_RETURN(run.raise,
                    RaiseOfTest(recording, state.get(), run.failed.front(), kind, control));

@@ -23,12 +23,12 @@ struct FailedTest {
 };
 
 struct TestRun {
-  std::vector<FailedTest> failed;  // in order of time; at most kMostTests
+  std::vector<FailedTest> failed;  // in order of time; at most kMaxTests
   // What the first one failed by; nullopt where it failed by no exception, or by one of another
   // process.
   std::optional<Raise> raise;
 };
-inline constexpr size_t kMostTests = 100;
+inline constexpr size_t kMaxTests = 100;
 
 // The run of tests that ended last before t. None failed, or there was no run: `failed` is empty.
 absl::StatusOr<TestRun> FindFailedTests(const Recording& recording, const Process& process, Time t,

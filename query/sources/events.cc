@@ -27,8 +27,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
     }
     if (!base.kind) {
       std::vector<std::string> names;
-      for (int kind = 1; kind <= static_cast<int>(EventKind::kMark); ++kind) {
-        names.push_back(EventKindName(static_cast<EventKind>(kind)));
+      for (int kind = 1;; ++kind) {
+        const std::string known = EventKindName(static_cast<EventKind>(kind));
+        if (known.empty()) break;
+        names.push_back(known);
       }
       const std::vector<std::string> near = Nearest(name, names);
       const std::string message = fmt::format("there are no events of kind {}", name);

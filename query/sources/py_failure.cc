@@ -54,8 +54,8 @@ Object FrameValue(python::FrameReader& reader, const python::Frame& frame,
   Object one = PlaceObject({frame.code->qualname, frame.code->filename, frame.position.line});
   one.fields.emplace_back("source", OfText(source.Line(frame.code->filename, frame.position.line)));
   Object locals;
-  constexpr size_t kMostLocals = 100;
-  for (const python::LocalVariable& local : reader.Locals(frame, kMostLocals)) {
+  constexpr size_t kMaxLocals = 100;
+  for (const python::LocalVariable& local : reader.Locals(frame, kMaxLocals)) {
     const bool is_of_every_module =
         local.kind == python::LocalVariable::Kind::kName && absl::StartsWith(local.name, "__");
     if (is_of_every_module) continue;
@@ -75,15 +75,15 @@ absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool 
   const std::vector<python::Frame>& frames = stack->stack.frames;
   const size_t n = of_test ? FramesOfTest(frames) : frames.size();
   // An endless recursion ends at 1,000 frames.
-  constexpr size_t kMostInner = 80, kMostOuter = 20;
+  constexpr size_t kMaxInner = 80, kMaxOuter = 20;
   List values;
   for (size_t i = 0; i < n; ++i) {
-    if (n > kMostInner + kMostOuter && i == kMostInner) {
-      i = n - kMostOuter;
+    if (n > kMaxInner + kMaxOuter && i == kMaxInner) {
+      i = n - kMaxOuter;
       outcome->AddNote(
           fmt::format("of {} frames the {} between the innermost {} and the "
                       "outermost {} are left out",
-                      n, i - kMostInner, kMostInner, kMostOuter));
+                      n, i - kMaxInner, kMaxInner, kMaxOuter));
     }
     Object frame = FrameValue(stack->instance->frames, frames[i], source);
     frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(i)});

@@ -50,14 +50,14 @@ static void add_pieces_of_ioctl(ThreadId tid, UInt request, Addr a) {
     kFiemap = 0xc020660b,
     kFiemapHead = 32,
     kFiemapExtent = 56,
-    kMostExtents = 1 << 16,
+    kMaxExtents = 1 << 16,
     kLikely = 64,
     kWords = 16
   };
   SizeT n = ttq_readable_prefix(a, 8 * kWords);
   if (n == 0) return;
   if (request == kFiemap && n >= kFiemapHead)
-    add_piece(tid, a, kFiemapHead + (SizeT)(((const UInt*)a)[6] % kMostExtents) * kFiemapExtent,
+    add_piece(tid, a, kFiemapHead + (SizeT)(((const UInt*)a)[6] % kMaxExtents) * kFiemapExtent,
               False);
   else
     add_piece(tid, a, kLikely, False);
