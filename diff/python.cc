@@ -182,13 +182,12 @@ struct Instruction {
 // Which instruction a write to a frame's word tells of.
 std::optional<int64_t> OffsetIn(const python::Layout& layout, const Code& code,
                                 const Access& access) {
-  const bool pointer = layout.minor >= 11;
-  if (access.value.size() != (pointer ? 8u : 4u)) return std::nullopt;
+  if (access.value.size() != layout.instruction_bytes()) return std::nullopt;
   uint64_t v = 0;
   memcpy(&v, access.value.data(), access.value.size());
-  const int64_t offset =
-      pointer ? static_cast<int64_t>(v - code.instructions)
-              : static_cast<int32_t>(static_cast<uint32_t>(v)) * (layout.minor == 10 ? 2 : 1);
+  const int64_t offset = layout.traits.frame_is_object
+                             ? layout.OffsetOfLasti(static_cast<int32_t>(static_cast<uint32_t>(v)))
+                             : static_cast<int64_t>(v - code.instructions);
   if (offset < 0 || offset > 1 << 24) return std::nullopt;
   return offset;
 }
@@ -276,10 +275,9 @@ absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(int si
   const FrameHistory& history = sides_[side]->history();
   const python::Layout& layout = history.layout_of(frame.code);
   const Code& code = history.code(frame.code);
-  const bool pointer = layout.minor >= 11;
   AccessQuery query;
   const Address word(frame.frame + layout.frame_instruction);
-  query.ranges = {{word, word + (pointer ? 8 : 4)}};
+  query.ranges = {{word, word + layout.instruction_bytes()}};
   query.span = span;
   ASSIGN_OR_RETURN(auto cursor, sides_[side]->side().process().Accesses(query, control_));
   while (out.size() < kMaxInstructions) {

@@ -29,7 +29,7 @@ std::optional<BigInt> ReadBigInt(Memory& memory, const Layout& layout, uint64_t 
   if (!size) return std::nullopt;
   BigInt number;
   uint64_t count;
-  if (layout.minor >= 12) {
+  if (layout.traits.tagged_ints) {
     // lv_tag: 0 positive, 1 zero, 2 negative in the low two bits.
     const uint64_t sign = *size & 3;
     if (sign == 3) return std::nullopt;

@@ -103,9 +103,10 @@ int LineByPep626(std::string_view table, int first_line, int64_t offset) {
 
 Position PositionAt(const Layout& layout, const Code& code, int64_t offset) {
   if (offset < 0) return {code.first_line, code.first_line, 0, 0};
-  if (layout.minor < 11) {
-    const int line = layout.minor == 9 ? LineByLnotab(code.line_table, code.first_line, offset)
-                                       : LineByPep626(code.line_table, code.first_line, offset);
+  if (layout.traits.line_table != LineTable::kLocations) {
+    const int line = layout.traits.line_table == LineTable::kLnotab
+                         ? LineByLnotab(code.line_table, code.first_line, offset)
+                         : LineByPep626(code.line_table, code.first_line, offset);
     return {line, line, 0, 0};
   }
   LocationTable table(code.line_table, code.first_line);
@@ -125,7 +126,7 @@ int LineAt(const Layout& layout, const Code& code, int64_t offset) {
 std::vector<LineRange> LineRanges(const Layout& layout, const Code& code) {
   std::vector<LineRange> ranges;
   const std::string_view table = code.line_table;
-  if (layout.minor == 9) {
+  if (layout.traits.line_table == LineTable::kLnotab) {
     ranges.push_back({0, INT64_MAX, code.first_line});
     int64_t at = 0;
     for (size_t i = 0; i + 1 < table.size(); i += 2) {
@@ -137,7 +138,7 @@ std::vector<LineRange> LineRanges(const Layout& layout, const Code& code) {
       if (ranges.back().begin == at) ranges.pop_back();
       ranges.push_back({at, INT64_MAX, line});
     }
-  } else if (layout.minor == 10) {
+  } else if (layout.traits.line_table == LineTable::kRanges) {
     int64_t at = 0;
     int line = code.first_line;
     for (size_t i = 0; i + 1 < table.size(); i += 2) {
@@ -171,7 +172,7 @@ uint64_t FrameOfObject(const Layout& layout, Memory& memory, uint64_t object) {
 }
 
 uint64_t InstructionsOf(const Layout& layout, Memory& memory, const Code& code) {
-  if (layout.minor >= 11) return code.instructions;
+  if (layout.code_adaptive != kAbsent) return code.instructions;
   return memory.Pointer(code.address + static_cast<uint64_t>(layout.code_bytes)) +
          static_cast<uint64_t>(layout.bytes_data);
 }
@@ -245,11 +246,11 @@ FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame, bool cu
   frame->address = address;
   const auto code_word = memory.Get<uint64_t>(address + layout_.frame_code);
   if (!code_word) return Kind::kBroken;
-  if (layout_.minor >= 11) {
+  if (!layout_.traits.frame_is_object) {
     uint8_t owner = memory.Get<uint8_t>(address + layout_.frame_owner).value_or(0xff);
     if (owner > 4) return Kind::kBroken;
     // 3.14 tells C's stack (4) from the interpreter (3); neither is Python.
-    if (layout_.minor >= 12 && owner >= 3) return Kind::kShim;
+    if (layout_.traits.shims && owner >= 3) return Kind::kShim;
     frame->owner = static_cast<FrameOwner>(owner);
   }
   frame->code = ReadCode(layout_.Untag(*code_word));
@@ -260,9 +261,9 @@ FrameReader::Kind FrameReader::ReadFrame(uint64_t address, Frame* frame, bool cu
   frame->globals = memory.Pointer(address + layout_.frame_globals);
   frame->builtins = memory.Pointer(address + layout_.frame_builtins);
   frame->locals = memory.Pointer(address + layout_.frame_locals);
-  if (layout_.minor < 11) {
-    const int64_t lasti = memory.Get<int32_t>(address + layout_.frame_instruction).value_or(-1);
-    frame->offset = layout_.minor == 10 && lasti > 0 ? 2 * lasti : lasti;
+  if (layout_.traits.frame_is_object) {
+    const int32_t lasti = memory.Get<int32_t>(address + layout_.frame_instruction).value_or(-1);
+    frame->offset = layout_.OffsetOfLasti(lasti);
     frame->is_entry = true;
     frame->generator = memory.Pointer(address + layout_.frame_generator);
     if (frame->generator != 0) frame->owner = FrameOwner::kGenerator;
@@ -334,7 +335,7 @@ FrameReader::Current FrameReader::CurrentFrame(uint64_t thread_state) {
     return current;
   }
   uint64_t cframe = memory.Pointer(thread_state + layout_.thread_cframe);
-  if (layout_.minor > 10 && cframe != 0) {
+  if (cframe != 0) {
     // A frame that is being entered: compilers make it current before they link it to the one
     // below; C's evaluation loop, entered, installs its cframe before it fills it in.
     const auto last_write = [this](uint64_t at) {
@@ -410,8 +411,8 @@ Stack FrameReader::WalkFrom(const Current& current) {
       break;
     }
     if (kind == Kind::kShim && !stack.frames.empty()) stack.frames.back().is_entry = true;
-    const bool ends_run =
-        layout_.minor == 11 && (steps == 0 && current.below ? current.is_entry : frame.is_entry);
+    const bool ends_run = layout_.frame_is_entry != kAbsent &&
+                          (steps == 0 && current.below ? current.is_entry : frame.is_entry);
     if (kind == Kind::kPython) stack.frames.push_back(std::move(frame));
     if (ends_run) {
       end_run(cframe);
@@ -439,9 +440,8 @@ std::optional<Frame> FrameReader::SuspendedFrame(uint64_t generator) {
   }
   uint64_t address;
   if (layout_.generator_iframe != kAbsent) {
-    // Negative before it begins and while it is suspended; 0 while it runs.
     const auto state = memory().Get<int8_t>(generator + layout_.generator_state);
-    if (!state || *state >= 0) return std::nullopt;
+    if (!state || *state >= layout_.traits.generator_executing) return std::nullopt;
     address = generator + layout_.generator_iframe;
   } else {
     address = memory().Pointer(generator + layout_.generator_frame);

@@ -60,7 +60,9 @@ uint64_t SizeOf(ObjectReader& objects, uint64_t object, const TypeInfo& type) {
     size += static_cast<uint64_t>(std::clamp<int64_t>(n, 0, 1 << 24) * type.itemsize);
   }
   // Attributes that follow the object, as many as the class has ever seen names (at most 30).
-  if (layout.minor >= 13 && type.Is(kInlineValues)) size += 8 * 34;
+  if (layout.traits.attribute_values >= AttributeValues::kBehindHead && type.Is(kInlineValues)) {
+    size += 8 * 34;
+  }
   return HasFrame(type) ? std::max<uint64_t>(size, 2048) : size;
 }
 
@@ -86,7 +88,7 @@ std::optional<Block> PoolBlockAround(ObjectReader& objects, uint64_t word) {
     uint32_t arena, size_class, next_offset, last_offset;
   };
   constexpr uint64_t kAlignment = 16, kSizeClasses = 32;
-  const uint64_t pool_bytes = layout.minor >= 10 ? 16384 : 4096;
+  const uint64_t pool_bytes = layout.traits.pool_bytes;
   const uint64_t at = word & ~(pool_bytes - 1);
   const std::optional<Pool> pool = objects.memory().Get<Pool>(at);
   if (!pool || pool->size_class >= kSizeClasses || word < at + sizeof(Pool)) return std::nullopt;
@@ -277,7 +279,7 @@ void Search::FindRoots() {
 
 std::vector<uint64_t> Search::WordsThatHold(uint64_t object) const {
   std::vector<uint64_t> words;
-  const uint64_t tags = instance_->objects.layout().minor >= 14 ? 3 : 0;
+  const uint64_t tags = instance_->objects.layout().traits.tagged_references ? 3 : 0;
   ForEachWord([&](uint64_t word, uint64_t value) {
     if ((value & ~tags) == object && words.size() < kMaxWords) words.push_back(word);
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where CPython keeps what: byte offsets on x86-64 Linux, one column per minor version and kind of
-// build, as data. Offsets are those of the release builds' headers (Include/cpython,
+// Where CPython keeps what, and what its versions do otherwise: byte offsets on x86-64 Linux and
+// traits, as data (versions.h). Offsets are those of the release builds' headers (Include/cpython,
 // Include/internal); within a minor version the fields below do not move between patch releases.
 // A debug build (Py_DEBUG) lays objects and frames out alike and shifts only what lies behind its
 // extra counters in the runtime and the interpreter state: the finder of query/cpython/runtime.h
@@ -16,9 +16,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "query/cpython/memory.h"
 
 namespace ttq::python {
@@ -69,9 +71,97 @@ enum class FrameOwner : uint8_t {
   kShim = 3,  // marks where C called Python; no Python function
 };
 
+// How a code object says which instruction belongs to which line.
+enum class LineTable : uint8_t {
+  kLnotab,     // 3.9: co_lnotab. Tracing goes by its ranges too
+  kRanges,     // 3.10: co_linetable of PEP 626
+  kLocations,  // 3.11+: co_linetable with columns, PEP 657
+};
+
+// Where an object whose type has kManagedDict keeps its attributes while it has no dict.
+enum class AttributeValues : uint8_t {
+  kNone,          // up to 3.10: there are no such types
+  kPointer,       // 3.11: the word 32 bytes before the object points to them
+  kTagged,        // 3.12: so does the word 24 bytes before it, less 1; without the 1 it is the dict
+  kBehindHead,    // 3.13: they follow PyObject, if the type has kInlineValues
+  kBehindObject,  // 3.14+: they follow all of the object
+};
+
+// Where the values of a split dict keep the order in which they were inserted.
+enum class ValueOrder : uint8_t {
+  kByKeys,  // up to 3.10: it is that of the keys
+  kBefore,  // 3.11, 3.12: in the bytes before the values
+  kBehind,  // 3.13+: in the bytes behind them
+};
+
+// What a version does otherwise than others beyond where its fields are. The defaults are those of
+// the oldest versions.
+struct Traits {
+  // A frame is a PyFrameObject and says its instruction as f_lasti, an int32 (up to 3.10); later it
+  // is a _PyInterpreterFrame with a pointer.
+  bool frame_is_object = false;
+  int lasti_bytes = 1;  // of code that 1 in f_lasti stands for
+  bool shims = false;   // C that runs Python has frames of its own, told by their owner (3.12+)
+  bool cleanup_codes = false;       // _Py_InitCleanup is a code object (3.13+)
+  bool threads_link_first = false;  // a thread state is linked before it has its interpreter (3.11)
+  int8_t generator_executing = 0;   // of gi_frame_state; suspended: less than that
+  int exception_words = 1;          // of the exception that is set in a thread state
+  LineTable line_table = LineTable::kLnotab;
+  bool version_in_sys_only = false;  // no symbol and no _Py_DebugOffsets says it
+
+  // Objects.
+  bool immortal_counts = false;  // PEP 683; the low half of the word alone is the count (3.12+)
+  bool count_has_flags = false;  // the high half of the word holds flags (3.14+)
+  bool free_lists_link_by_count = false;  // an object in a free list has its link in the count
+  bool tagged_references = false;         // those in frames carry a tag in their low bits (3.14+)
+  bool tagged_ints = false;  // an int's size is shifted, with its sign in the low bits (3.12+)
+  int str_kind_bit = 2;  // of a str's state; `compact` and `ascii` follow the three bits of `kind`
+  AttributeValues attribute_values = AttributeValues::kNone;
+  ValueOrder order_of_values = ValueOrder::kByKeys;
+  uint64_t pool_bytes = 4096;  // of obmalloc
+  // Types whose free lists hand out objects without storing the type again.
+  absl::Span<const std::string_view> reused_types;
+
+  // What repr() shows.
+  bool ordered_dicts_as_dicts = false;  // OrderedDict({'a': 1}) instead of OrderedDict([('a', 1)])
+  bool method_wrappers_show = false;    // staticmethod and classmethod show what they wrap
+  bool flags_have_no_name = false;      // a Flag of several members has no _name_
+  bool flag_classes = false;            // <flag 'F'> instead of <enum 'F'>
+  bool paths_keep_parts = false;        // a pathlib path holds _drv, _root and _parts
+};
+
+// The opcodes that the history of lines, exceptions and results is read from (Include/opcode.h,
+// Include/opcode_ids.h). 0: the version has none, or it is not needed there.
+struct Opcodes {
+  uint8_t raise = 0, pop_top = 0, extended = 0;
+  uint8_t reraise = 0;  // of lines: sets the word back when it has an argument
+  uint8_t push_exc_info = 0;
+  uint8_t match = 0;         // followed by a jump that is taken where the class is another one
+  uint8_t match_group = 0;   // followed by one more instruction and the jump
+  bool match_jumps = false;  // `match` is the jump
+  uint8_t yield_from = 0;    // sets the word back, to be executed again
+  uint8_t send_again = 0;    // jumps back in a loop that is none to the reader
+  uint8_t pairs[5] = {};
+  uint8_t return_const[2] = {};  // returns a constant of the code; and its instrumented twin
+  uint8_t end_for = 0;           // with pop_iter, the end of a loop: neither begins a line
+  // 3.14: nor does what follows it, on the line of what stands before the two.
+  uint8_t pop_iter = 0;
+};
+
+// FutureObj and TaskObj (Modules/_asynciomodule.c): their sizes, and offsets from the end of the
+// head.
+struct AsyncioOffsets {
+  int64_t future_bytes, task_bytes;
+  Offset exception, result, source_traceback, state, waiter, coroutine, name, must_cancel,
+      cancels_requested;
+};
+
 struct Layout {
   int minor = 0;  // of 3.minor
   bool free_threaded = false;
+  Traits traits;
+  Opcodes opcodes;
+  const AsyncioOffsets* asyncio = nullptr;  // null: not known
 
   // _PyRuntimeState
   Offset runtime_finalizing, runtime_interpreters_head, runtime_main_thread, runtime_tstate_current,
@@ -134,14 +224,20 @@ struct Layout {
   Offset traceback_next, traceback_frame, traceback_lasti, traceback_lineno;
 
   // A reference in a frame (f_executable, f_funcobj, locals, value stack) carries a tag in its low
-  // bits from 3.14 on, and 1 is its NULL.
+  // bits where the version has tagged_references, and 1 is its NULL.
   uint64_t Untag(uint64_t reference) const {
-    return minor >= 14 ? reference & ~uint64_t{3} : reference;
+    return traits.tagged_references ? reference & ~uint64_t{3} : reference;
+  }
+  // Of what is at frame_instruction.
+  uint64_t instruction_bytes() const { return traits.frame_is_object ? 4 : 8; }
+  // The offset in the code of what f_lasti says; -1: the frame has not begun.
+  int64_t OffsetOfLasti(int32_t lasti) const {
+    return lasti < 0 ? -1 : int64_t{lasti} * traits.lasti_bytes;
   }
 };
 
 // The first and the last minor version with a table.
-inline constexpr int kFirstMinor = 9, kLastMinor = 14;
+extern const int kFirstMinor, kLastMinor;
 
 // The table of CPython 3.minor; nullopt for a version without one.
 std::optional<Layout> LayoutOf(int minor, bool free_threaded);

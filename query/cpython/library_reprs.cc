@@ -341,21 +341,6 @@ bool PrintDictView(const Source& s) {
 
 // ---- asyncio ---------------------------------------------------------------------------------
 
-// Offsets in FutureObj and TaskObj (Modules/_asynciomodule.c) from the end of the head.
-struct AsyncioLayout {
-  int minor;
-  int64_t future_bytes, task_bytes;
-  Offset exception, result, source_traceback, state, waiter, coroutine, name, must_cancel,
-      cancels_requested;
-};
-constexpr AsyncioLayout kAsyncioLayouts[] = {
-    {9, 128, 168, 32, 40, 48, 64, 128, 136, 144, 160, kAbsent},
-    {10, 136, 176, 32, 48, 56, 72, 136, 144, 152, 168, kAbsent},
-    {11, 112, 160, 32, 48, 56, 72, 112, 120, 128, kAbsent, 152},
-    {12, 112, 160, 32, 48, 56, 72, 112, 120, 128, kAbsent, 152},
-    {13, 88, 128, 32, 48, 56, 80, 96, 104, 112, kAbsent, 88},
-};
-
 // As reprlib.repr cuts what is longer than `most`. `always`: what is no longer, too.
 std::string CutInTheMiddle(const std::string& text, size_t most, bool always = false) {
   std::vector<size_t> wide;  // where each character begins
@@ -478,7 +463,7 @@ std::string CoroutineText(ObjectReader& reader, uint64_t coroutine) {
   if (layout.generator_iframe != kAbsent) {
     const auto state = reader.memory().Get<int8_t>(coroutine + layout.generator_state);
     if (!state) return "";
-    has_frame = *state <= 0;
+    has_frame = *state <= layout.traits.generator_executing;
     // The code stays there when the frame is gone.
     code = layout.Untag(
         reader.memory().Pointer(coroutine + layout.generator_iframe + layout.frame_code));
@@ -578,14 +563,9 @@ std::string CallbacksText(const Source& s) {
 }
 
 bool PrintFuture(const Source& s, bool is_task) {
-  const auto known =
-      std::find_if(std::begin(kAsyncioLayouts), std::end(kAsyncioLayouts),
-                   [&](const AsyncioLayout& l) { return l.minor == s.layout().minor; });
-  if (known == std::end(kAsyncioLayouts) || s.layout().free_threaded ||
-      !s.HasBytes(is_task ? known->task_bytes : known->future_bytes)) {
-    return false;
-  }
-  const AsyncioLayout& l = *known;
+  const AsyncioOffsets* known = s.layout().asyncio;
+  if (!known || !s.HasBytes(is_task ? known->task_bytes : known->future_bytes)) return false;
+  const AsyncioOffsets& l = *known;
   enum : int32_t { kPending, kCancelled, kFinished };
   static constexpr const char* kStates[] = {"pending", "cancelled", "finished"};
   const auto state = s.memory().Get<int32_t>(s.at(l.state));
@@ -748,7 +728,7 @@ bool PrintEnum(ObjectReader& reader, uint64_t object, const TypeInfo& type, bool
     name = "." + *text;
   } else if (!is_flag) {
     return false;
-  } else if (reader.layout().minor < 11) {
+  } else if (reader.layout().traits.flags_have_no_name) {
     const auto number = reader.Int(value);
     const auto names = number ? FlagNames(reader, type.address, *number) : std::nullopt;
     if (!names) return false;
@@ -772,7 +752,7 @@ bool PrintPath(ObjectReader& reader, uint64_t object, const TypeInfo& type, Repr
     path = reader.Text(attribute("_str"), out.limits().characters + 1);
   } else if (!is_posix) {
     return false;
-  } else if (reader.layout().minor < 12) {
+  } else if (reader.layout().traits.paths_keep_parts) {
     const auto drive = reader.Text(attribute("_drv"), kMaxText);
     const auto root = reader.Text(attribute("_root"), kMaxText);
     const auto parts = reader.Items(attribute("_parts"), kMaxParts);
@@ -916,7 +896,7 @@ bool PrintLibraryType(ObjectReader& reader, uint64_t object, ReprWriter& out) {
   const TypeInfo kept = *type;
   const std::string function = ReprFunction(reader, metatype->address);
   if (function != "enum.EnumMeta.__repr__" && function != "enum.EnumType.__repr__") return false;
-  const bool is_flag = reader.layout().minor >= 11 && HasBase(reader, object, "Flag");
+  const bool is_flag = reader.layout().traits.flag_classes && HasBase(reader, object, "Flag");
   out.Add(fmt::format("<{} '{}'>", is_flag ? "flag" : "enum", kept.short_name()));
   return true;
 }

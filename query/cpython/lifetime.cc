@@ -15,7 +15,7 @@ CountWord CountWordOf(const Layout& layout) {
     return {static_cast<uint64_t>(layout.object_ref_local), 4, 8};
   }
   // From 3.12 on an immortal object is told by the low half alone, and only that half is a count.
-  return {static_cast<uint64_t>(layout.object_refcount), layout.minor >= 12 ? 4u : 8u};
+  return {static_cast<uint64_t>(layout.object_refcount), layout.traits.immortal_counts ? 4u : 8u};
 }
 
 absl::StatusOr<CountReader> CountReader::Open(Provenance& provenance, uint64_t object,
@@ -131,34 +131,14 @@ constexpr uint64_t kSameFunction = 1024;
 constexpr size_t kMaxKept = 3;
 
 // Types whose free lists hand out objects without storing the type again.
-bool IsKept(const TypeInfo& type, int minor) {
-  static constexpr std::string_view kKept[] = {"tuple",
-                                               "list",
-                                               "dict",
-                                               "float",
-                                               "slice",
-                                               "frame",
-                                               "Context",
-                                               "_contextvars.Context",
-                                               "async_generator_asend",
-                                               "async_generator_wrapped_value"};
-  static constexpr std::string_view kFrom14[] = {"int",
-                                                 "list_iterator",
-                                                 "tuple_iterator",
-                                                 "range",
-                                                 "range_iterator",
-                                                 "method",
-                                                 "builtin_function_or_method",
-                                                 "builtin_method"};
-  const auto among = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), type.name) != std::end(names);
-  };
-  return among(kKept) || (minor >= 14 && among(kFrom14));
+bool IsKept(const TypeInfo& type, const Layout& layout) {
+  const auto& names = layout.traits.reused_types;
+  return std::find(names.begin(), names.end(), type.name) != names.end();
 }
 
 // What an immortal object's count holds.
-bool IsImmortal(int64_t n, int minor) {
-  return minor >= 12 && n >= int64_t{1} << 31 && n <= int64_t{UINT32_MAX};
+bool IsImmortal(int64_t n, const Layout& layout) {
+  return layout.traits.immortal_counts && n >= int64_t{1} << 31 && n <= int64_t{UINT32_MAX};
 }
 
 uint64_t WordOf(const Access& access, uint64_t at) {
@@ -178,8 +158,8 @@ absl::StatusOr<Time> EpochScanner::EndOfBirth(const Process& process, Time end) 
     for (const auto& instance : state->instances()) {
       const TypeInfo* type = instance->objects.TypeOf(object_);
       const std::optional<Refcount> count = instance->objects.RefcountOf(object_);
-      if (type && !IsKept(*type, layout_.minor) && count && IsCount(count->count) &&
-          count->count > 0 && !count->immortal) {
+      if (type && !IsKept(*type, layout_) && count && IsCount(count->count) && count->count > 0 &&
+          !count->immortal) {
         return true;
       }
     }
@@ -270,9 +250,9 @@ absl::StatusOr<bool> EpochScanner::IsBirth(const Access* before, const CountChan
     ASSIGN_OR_RETURN(bool counted, HasRead(c, std::max(since, written)));
     return !counted;
   }
-  // Of a free list, or nothing at all. From 3.14 on its link is in the count itself: then it has
-  // been read, whoever it is.
-  const bool linked = layout_.minor >= 14 || layout_.free_threaded;
+  // Of a free list, or nothing at all. Where its link is in the count itself it has been read,
+  // whoever it is.
+  const bool linked = layout_.traits.free_lists_link_by_count;
   if (c.own_before != 0 && (!linked || IsCount(c.own_before))) return false;
   if (!linked) {
     ASSIGN_OR_RETURN(bool counted, HasRead(c, written));
@@ -280,7 +260,7 @@ absl::StatusOr<bool> EpochScanner::IsBirth(const Access* before, const CountChan
   }
   ObjectReader* reader = nullptr;
   ASSIGN_OR_RETURN(const TypeInfo* type, TypeAt(c.access.time + 1, &reader));
-  return type != nullptr && IsKept(*type, layout_.minor);
+  return type != nullptr && IsKept(*type, layout_);
 }
 
 absl::StatusOr<bool> EpochScanner::IsDeallocator(const CountChange& zero,
@@ -409,7 +389,7 @@ void EpochScanner::Keep(const CountChange& change) {
   const bool zero = change.before == 1 && change.after <= 0 && !change.deferred;
   constexpr int64_t kNoCount = 1 << 20;
   const bool moved = word_.shared_size == 0 && change.before == 1 && change.after > kNoCount &&
-                     !IsImmortal(change.after, layout_.minor);
+                     !IsImmortal(change.after, layout_);
   if (zero || moved) marks_.push_back({change, met_});
   met_.insert(met_.begin(), change);
   if (met_.size() > kMaxKept) met_.pop_back();
@@ -417,7 +397,7 @@ void EpochScanner::Keep(const CountChange& change) {
 
 // One that was there before any write to it, in a file or a parent's memory, with this count.
 absl::StatusOr<std::optional<Epoch>> EpochScanner::Unborn(int64_t count) {
-  if (count <= 0 || (!IsCount(count) && !IsImmortal(count, layout_.minor))) {
+  if (count <= 0 || (!IsCount(count) && !IsImmortal(count, layout_))) {
     return std::optional<Epoch>();
   }
   Epoch epoch;

@@ -8,16 +8,14 @@
 
 #include "base/status_macros.h"
 #include "query/cpython/memory.h"
-#include "query/cpython/opcodes.h"
 
 namespace ttq::python {
 namespace {
 
 // Where 3.9 goes on when an exception is caught: the targets of SETUP_FINALLY, SETUP_WITH and
 // SETUP_ASYNC_WITH.
-std::vector<int64_t> HandlersOf(const std::string& instructions) {
+std::vector<int64_t> HandlersOf(const std::string& instructions, uint8_t extended) {
   constexpr uint8_t kSetupFinally = 122, kSetupWith = 143, kSetupAsyncWith = 154;
-  const uint8_t extended = OpcodesOf(9).extended;
   std::vector<int64_t> handlers;
   int64_t argument = 0;
   for (size_t i = 0; i + 1 < instructions.size(); i += 2) {
@@ -35,16 +33,16 @@ std::vector<int64_t> HandlersOf(const std::string& instructions) {
 // The offset of the instruction that a write to a frame's word says; nullopt: of no instruction.
 std::optional<int64_t> OffsetOf(const Layout& layout, const Code& code, const Access& access,
                                 uint64_t word) {
-  const uint64_t size = layout.minor <= 10 ? 4 : 8;
+  const uint64_t size = layout.instruction_bytes();
   if (access.address.v > word || access.address.v + access.value.size() < word + size) {
     return std::nullopt;
   }
   const char* at = access.value.data() + (word - access.address.v);
-  if (layout.minor <= 10) {
+  if (layout.traits.frame_is_object) {
     int32_t last;
     memcpy(&last, at, sizeof last);
     if (last < 0) return std::nullopt;
-    return layout.minor == 10 ? 2 * int64_t{last} : int64_t{last};
+    return layout.OffsetOfLasti(last);
   }
   uint64_t instruction;
   memcpy(&instruction, at, sizeof instruction);
@@ -70,7 +68,7 @@ absl::StatusOr<std::unique_ptr<LineScanner>> LineScanner::Open(
   for (auto& [word, track] : scanner->tracks_) {
     const Activation& first = track.activations.front();
     const Layout& layout = history.layout_of(first.code);
-    query.ranges.push_back({Address(word), Address(word + (layout.minor <= 10 ? 4 : 8))});
+    query.ranges.push_back({Address(word), Address(word + layout.instruction_bytes())});
     track.previous = EnteredAt(layout, first);
     if (first.begin >= span.begin) continue;
     if (!moment) {
@@ -90,8 +88,9 @@ absl::StatusOr<std::unique_ptr<LineScanner>> LineScanner::Open(
 }
 
 int64_t LineScanner::EnteredAt(const Layout& layout, const Activation& activation) {
-  // In 3.9 each evaluation begins anew.
-  if (layout.minor == 9 || activation.kind == TransitionKind::kCall) return kNone;
+  // By co_lnotab each evaluation begins anew.
+  if (layout.traits.line_table == LineTable::kLnotab || activation.kind == TransitionKind::kCall)
+    return kNone;
   return activation.offset;
 }
 
@@ -125,7 +124,7 @@ absl::StatusOr<const LineScanner::Function*> LineScanner::FunctionOf(const Activ
   ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(t));
   MomentMemory memory(moment.get());
   constexpr uint64_t kMaxBytes = 4 << 20;
-  if (layout.minor <= 10) {
+  if (layout.code_bytes != kAbsent) {
     const uint64_t first = InstructionsOf(layout, memory, code);
     const auto size = memory.Get<uint64_t>(first - static_cast<uint64_t>(layout.bytes_data) +
                                            static_cast<uint64_t>(layout.object_size));
@@ -137,7 +136,8 @@ absl::StatusOr<const LineScanner::Function*> LineScanner::FunctionOf(const Activ
             .value_or("");
   }
   if (!memory.status().ok()) return memory.status();
-  if (layout.minor == 9) function->handlers = HandlersOf(function->instructions);
+  if (layout.traits.line_table == LineTable::kLnotab)
+    function->handlers = HandlersOf(function->instructions, layout.opcodes.extended);
   known = std::move(function);
   return known.get();
 }
@@ -158,19 +158,20 @@ void LineScanner::Execute(const Activation& activation, const Function& function
   const Layout& layout = history_.layout_of(activation.code);
   const LineRange* range = function.At(offset);
   // What prepares a function is of no line.
-  const int64_t prepared =
-      layout.minor <= 10 ? kNone : history_.code(activation.code).first_traceable;
+  const int64_t prepared = layout.code_firsttraceable == kAbsent
+                               ? kNone
+                               : history_.code(activation.code).first_traceable;
   if (!range || range->line <= 0 || offset <= prepared) return;
   const LineRange* before = previous <= prepared ? nullptr : function.At(previous);
   bool begins = is_loop && offset < previous;
-  if (layout.minor == 9) {
+  if (layout.traits.line_table == LineTable::kLnotab) {
     begins = begins || offset == range->begin;
     // Unless what raised the exception began a line itself.
     const auto& handlers = function.handlers;
     begins = begins || ((!before || previous != before->begin) &&
                         std::binary_search(handlers.begin(), handlers.end(), offset));
   } else {
-    const Opcodes& opcodes = OpcodesOf(layout.minor);
+    const Opcodes& opcodes = layout.opcodes;
     begins = begins || ((!before || before->line != range->line) &&
                         function.MayBegin(offset, *range, opcodes.end_for, opcodes.pop_iter));
   }
@@ -196,7 +197,7 @@ absl::Status LineScanner::Take(const Access& access) {
   const Activation& activation = track.activations[track.now];
   if (access.time <= activation.begin || access.time >= activation.end) return absl::OkStatus();
   const Layout& layout = history_.layout_of(activation.code);
-  const Opcodes& opcodes = OpcodesOf(layout.minor);
+  const Opcodes& opcodes = layout.opcodes;
   const std::optional<int64_t> offset =
       OffsetOf(layout, history_.code(activation.code), access, found->first);
   if (!offset) return absl::OkStatus();

@@ -289,12 +289,9 @@ std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
   const auto word = memory_.Get<uint64_t>(object + layout_.object_refcount);
   if (!word) return std::nullopt;
   result.count = static_cast<int64_t>(*word);
-  if (layout_.minor >= 14) {
+  result.immortal = layout_.traits.immortal_counts && static_cast<int32_t>(*word) < 0;
+  if (result.immortal || layout_.traits.count_has_flags) {
     result.count = static_cast<uint32_t>(*word);
-    result.immortal = result.count >= int64_t{1} << 31;
-  } else if (layout_.minor >= 12) {
-    result.immortal = static_cast<int32_t>(*word) < 0;
-    if (result.immortal) result.count = static_cast<uint32_t>(*word);
   }
   return result;
 }
@@ -307,15 +304,9 @@ std::optional<std::u32string> ObjectReader::Text(uint64_t object, size_t most) {
   const auto length = memory_.Get<int64_t>(object + layout_.str_length);
   const auto state = memory_.Get<uint32_t>(object + layout_.str_state);
   if (!length || !state || *length < 0) return std::nullopt;
-  uint32_t kind = *state >> 2 & 7;
-  bool compact = *state >> 5 & 1, ascii = *state >> 6 & 1;
-  if (layout_.free_threaded && layout_.minor >= 14) {
-    // `interned` has a byte of its own there.
-    const uint32_t rest = *state >> 8;
-    kind = rest & 7;
-    compact = rest >> 3 & 1;
-    ascii = rest >> 4 & 1;
-  }
+  const uint32_t rest = *state >> layout_.traits.str_kind_bit;
+  uint32_t kind = rest & 7;
+  const bool compact = rest >> 3 & 1, ascii = rest >> 4 & 1;
   uint64_t data = object + (ascii ? layout_.str_ascii_data : layout_.str_compact_data);
   if (!compact) data = memory_.Pointer(object + layout_.str_data);
   int64_t units = *length;
@@ -463,12 +454,11 @@ ObjectReader::Pairs ObjectReader::SplitItems(uint64_t keys, uint64_t values, siz
     const uint64_t value = memory_.Pointer(array + 8 * index);
     if (value != 0 && (*rows)[index].first != 0) found.emplace_back((*rows)[index].first, value);
   };
-  if (layout_.minor < 11) {
+  if (layout_.traits.order_of_values == ValueOrder::kByKeys) {
     for (size_t i = 0; i < rows->size(); ++i) add(i);
     return found;
   }
-  // The order of insertion is kept in bytes: before the values in 3.11 and 3.12, behind them later.
-  const bool before = layout_.minor < 13;
+  const bool before = layout_.traits.order_of_values == ValueOrder::kBefore;
   const uint8_t count = memory_.Get<uint8_t>(before ? values - 2 : values + 1).value_or(0);
   const uint8_t capacity = before ? 0 : memory_.Get<uint8_t>(values).value_or(0);
   for (int i = 0; i < count; ++i) {
@@ -552,11 +542,11 @@ std::optional<std::vector<uint64_t>> ObjectReader::SetItems(uint64_t object, siz
 // ---- Instances -------------------------------------------------------------------------------
 
 uint64_t ObjectReader::DictObject(uint64_t object, const TypeInfo& type) {
-  if (layout_.minor >= 11 && type.Is(kManagedDict)) {
+  const AttributeValues values_at = layout_.traits.attribute_values;
+  if (values_at != AttributeValues::kNone && type.Is(kManagedDict)) {
     const uint64_t before = layout_.free_threaded ? 8 : 24;
     const uint64_t word = memory_.Pointer(object - before);
-    // 3.12 keeps values there too, marked by the lowest bit.
-    return layout_.minor == 12 && (word & 1) ? 0 : word;
+    return values_at == AttributeValues::kTagged && (word & 1) ? 0 : word;
   }
   int64_t offset = type.dictoffset;
   if (offset == 0) return 0;
@@ -574,19 +564,23 @@ uint64_t ObjectReader::DictObject(uint64_t object, const TypeInfo& type) {
 std::optional<ObjectReader::Pairs> ObjectReader::InstanceDict(uint64_t object,
                                                               const TypeInfo& type) {
   constexpr size_t kMaxCount = 1 << 16;
-  if (layout_.minor >= 11 && type.Is(kManagedDict)) {
+  const AttributeValues values_at = layout_.traits.attribute_values;
+  if (values_at != AttributeValues::kNone && type.Is(kManagedDict)) {
     const uint64_t keys = memory_.Pointer(type.address + layout_.heap_cached_keys);
-    if (layout_.minor == 11) {
+    if (values_at == AttributeValues::kPointer) {
       if (const uint64_t values = memory_.Pointer(object - 32)) {
         return SplitItems(keys, values, kMaxCount);
       }
     }
-    if (layout_.minor == 12) {
+    if (values_at == AttributeValues::kTagged) {
       const uint64_t word = memory_.Pointer(object - 24);
       if (word & 1) return SplitItems(keys, word + 1, kMaxCount);
     }
-    if (layout_.minor >= 13 && type.Is(kInlineValues) && DictObject(object, type) == 0) {
-      const uint64_t values = object + (layout_.minor == 13 ? layout_.object_head : type.basicsize);
+    if (values_at >= AttributeValues::kBehindHead && type.Is(kInlineValues) &&
+        DictObject(object, type) == 0) {
+      const uint64_t values =
+          object +
+          (values_at == AttributeValues::kBehindHead ? layout_.object_head : type.basicsize);
       if (memory_.Get<uint8_t>(values + 3).value_or(0) == 0) return Pairs();
       return SplitItems(keys, values, kMaxCount);
     }

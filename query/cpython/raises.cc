@@ -8,7 +8,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "query/cpython/frame_history.h"
-#include "query/cpython/opcodes.h"
 
 namespace ttq::python {
 namespace {
@@ -206,7 +205,9 @@ class RaiseScanner::Visitor : public TransitionVisitor {
   }
 
  private:
-  static uint64_t Words(const Layout& layout) { return layout.minor <= 11 ? 3 : 1; }
+  static uint64_t Words(const Layout& layout) {
+    return static_cast<uint64_t>(layout.traits.exception_words);
+  }
 
   // A frame's word that says its instruction.
   void Follow(uint64_t word, uint32_t index) {
@@ -236,7 +237,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
     const uint64_t word = stack.thread_state + static_cast<uint64_t>(layout.thread_exception);
     const uint64_t first = memory().Pointer(word);
     if (first == 0) return false;
-    if (layout.minor <= 11) {
+    if (layout.traits.exception_words == 3) {
       *type = first;
       *value = memory().Pointer(word + 8);
       *key = *value != 0 ? *value : first;
@@ -259,16 +260,16 @@ class RaiseScanner::Visitor : public TransitionVisitor {
   bool HasBareRaise(const Layout& layout, uint32_t code) {
     const Code& c = codes().at(code).code;
     const uint64_t base = InstructionsOf(layout, memory(), c);
-    // The code's own, in units of two bytes; up to 3.10 that of its object of bytes.
+    // The code's own, in units of two bytes; or that of its object of bytes.
     const uint64_t sized =
-        layout.minor >= 11 ? c.address : base - static_cast<uint64_t>(layout.bytes_data);
+        layout.code_bytes == kAbsent ? c.address : base - static_cast<uint64_t>(layout.bytes_data);
     int64_t units = memory().Get<int64_t>(sized + layout.object_size).value_or(0);
-    if (layout.minor <= 10) units /= 2;
+    if (layout.code_bytes != kAbsent) units /= 2;
     constexpr int64_t kMaxUnits = 1 << 20;
     const auto text = memory().Bytes(
         base, 2 * static_cast<uint64_t>(std::clamp<int64_t>(units, 0, kMaxUnits)), 2 * kMaxUnits);
     if (!text) return true;
-    const uint8_t raise = OpcodesOf(layout.minor).raise;
+    const uint8_t raise = layout.opcodes.raise;
     for (size_t i = 0; i + 1 < text->size(); i += 2) {
       if (static_cast<uint8_t>((*text)[i]) == raise && (*text)[i + 1] == 0) return true;
     }
@@ -355,10 +356,9 @@ class RaiseScanner::Visitor : public TransitionVisitor {
     mark.passed_on = !is_here && known->traceback != 0;
     mark.set_time = is_here ? known->time : setting.time;
     mark.pc = is_here ? known->pc : setting.pc;
-    mark.by = OpcodeAt(layout, mark.code, mark.offset) == OpcodesOf(layout.minor).raise
-                  ? RaisedBy::kRaise
-              : is_here ? RaisedBy::kC
-                        : RaisedBy::kThrow;
+    mark.by = OpcodeAt(layout, mark.code, mark.offset) == layout.opcodes.raise ? RaisedBy::kRaise
+              : is_here                                                        ? RaisedBy::kC
+                                                                               : RaisedBy::kThrow;
     if (!mark.passed_on || !seen_.contains(next)) {
       mark.exception = ReadRaised(layout, type, value, next);
     }
@@ -413,7 +413,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
       return;
     }
     const int64_t offset = FrameOffset(layout, memory(), h.frame, codes().at(h.code).code, value);
-    const Opcodes& opcodes = OpcodesOf(layout.minor);
+    const Opcodes& opcodes = layout.opcodes;
     const uint8_t opcode = OpcodeAt(layout, h.code, offset);
     Mark mark{.kind = Mark::Kind::kHandled,
               .time = write.time,

@@ -333,8 +333,7 @@ struct ObjectReader::Printer : ReprWriter {
     const uint64_t end = layout().dict_values + 8;  // of the part that is a dict
     if (name == "collections.OrderedDict") {
       Add(fmt::format("{}(", type.short_name()));
-      // Its repr is that of a dict from 3.12 on.
-      const bool as_dict = layout().minor >= 12;
+      const bool as_dict = layout().traits.ordered_dicts_as_dicts;
       if (!items->empty()) {
         Add(as_dict ? "{" : "[");
         AddPairs(*items, !as_dict);
@@ -470,8 +469,7 @@ struct ObjectReader::Printer : ReprWriter {
     if (name == "weakref" || name == "weakref.ReferenceType") return PrintWeakref(object);
     if (name == "collections.deque") return PrintDeque(object);
     if (name == "staticmethod" || name == "classmethod") {
-      // Shows what it wraps from 3.10 on.
-      if (l.minor < 10) return false;
+      if (!l.traits.method_wrappers_show) return false;
       Add(fmt::format("<{}(", name));
       Print(Pointer(head));
       return Add(")>"), true;

@@ -218,9 +218,10 @@ uint64_t SysHexVersion(const Process& process, Memory& memory, const Runtime& ru
 // Everything about a runtime but where it is.
 void Identify(const Process& process, Memory& memory, const LoadedModule& module,
               std::string_view soname, Runtime* runtime) {
-  if (const auto head = ReadDebugOffsetsHead(memory, runtime->address)) {
-    SetVersion(head->version, runtime);
-    runtime->free_threaded = head->free_threaded;
+  const auto described = ReadDebugOffsetsHead(memory, runtime->address);
+  if (described) {
+    SetVersion(described->version, runtime);
+    runtime->free_threaded = described->free_threaded;
   } else if (const uint64_t constant = FindExported(memory, module, "Py_Version")) {
     if (const auto hex = memory.Get<uint64_t>(constant)) SetVersion(*hex, runtime);
   }
@@ -234,9 +235,10 @@ void Identify(const Process& process, Memory& memory, const LoadedModule& module
     }
   }
   if (runtime->major == 0) {
-    // Only 3.9 and 3.10 say it nowhere else than in sys; there their layouts agree.
-    for (const int minor : {10, 9}) {
+    // Of those that say it nowhere else than in sys; there their layouts agree.
+    for (int minor = kLastMinor; minor >= kFirstMinor; --minor) {
       runtime->layout = LayoutOf(minor, false);
+      if (!runtime->layout->traits.version_in_sys_only) continue;
       const uint64_t hex = SysHexVersion(process, memory, *runtime);
       if (hex != 0) SetVersion(hex, runtime);
       if (runtime->major != 0) break;
@@ -258,7 +260,7 @@ void Identify(const Process& process, Memory& memory, const LoadedModule& module
   ApplyDebugOffsets(memory, runtime->address, &*runtime->layout);
   const uint64_t head =
       memory.Pointer(runtime->address + runtime->layout->runtime_interpreters_head);
-  if (runtime->minor < 13 && (head == 0 || !IsInterpreter(memory, *runtime->layout, head))) {
+  if (!described && (head == 0 || !IsInterpreter(memory, *runtime->layout, head))) {
     FindShiftedOffsets(memory, runtime->address, &*runtime->layout);
   }
   if (runtime->version.find('.', 2) == std::string::npos) {

@@ -14,8 +14,12 @@ constexpr size_t kMaxFrames = 100000;
 constexpr size_t kMaxShims = 64;
 constexpr uint32_t kNoStack = ~uint32_t{0};  // of a watch: no thread's
 
-bool HasCFrames(const Layout& layout) {
-  return layout.thread_cframe != kAbsent && layout.minor > 10;
+bool HasCFrames(const Layout& layout) { return layout.thread_cframe != kAbsent; }
+
+// Of a thread state without them.
+uint64_t CurrentFrameWord(const Layout& layout) {
+  return static_cast<uint64_t>(layout.thread_frame != kAbsent ? layout.thread_frame
+                                                              : layout.thread_current_frame);
 }
 
 }  // namespace
@@ -55,7 +59,7 @@ uint32_t CodeTable::Find(const Key& key, uint32_t runtime, const Layout& layout,
   entry->code = *code;
   entry->key = key;
   entry->runtime = runtime;
-  if (layout.minor >= 13) {
+  if (layout.traits.cleanup_codes) {
     // _Py_InitCleanup is never traced.
     const int64_t units = memory.Get<int64_t>(key.address + layout.object_size).value_or(0);
     entry->is_cleanup = code->first_traceable >= 2 * units;
@@ -93,10 +97,7 @@ int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const 
 
 int64_t FrameOffset(const Layout& layout, Memory& memory, uint64_t frame, const Code& code,
                     uint64_t word) {
-  if (layout.minor <= 10) {
-    const int64_t last = static_cast<int32_t>(word);
-    return last < 0 ? -1 : layout.minor == 10 ? 2 * last : last;
-  }
+  if (layout.traits.frame_is_object) return layout.OffsetOfLasti(static_cast<int32_t>(word));
   uint64_t base = code.instructions;
   if (layout.frame_tlbc_index != kAbsent && layout.code_tlbc != kAbsent) {
     // Each thread runs a copy of its own of the instructions.
@@ -137,10 +138,10 @@ uint32_t TransitionVisitor::CodeOf(const Layout& layout, uint32_t runtime, uint6
 }
 
 bool TransitionVisitor::IsShim(const Layout& layout, uint32_t runtime, uint64_t frame) {
-  if (layout.minor < 12) return false;
+  if (!layout.traits.shims) return false;
   constexpr uint8_t kFirstOfC = 3;  // of the raw owner: everything from here on stands for C
   if (memory_.Get<uint8_t>(frame + layout.frame_owner).value_or(0) >= kFirstOfC) return true;
-  if (layout.minor < 13) return false;
+  if (!layout.traits.cleanup_codes) return false;
   const uint32_t code = CodeOf(layout, runtime, frame);
   return code != kNoCode && codes_.at(code).is_cleanup;
 }
@@ -160,7 +161,7 @@ StackEntry TransitionVisitor::Describe(const Layout& layout, uint32_t runtime, u
     entry.state = StackEntry::kHidden;
     return entry;
   }
-  if (layout.minor <= 10) {
+  if (layout.frame_generator != kAbsent) {
     entry.generator = memory_.Pointer(frame + layout.frame_generator) != 0;
     return entry;
   }
@@ -237,8 +238,7 @@ void TransitionVisitor::WatchStack(uint32_t index) {
       AddWatch(stack.cframes.back().address + layout.cframe_current, Watched::kCurrent, index);
     }
   } else {
-    const Offset word = layout.minor <= 10 ? layout.thread_frame : layout.thread_current_frame;
-    AddWatch(stack.thread_state + word, Watched::kFrame, index);
+    AddWatch(stack.thread_state + CurrentFrameWord(layout), Watched::kFrame, index);
   }
   for (const StackEntry& frame : stack.frames) {
     if (frame.state == StackEntry::kPending) {
@@ -335,9 +335,7 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
       }
     }
   } else {
-    frame =
-        memory_.Pointer(stack->thread_state +
-                        (layout.minor <= 10 ? layout.thread_frame : layout.thread_current_frame));
+    frame = memory_.Pointer(stack->thread_state + CurrentFrameWord(layout));
   }
   while (stack->frames.size() < kMaxFrames) {
     frame = SkipShims(layout, stack->runtime, frame);
@@ -414,7 +412,7 @@ void TransitionVisitor::Handle(const Watch& watch, uint64_t address, uint64_t va
         const uint64_t its = value + static_cast<uint64_t>(layout.thread_interp);
         if (memory_.Pointer(its) == interpreter) {
           Attach(value, r);
-        } else if (layout.minor == 11 && watch.stack == kNoStack && its % 8 == 0) {
+        } else if (layout.traits.threads_link_first && watch.stack == kNoStack && its % 8 == 0) {
           AddWatch(its, Watched::kNewThread, r);
         }
       }
@@ -502,7 +500,8 @@ void TransitionVisitor::Push(uint32_t index, uint64_t frame, const WatchedWrite&
     offset = OffsetOf(layout, entry);
     if (entry.generator) {
       const bool raised = memory_.Pointer(stack.thread_state + layout.thread_exception) != 0;
-      const int64_t first = layout.minor <= 10 ? 0 : codes_.at(entry.code).code.first_traceable;
+      const int64_t first =
+          layout.code_firsttraceable == kAbsent ? 0 : codes_.at(entry.code).code.first_traceable;
       if (raised) {
         kind = TransitionKind::kThrow;
       } else if (offset >= first) {
@@ -530,13 +529,16 @@ void TransitionVisitor::Pop(uint32_t index, const WatchedWrite& write) {
     kind = TransitionKind::kUnwind;
   } else if (frame.generator) {
     bool suspended = false;
-    if (layout.minor == 9) {
-      suspended = memory_.Pointer(frame.frame + layout.frame_stack_top) != 0;
-    } else if (layout.minor == 10) {
-      suspended = memory_.Get<int8_t>(frame.frame + layout.frame_state).value_or(0) < 0;
-    } else {
+    const int8_t executing = layout.traits.generator_executing;
+    if (layout.generator_state != kAbsent) {
       const uint64_t generator = frame.frame - static_cast<uint64_t>(layout.generator_iframe);
-      suspended = memory_.Get<int8_t>(generator + layout.generator_state).value_or(0) < 0;
+      suspended =
+          memory_.Get<int8_t>(generator + layout.generator_state).value_or(executing) < executing;
+    } else if (layout.frame_state != kAbsent) {
+      suspended =
+          memory_.Get<int8_t>(frame.frame + layout.frame_state).value_or(executing) < executing;
+    } else {
+      suspended = memory_.Pointer(frame.frame + layout.frame_stack_top) != 0;
     }
     if (suspended) kind = TransitionKind::kYield;
   }

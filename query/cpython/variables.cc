@@ -151,16 +151,17 @@ Spot FindSpot(ObjectReader& objects, uint64_t object, const Key& key, bool attri
     return spot;
   }
   uint64_t dict = 0;
-  if (layout.minor >= 11 && type.Is(kManagedDict)) {
+  const AttributeValues values_at = layout.traits.attribute_values;
+  if (values_at != AttributeValues::kNone && type.Is(kManagedDict)) {
     const uint64_t keys = memory.Pointer(type.address + layout.heap_cached_keys);
     const uint64_t word = object - (layout.free_threaded ? 8 : 24);
     uint64_t values = 0;
     spot.layout.push_back(word);
-    if (layout.minor == 11) {
+    if (values_at == AttributeValues::kPointer) {
       spot.layout.push_back(object - 32);
       values = memory.Pointer(object - 32);
       if (values == 0) dict = memory.Pointer(word);
-    } else if (layout.minor == 12) {
+    } else if (values_at == AttributeValues::kTagged) {
       const uint64_t held = memory.Pointer(word);
       if (held & 1) {
         values = held + 1;
@@ -170,8 +171,9 @@ Spot FindSpot(ObjectReader& objects, uint64_t object, const Key& key, bool attri
     } else {
       dict = memory.Pointer(word);
       if (dict == 0 && type.Is(kInlineValues)) {
-        values = object +
-                 static_cast<uint64_t>(layout.minor == 13 ? layout.object_head : type.basicsize);
+        values = object + static_cast<uint64_t>(values_at == AttributeValues::kBehindHead
+                                                    ? layout.object_head
+                                                    : type.basicsize);
       }
     }
     if (values != 0) {

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<MixedFrame>> Interleave(
       std::optional<uint64_t> on_stack;
       if (frame.on_c_stack != 0) {
         on_stack = frame.on_c_stack;
-      } else if (layout.minor <= 10) {
+      } else if (layout.traits.frame_is_object) {
         ASSIGN_OR_RETURN(on_stack,
                          EvaluationOf(process, layout, frame, native.thread, native.time));
       }

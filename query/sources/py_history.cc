@@ -192,17 +192,16 @@ class PyCallSource : public Operator {
     const python::Code& code = history_.code(end.code);
     const python::Layout& layout = history_.layout_of(end.code);
     python::Memory& memory = instance.objects.memory();
-    if (layout.minor == 12 || layout.minor == 13) {
+    if (const auto& opcodes = layout.opcodes; opcodes.return_const[0] != 0) {
       const uint64_t at = code.instructions + static_cast<uint64_t>(end.offset);
       const auto unit = memory.Get<uint16_t>(at);
-      const bool old = layout.minor == 12;
       const int opcode = unit ? *unit & 0xff : 0;
-      // RETURN_CONST and its instrumented twin.
-      if (unit && (opcode == (old ? 121 : 103) || opcode == (old ? 247 : 240))) {
+      if (unit && (opcode == opcodes.return_const[0] || opcode == opcodes.return_const[1])) {
         uint64_t index = *unit >> 8;
         const auto before = memory.Get<uint16_t>(at - 2);
-        const int extended = old ? 144 : 71;
-        if (end.offset >= 2 && before && (*before & 0xff) == extended) index |= *before & 0xff00;
+        if (end.offset >= 2 && before && (*before & 0xff) == opcodes.extended) {
+          index |= *before & 0xff00;
+        }
         const uint64_t consts =
             memory.Pointer(code.address + static_cast<uint64_t>(layout.code_consts));
         return ObjectValue(

@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 
-OLDEST, NEWEST = (3, 9), (3, 14)
+# Those with a table in ttq.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../query/cpython/versions.h"),
+          encoding="utf-8") as file:
+    MINORS = [int(minor) for minor in re.findall(r"&kVersion3(\d\d)", file.read())]
 
 
 def interpreters(given=()):
-    """[((major, minor, micro), path)] of CPython 3.9 to 3.14, in order of version.
+    """[((major, minor, micro), path)] of each CPython whose version ttq knows, in order of version.
 
     Those `given`; without any, one of each version and build: Debian's, pyenv's, and those that the
     variable TTQ_TEST_PYTHONS names, with ":" between them. One that cannot be run is left out.
@@ -30,6 +33,6 @@ def interpreters(given=()):
         if not match:
             continue
         version = tuple(map(int, match.groups()[:3]))
-        if OLDEST <= version[:2] <= NEWEST:
+        if version[0] == 3 and version[1] in MINORS:
             found.setdefault((version, match[4], place if given else ""), place)
     return [(version, place) for (version, _, _), place in sorted(found.items())]

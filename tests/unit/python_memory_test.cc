@@ -14,6 +14,7 @@
 #include "query/cpython/frames.h"
 #include "query/cpython/layout.h"
 #include "query/cpython/objects.h"
+#include "query/cpython/versions.h"
 
 namespace ttq::python {
 namespace {
@@ -150,24 +151,29 @@ TEST_P(EveryLayout, FrameThatIsItsOwnCallerEnds) {
   FrameReader frames(&objects);
   const uint64_t frame = kBase + 0x8000;
   memory.Put(frame + layout.frame_previous, frame);
-  if (layout.minor >= 12) memory.Put(frame + layout.frame_owner, 3, 1);  // a shim
+  if (layout.traits.shims) memory.Put(frame + layout.frame_owner, 3, 1);  // a shim
   const Stack stack = frames.WalkFrom({.frame = frame});
   EXPECT_TRUE(stack.frames.empty());
   EXPECT_NE(stack.incomplete, "");
 }
 
+std::vector<Build> EveryBuild() {
+  std::vector<Build> builds;
+  for (const Version* version : kVersions) {
+    builds.push_back({version->minor, false});
+    if (!version->free_threaded.empty()) builds.push_back({version->minor, true});
+  }
+  return builds;
+}
+
 std::string BuildName(const testing::TestParamInfo<Build>& info) {
   return "v3_" + std::to_string(info.param.minor) + (info.param.free_threaded ? "t" : "");
 }
-INSTANTIATE_TEST_SUITE_P(All, EveryLayout,
-                         testing::Values(Build{9, false}, Build{10, false}, Build{11, false},
-                                         Build{12, false}, Build{13, false}, Build{13, true},
-                                         Build{14, false}, Build{14, true}),
-                         BuildName);
+INSTANTIATE_TEST_SUITE_P(All, EveryLayout, testing::ValuesIn(EveryBuild()), BuildName);
 
 TEST(PythonLayout, UnknownVersionsHaveNone) {
   EXPECT_FALSE(LayoutOf(8, false).has_value());
-  EXPECT_FALSE(LayoutOf(15, false).has_value());
+  EXPECT_FALSE(LayoutOf(kLastMinor + 1, false).has_value());
   EXPECT_FALSE(LayoutOf(12, true).has_value());
 }
 

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+//
+// CPython 3.9, the oldest version with a table: all its fields.
+
+#include "query/cpython/versions.h"
+
+namespace ttq::python {
+namespace {
+
+constexpr FieldOffset kOffsets[] = {
+    {&Layout::runtime_finalizing, 16},
+    {&Layout::runtime_interpreters_head, 32},
+    {&Layout::runtime_main_thread, 72},
+    {&Layout::runtime_tstate_current, 568},
+    {&Layout::runtime_gil, 352},
+    {&Layout::interp_next, 0},
+    {&Layout::interp_id, 24},
+    {&Layout::interp_threads_head, 8},
+    {&Layout::interp_gc, 616},
+    {&Layout::interp_modules, 856},
+    {&Layout::interp_sysdict, 872},
+    {&Layout::interp_builtins, 880},
+    {&Layout::interp_eval_frame, 1400},
+    {&Layout::gil_last_holder, 8},
+    {&Layout::gil_locked, 16},
+    {&Layout::thread_prev, 0},
+    {&Layout::thread_next, 8},
+    {&Layout::thread_interp, 16},
+    {&Layout::thread_frame, 24},
+    {&Layout::thread_exception, 88},
+    {&Layout::thread_exc_info, 144},
+    {&Layout::thread_pthread, 176},
+    {&Layout::thread_id, 256},
+    {&Layout::thread_tracing, 44},
+    {&Layout::frame_previous, 24},
+    {&Layout::frame_code, 32},
+    {&Layout::frame_globals, 48},
+    {&Layout::frame_builtins, 40},
+    {&Layout::frame_locals, 56},
+    {&Layout::frame_instruction, 104},
+    {&Layout::frame_stack_top, 72},
+    {&Layout::frame_localsplus, 360},
+    {&Layout::frame_generator, 96},
+    {&Layout::code_flags, 36},
+    {&Layout::code_argcount, 16},
+    {&Layout::code_posonlyargcount, 20},
+    {&Layout::code_kwonlyargcount, 24},
+    {&Layout::code_nlocals, 28},
+    {&Layout::code_stacksize, 32},
+    {&Layout::code_firstlineno, 40},
+    {&Layout::code_bytes, 48},
+    {&Layout::code_consts, 56},
+    {&Layout::code_names, 64},
+    {&Layout::code_varnames, 72},
+    {&Layout::code_freevars, 80},
+    {&Layout::code_cellvars, 88},
+    {&Layout::code_filename, 104},
+    {&Layout::code_name, 112},
+    {&Layout::code_linetable, 120},
+    {&Layout::generator_frame, 16},
+    {&Layout::generator_code, 32},
+    {&Layout::generator_name, 48},
+    {&Layout::generator_qualname, 56},
+    {&Layout::object_refcount, 0},
+    {&Layout::object_type, 8},
+    {&Layout::object_size, 16},
+    {&Layout::object_head, 16},
+    {&Layout::type_name, 24},
+    {&Layout::type_basicsize, 32},
+    {&Layout::type_itemsize, 40},
+    {&Layout::type_repr, 88},
+    {&Layout::type_flags, 168},
+    {&Layout::type_base, 256},
+    {&Layout::type_dict, 264},
+    {&Layout::type_dictoffset, 288},
+    {&Layout::type_weaklistoffset, 208},
+    {&Layout::type_mro, 344},
+    {&Layout::type_members, 240},
+    {&Layout::heap_name, 840},
+    {&Layout::heap_qualname, 856},
+    {&Layout::heap_cached_keys, 864},
+    {&Layout::heap_module, 872},
+    {&Layout::str_length, 16},
+    {&Layout::str_state, 32},
+    {&Layout::str_wstr, 40},
+    {&Layout::str_data, 72},
+    {&Layout::str_ascii_data, 48},
+    {&Layout::str_compact_data, 72},
+    {&Layout::long_size, 16},
+    {&Layout::long_digits, 24},
+    {&Layout::float_value, 16},
+    {&Layout::bytes_data, 32},
+    {&Layout::bytearray_start, 40},
+    {&Layout::tuple_items, 24},
+    {&Layout::list_items, 24},
+    {&Layout::dict_used, 16},
+    {&Layout::dict_version, 24},
+    {&Layout::dict_keys, 32},
+    {&Layout::dict_values, 40},
+    {&Layout::keys_size, 8},
+    {&Layout::keys_nentries, 32},
+    {&Layout::keys_indices, 40},
+    {&Layout::values_array, 0},
+    {&Layout::set_fill, 16},
+    {&Layout::set_used, 24},
+    {&Layout::set_mask, 32},
+    {&Layout::set_table, 40},
+    {&Layout::function_code, 16},
+    {&Layout::function_globals, 24},
+    {&Layout::function_name, 64},
+    {&Layout::function_qualname, 104},
+    {&Layout::function_defaults, 32},
+    {&Layout::function_kwdefaults, 40},
+    {&Layout::function_closure, 48},
+    {&Layout::function_dict, 72},
+    {&Layout::function_module, 88},
+    {&Layout::method_function, 16},
+    {&Layout::method_self, 24},
+    {&Layout::builtin_def, 16},
+    {&Layout::builtin_self, 24},
+    {&Layout::builtin_module, 32},
+    {&Layout::module_dict, 16},
+    {&Layout::module_name, 48},
+    {&Layout::cell_value, 16},
+    {&Layout::exception_dict, 16},
+    {&Layout::exception_args, 24},
+    {&Layout::exception_traceback, 32},
+    {&Layout::exception_context, 40},
+    {&Layout::exception_cause, 48},
+    {&Layout::traceback_next, 16},
+    {&Layout::traceback_frame, 24},
+    {&Layout::traceback_lasti, 32},
+    {&Layout::traceback_lineno, 36},
+};
+
+constexpr std::string_view kReusedTypes[] = {"tuple",
+                                             "list",
+                                             "dict",
+                                             "float",
+                                             "slice",
+                                             "frame",
+                                             "Context",
+                                             "_contextvars.Context",
+                                             "async_generator_asend",
+                                             "async_generator_wrapped_value"};
+
+constexpr AsyncioOffsets kAsyncio = {128, 168, 32, 40, 48, 64, 128, 136, 144, 160, kAbsent};
+
+void Change(Layout* layout) {
+  Traits& traits = layout->traits;
+  traits.frame_is_object = true;
+  traits.version_in_sys_only = true;
+  traits.exception_words = 3;  // type, value, traceback
+  traits.reused_types = kReusedTypes;
+  traits.flags_have_no_name = true;
+  traits.paths_keep_parts = true;
+  layout->asyncio = &kAsyncio;
+  layout->opcodes = {.raise = 130,
+                     .pop_top = 1,
+                     .extended = 144,
+                     .reraise = 48,
+                     .match = 121,
+                     .match_jumps = true,
+                     .yield_from = 72};
+}
+
+}  // namespace
+
+extern const Version kVersion309 = {.minor = 9, .offsets = kOffsets, .change = Change};
+
+}  // namespace ttq::python
