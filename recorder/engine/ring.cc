@@ -283,7 +283,9 @@ void Create(const Options& options, const Parent& parent) {
   memset(g_name, 0, sizeof(g_name));
   memcpy(g_name, name.c_str(), name.size());
   g_ring_bytes = kTtqRingHeaderBytes + options.block_bytes * options.block_count;
-  g_detached = g_finished = false;
+  // What a forked child goes on from is not known where its parent is not recorded.
+  g_detached = g_detached && parent.ring[0] != 0;
+  g_finished = false;
   g_ring = nullptr;
   DetachIfRecorderIsGone();
   TtqRing* made = g_detached ? nullptr : MapRing();

@@ -40,7 +40,12 @@ void ProcessIngest::Run() {
     return stored.ok() ? Ingest() : stored;
   });
   if (!s.ok()) {
-    recording_.Fail(s);
+    if (is_orphan_) {  // its own trouble, not the others'
+      ring_->Detach();
+      Incomplete(std::string(s.message()));
+    } else {
+      recording_.Fail(s);
+    }
     // Keep taking blocks, or the program would wait for ever.
     while (ring_->Next() != nullptr) ring_->Release();
   } else if (!ring_->finished() && !ring_->superseded()) {
@@ -161,8 +166,12 @@ absl::Status ProcessIngest::Inherit() {
     recipes_ = std::make_shared<RecipeTable>();
     return absl::OkStatus();
   }
+  const auto orphan = [this](const char* why) {
+    is_orphan_ = true;
+    return absl::DataLossError(why);
+  };
   if (info_.parent.v == 0) {  // to wait for it might be for ever
-    return absl::DataLossError("the process that forked this one was not recorded");
+    return orphan("the process that forked this one was not recorded");
   }
   std::unique_lock lock(recording_.mutex);
   auto key = std::make_pair(parent, ring_->fork_number());
@@ -170,7 +179,7 @@ absl::Status ProcessIngest::Inherit() {
       lock, [&] { return recording_.forks.contains(key) || recording_.ring_states[parent].ended; });
   auto it = recording_.forks.find(key);
   if (it == recording_.forks.end()) {
-    return absl::DataLossError("the process that forked this one was lost");
+    return orphan("the process that forked this one was lost");
   }
   image_ = *it->second.image;
   NoteSharedMemory();

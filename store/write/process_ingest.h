@@ -334,7 +334,8 @@ class ProcessIngest {
   Time fork_time_{0};
   uint32_t fork_blocks_ = 0;
   bool closed_ = false;
-  bool broken_ = false;  // an exception left what is to be stored next in part
+  bool broken_ = false;     // an exception left what is to be stored next in part
+  bool is_orphan_ = false;  // forked by a process whose memory then is not known
   std::optional<Time> crash_;
   std::shared_ptr<RecipeTable> recipes_;
   LiveImage image_;
