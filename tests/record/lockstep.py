@@ -5,7 +5,7 @@ order, the same number of times.
 Programs of lockstep/ are built by gcc and clang at -O0 to -O3, recorded, and executed natively one
 instruction at a time from main to their end; so is the start of CPython. See lockstep.cc.
 
-    lockstep.py TTQ LOCKSTEP [--engine valgrind|native] [--all] [--keep DIRECTORY] [NAME...]
+    lockstep.py [--engine valgrind|native] [--all] [--keep DIRECTORY] TTQ LOCKSTEP [NAME...]
 
 Without --all each program is built in a few of the ways, all of which have their turn.
 """
