@@ -19,6 +19,9 @@ enum ExitStatus { kAnswered = 0, kNoRows = 1, kUsage = 2, kUnreadable = 3, kInte
 // Gives the recorded program's status.
 int RunRecord(int argc, char** argv);
 
+int RunImport(int argc, char** argv);
+int RunSnapshot(int argc, char** argv);
+int RunWaits(int argc, char** argv);
 int RunQuery(int argc, char** argv);
 int RunShell(int argc, char** argv);
 int RunInfo(int argc, char** argv);

@@ -15,6 +15,7 @@
 #include "query/cpython/runtime.h"
 #include "query/outcome.h"
 #include "query/sources/py_failure.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -28,12 +29,13 @@ std::string Joined(const std::vector<std::string>& words) {
 }
 
 // "killed by SIGSEGV at 123", "exit status 0", …
-std::string Ending(const Recording& recording, const ProcessInfo& p) {
+std::string Ending(const Recording& recording, const ProcessInfo& p, bool moment) {
   for (const ProcessInfo& other : recording.processes()) {
     if (other.by_exec && other.parent == p.number) {
       return fmt::format("became process {} by exec", other.number.v);
     }
   }
+  if (p.fatal_signal == 0 && moment) return "still running at that moment";
   if (p.fatal_signal != 0) {
     return "killed by " + SignalName(p.fatal_signal) +
            (p.crash ? fmt::format(" at time {}", p.crash->v) : "");
@@ -111,6 +113,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     ASSIGN_OR_RETURN(const Process* process, recording.Open(p.number));
     ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process->Modules());
     const std::string python = PythonVersion(recording, *process);
+    const bool moment = HistoryUnknown(*process);
     text += '\n';
     line(fmt::format("process {}", p.number.v),
          fmt::format("{}{}", Joined(p.arguments.empty() ? std::vector{p.program} : p.arguments),
@@ -120,18 +123,24 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
                       ? fmt::format("{}", p.pid)
                       : fmt::format("{}, {} process {}", p.pid,
                                     p.by_exec ? "by exec from" : "child of", p.parent.v));
-    line("  ended", Ending(recording, p));
-    line("  started", HumanTime(p.start_wall_ns));
-    if (p.start_wall_ns != 0 && p.end_wall_ns >= p.start_wall_ns) {
+    line("  ended", Ending(recording, p, moment));
+    if (moment) {
+      line("  history", fmt::format("unknown: what was before {} is not in it",
+                                    MomentName(MomentInfoOf(*process).beginning)));
+    }
+    line(moment ? "  at" : "  started", HumanTime(p.start_wall_ns));
+    if (!moment && p.start_wall_ns != 0 && p.end_wall_ns >= p.start_wall_ns) {
       line("  ran", fmt::format("{:.3f} s", (p.end_wall_ns - p.start_wall_ns) / 1e9));
     }
-    line("  instructions", fmt::format("{}", p.end.v));
-    line("  writes", fmt::format("{}", p.writes));
-    line("  reads", fmt::format("{}", p.reads));
+    if (!moment) {
+      line("  instructions", fmt::format("{}", p.end.v));
+      line("  writes", fmt::format("{}", p.writes));
+      line("  reads", fmt::format("{}", p.reads));
+    }
     line("  threads", fmt::format("{}", process->threads().size()));
     line("  modules", fmt::format("{}", modules.size()));
     line("  python", python.empty() ? "none" : python);
-    line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
+    if (!moment) line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
     if (!p.complete) line("  incomplete", p.incomplete_reason);
     Value exception;
     if (!python.empty()) {
@@ -148,14 +157,15 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
         {"program", p.program},
         {"arguments", p.arguments},
         {"working_directory", p.working_directory},
-        {"instructions", p.end.v},
+        {"history_unknown", moment},
+        {"instructions", moment ? Json() : Json(p.end.v)},
         {"crash", p.crash ? Json(p.crash->v) : Json()},
         {"signal", p.fatal_signal == 0 ? Json() : Json(SignalName(p.fatal_signal))},
         {"exit_status", p.exit_status ? Json(*p.exit_status) : Json()},
         {"start_wall_ns", OrNull(p.start_wall_ns)},
         {"end_wall_ns", OrNull(p.end_wall_ns)},
-        {"writes", p.writes},
-        {"reads", p.reads},
+        {"writes", moment ? Json() : Json(p.writes)},
+        {"reads", moment ? Json() : Json(p.reads)},
         {"threads", process->threads().size()},
         {"modules", modules.size()},
         {"python", python.empty() ? Json() : Json(python)},

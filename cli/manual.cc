@@ -110,6 +110,36 @@ paths. Environment variables and the contents of files are never in it.
      R"(ttq report -o crash.html program-1
 ttq report -f json program-1
 )"},
+    {"waits", RunWaits, "ttq waits [OPTIONS] [at TIME]", "who waits for whom",
+     R"(Each thread that waits at TIME (default: the end): for what (mutex, condition,
+semaphore, join, GIL, read, write, poll, accept, sleep, child, signal …), which
+one, the thread that holds it, since when (of a recording), and the circle of
+threads that wait for each other. The same as
+
+  threads at TIME | where waits is not null
+    | select thread, waits, waits_for, held_by, since, cycle
+)",
+     R"(ttq waits  # as the recording ended
+ttq waits at crash
+)"},
+    {"import", RunImport, "ttq import [OPTIONS] CORE", "a core dump, to be asked like a recording",
+     R"(Makes a recording of the one moment that a core dump holds: the kernel's or
+gdb's, plain or packed (.zst, .lz4, .gz), or a pid of `coredumpctl list`.
+Programs and libraries are looked for where they were, and at $DEBUGINFOD_URLS;
+only those of the same build-id are used. What happened before is unknown:
+questions about it are errors.
+)",
+     R"(ttq import --help  # import core -o crash.ttq, for a core dump
+)"},
+    {"snapshot", RunSnapshot, "ttq snapshot [OPTIONS] PID\nttq snapshot [OPTIONS] PID -- QUERY",
+     "a running process, to be asked like a recording",
+     R"(Makes a recording of one moment of a running process, or answers one question
+about it and keeps nothing. The process stands still while one of its threads
+forks, some milliseconds, and goes on: no signal is lost, no system call ends
+early. Where it cannot fork it stands still while its memory is read.
+)",
+     R"(ttq snapshot --help  # snapshot 123 -- py backtrace all threads
+)"},
     {"check", RunCheck, "ttq check [OPTIONS] [TRACE]", "verify a recording",
      R"(Reads every block and index of a recording and compares them. Exits with 3 when
 something is wrong.
@@ -292,7 +322,8 @@ line, python.
   disassemble              address, bytes, instruction, current (=> at the one
                            that runs at TIME), values, function, module, file,
                            line
-  threads                  os_tid, start, end, instructions
+  threads                  os_tid, start, end, instructions, name; on demand
+                           waits, waits_for, held_by, since, cycle
   modules                  module, address, end, load_bias, loaded, unloaded,
                            build_id, path
   maps                     address, end, size, protection, since, offset, path

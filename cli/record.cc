@@ -48,37 +48,6 @@ int Fail(int status, std::string_view message) {
   return status;
 }
 
-// Makes the recording where it was asked for, or in PROGRAM-N.ttq with the next free N.
-absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
-    const std::string& asked, const std::vector<std::string>& command, std::string* directory) {
-  if (!asked.empty()) {
-    *directory = asked;
-    auto made = RecordingWriter::Create(asked, command);
-    if (absl::IsAlreadyExists(made.status())) {
-      return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
-    }
-    return made;
-  }
-  fs::path home = HomeDirectory();
-  if (home.empty()) {
-    return absl::FailedPreconditionError(
-        "neither TTQ_HOME nor HOME is set; say with -o where the recording goes");
-  }
-  std::error_code ec;
-  fs::create_directories(home, ec);
-  if (ec) {
-    return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
-  }
-  std::string base = fs::path(command[0]).filename();
-  for (int n = 1; n < 1000000; ++n) {
-    *directory = home / fmt::format("{}-{}.ttq", base, n);
-    // Somebody else may be taking the same number.
-    auto made = RecordingWriter::Create(*directory, command);
-    if (!absl::IsAlreadyExists(made.status())) return made;
-  }
-  return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
-}
-
 std::string Amount(uint64_t n) {
   if (n >= 10'000'000'000) return fmt::format("{:.1f} G", static_cast<double>(n) / 1e9);
   if (n >= 10'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);

@@ -76,6 +76,36 @@ std::vector<Listed> ListRecordings(const std::string& directory) {
   return all;
 }
 
+absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
+    const std::string& asked, const std::vector<std::string>& command, std::string* directory) {
+  if (!asked.empty()) {
+    *directory = asked;
+    auto made = RecordingWriter::Create(asked, command);
+    if (absl::IsAlreadyExists(made.status())) {
+      return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
+    }
+    return made;
+  }
+  fs::path home = HomeDirectory();
+  if (home.empty()) {
+    return absl::FailedPreconditionError(
+        "neither TTQ_HOME nor HOME is set; say with -o where the recording goes");
+  }
+  std::error_code ec;
+  fs::create_directories(home, ec);
+  if (ec) {
+    return absl::UnavailableError(fmt::format("cannot make {}: {}", home.string(), ec.message()));
+  }
+  std::string base = fs::path(command[0]).filename();
+  for (int n = 1; n < 1000000; ++n) {
+    *directory = home / fmt::format("{}-{}.ttq", base, n);
+    // Somebody else may be taking the same number.
+    auto made = RecordingWriter::Create(*directory, command);
+    if (!absl::IsAlreadyExists(made.status())) return made;
+  }
+  return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
+}
+
 void PointLatestAt(const std::string& directory) {
   std::error_code ec;
   fs::path home = HomeDirectory();

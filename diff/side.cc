@@ -9,6 +9,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
+#include "store/read/moment_info.h"
 
 namespace ttq::diff {
 namespace {
@@ -54,6 +55,11 @@ absl::StatusOr<std::unique_ptr<Side>> Side::Open(const Recording* recording,
   auto side = std::make_unique<Side>();
   side->recording_ = recording;
   ASSIGN_OR_RETURN(side->process_, recording->Open(number.value_or(recording->default_process())));
+  if (HistoryUnknown(*side->process_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        recording->info().path, ": what happened before ",
+        MomentName(MomentInfoOf(*side->process_).beginning), " is unknown: it cannot be compared"));
+  }
   side->context_ = std::make_unique<Context>(recording, side->process_);
   side->unwinder_ = std::make_unique<Unwinder>(*side->context_);
   ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, side->process_->Modules());

@@ -53,20 +53,37 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
   ring->header_ = static_cast<TtqRing*>(at);
   ring->bytes_ = st.st_size;
   ring->name_ = path.substr(path.rfind('/') + 1);
-  const TtqRing& h = *ring->header_;
+  if (absl::Status s = ring->CheckHeader(path); !s.ok()) return s;
+  ring->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, ring->header_->pid, 0));
+  return ring;
+}
+
+absl::StatusOr<std::unique_ptr<Ring>> Ring::Adopt(TtqRing* header, size_t bytes,
+                                                  const std::string& name) {
+  std::unique_ptr<Ring> ring(new Ring);
+  ring->header_ = header;
+  ring->bytes_ = bytes;
+  ring->name_ = name;
+  if (absl::Status s = ring->CheckHeader(name); !s.ok()) return s;
+  // While the producer is there, the ring is; it says when it is done.
+  ring->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  return ring;
+}
+
+absl::Status Ring::CheckHeader(const std::string& path) {
+  const TtqRing& h = *header_;
   if (h.magic != TTQ_RING_MAGIC || h.version != kTtqStreamVersion) {
     return absl::FailedPreconditionError(fmt::format("{}: stream version {}, this ttq reads {}",
                                                      path, h.version,
                                                      static_cast<int>(kTtqStreamVersion)));
   }
-  ring->block_bytes_ = h.block_bytes;
-  ring->block_count_ = h.block_count;
-  if (ring->block_bytes_ < sizeof(TtqBlock) || ring->block_count_ == 0 ||
-      (ring->bytes_ - kTtqRingHeaderBytes) / ring->block_bytes_ < ring->block_count_) {
+  block_bytes_ = h.block_bytes;
+  block_count_ = h.block_count;
+  if (block_bytes_ < sizeof(TtqBlock) || block_count_ == 0 ||
+      (bytes_ - kTtqRingHeaderBytes) / block_bytes_ < block_count_) {
     return absl::DataLossError(path + ": blocks outside the ring");
   }
-  ring->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, h.pid, 0));
-  return ring;
+  return absl::OkStatus();
 }
 
 Ring::~Ring() {
@@ -142,6 +159,11 @@ void Ring::Kill() const {
 std::string Ring::parent_ring() const {
   return std::string(header_->parent_ring,
                      strnlen(header_->parent_ring, sizeof(header_->parent_ring)));
+}
+
+std::string Ring::incomplete() const {
+  return std::string(header_->incomplete,
+                     strnlen(header_->incomplete, sizeof(header_->incomplete)));
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> Ring::pending() const {

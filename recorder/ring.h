@@ -31,6 +31,10 @@ class Ring {
  public:
   // Maps the ring file. Fails when it is not one of this version.
   static absl::StatusOr<std::unique_ptr<Ring>> Open(const std::string& path);
+  // A ring that this process fills itself, by a RingProducer; `header` is mapped memory of `bytes`,
+  // which the ring unmaps.
+  static absl::StatusOr<std::unique_ptr<Ring>> Adopt(TtqRing* header, size_t bytes,
+                                                     const std::string& name);
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -71,12 +75,17 @@ class Ring {
   // The tool said goodbye, rather than being killed or replaced.
   bool finished() const;
   bool became_other() const { return header_->became_other != 0; }
+  // 0: from the start of the process; else of one moment of it.
+  uint32_t beginning() const { return header_->beginning; }
+  // Of a moment: what is missing of it, one clause; empty: nothing is.
+  std::string incomplete() const;
   bool superseded() const { return superseded_; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }
 
  private:
   Ring() = default;
   bool ProcessIsGone() const;
+  absl::Status CheckHeader(const std::string& path);
 
   std::string name_;
   TtqRing* header_ = nullptr;

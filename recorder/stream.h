@@ -43,8 +43,8 @@ typedef Long ttq_i64;
 #endif
 
 // 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
-// 5: kTtqMark
-enum { kTtqStreamVersion = 5 };
+// 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning
+enum { kTtqStreamVersion = 6 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -83,6 +83,8 @@ typedef struct {
   ttq_u32 verified;        // blocks compared; futex word
   ttq_u32 argument_bytes;  // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
+  ttq_u32 beginning;     // ttq::Beginning: 0 from the start, else of one moment alone
+  char incomplete[512];  // what is missing of a moment, one clause
   ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
@@ -210,6 +212,8 @@ enum {                   // kinds; stored: do not renumber
   kTtqRecipeMark = 18,   // nothing; never sent
   kTtqVectors = 19,      // TtqVectors
   kTtqMark = 20,         // TtqMark, text: see recorder/mark.h
+  kTtqDescriptor = 21,   // u32 descriptor, text: of a moment, see TtqRing::beginning
+  kTtqThreadAt = 22,     // TtqThreadAt, name: of a moment
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.
@@ -283,6 +287,10 @@ typedef struct {
   ttq_u32 tid;
   ttq_i64 wall_ns;
 } TtqMark;
+typedef struct {
+  ttq_u32 tid;
+  ttq_i64 syscall;  // that it is in; -1: none
+} TtqThreadAt;
 #pragma pack(pop)
 
 enum {

@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "fmt/format.h"
+#include "store/read/moment_info.h"
 
 namespace ttq::python {
 
@@ -182,8 +183,9 @@ std::string PythonState::WaitsFor(const ThreadStack& stack) {
     return "";
   }
   const uint64_t* gpr = registers->gpr;
-  const std::string name = SyscallName(static_cast<int64_t>(gpr[kRax]));
-  switch (gpr[kRax]) {
+  const int64_t number = SyscallNumber(*process_, stack.state.thread, *registers);
+  const std::string name = SyscallName(number);
+  switch (number) {
     case SYS_futex: {
       constexpr uint64_t kWait = 0, kWaitBitset = 9, kCommand = 127;
       const uint64_t command = gpr[kRsi] & kCommand;

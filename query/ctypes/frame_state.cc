@@ -13,6 +13,7 @@
 #include "query/code/elf_file.h"
 #include "query/ctypes/abi.h"
 #include "query/process/stack.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -205,6 +206,10 @@ std::optional<uint64_t> FrameState::ThreadPointer() {
     if (t.number == view_.thread) thread = &t;
   }
   if (!thread) return std::nullopt;
+  if (HistoryUnknown(process)) {
+    absl::StatusOr<Registers> registers = moment_->RegistersOf(view_.thread);
+    return registers.ok() ? std::optional<uint64_t>(registers->fs_base) : std::nullopt;
+  }
   EventQuery query;
   query.kind = EventKind::kSyscall;
   query.span.end = moment_->time() + 1;

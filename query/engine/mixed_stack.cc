@@ -13,6 +13,7 @@
 #include "query/engine/py_stack.h"
 #include "query/outcome.h"
 #include "query/process/row_moment.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -34,6 +35,16 @@ absl::StatusOr<std::optional<uint64_t>> EvaluationOf(const Process& process,
   if (!access || access->actor != Actor::kInstruction) return std::nullopt;
   ASSIGN_OR_RETURN(Registers registers, process.RegistersAt(access->time, thread));
   return registers.gpr[kRsp];
+}
+
+// Up to 3.10 each frame of Python is run by an evaluation of its own: the stack pointer of the
+// number-th one, from the innermost on. For where no history tells more.
+std::optional<uint64_t> NthEvaluation(const Stack& native, size_t number) {
+  for (const Frame& frame : native.frames) {
+    if (!frame.symbol.starts_with("_PyEval_EvalFrameDefault")) continue;
+    if (number-- == 0) return frame.registers.Get(kRsp);
+  }
+  return std::nullopt;
 }
 
 // Before which of the native frames those belong that the function with `on_stack` on its stack
@@ -63,12 +74,14 @@ absl::StatusOr<std::vector<MixedFrame>> Interleave(
   for (const python::PythonState::ThreadStack& stack : python) {
     if (!stack.stack.incomplete.empty()) outcome->MarkIncomplete(stack.stack.incomplete);
     const python::Layout& layout = stack.instance->frames.layout();
-    size_t place = 0, number = 0;
+    size_t place = 0, number = 0, evaluations = 0;
     std::optional<uint64_t> known;  // whose place that is
     for (const python::Frame& frame : stack.stack.frames) {
       std::optional<uint64_t> on_stack;
       if (frame.on_c_stack != 0) {
         on_stack = frame.on_c_stack;
+      } else if (layout.traits.frame_is_object && HistoryUnknown(process)) {
+        if (frame.offset >= 0) on_stack = NthEvaluation(native, evaluations++);
       } else if (layout.traits.frame_is_object) {
         ASSIGN_OR_RETURN(on_stack,
                          EvaluationOf(process, layout, frame, native.thread, native.time));

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "query/process/heap.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
@@ -132,7 +133,8 @@ absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address addr
     }
   }
   const bool may_be_heap = mapping == nullptr || mapping->path.empty() || mapping->path == "[heap]";
-  if (may_be_heap) {
+  const bool unknown = HistoryUnknown(process);
+  if (may_be_heap && !unknown) {
     ASSIGN_OR_RETURN(const HeapIndex* heap, context.Heap(control));
     std::optional<AddressKind> found = DescribeHeap(context, *heap, address, t);
     if (found) {
@@ -148,8 +150,10 @@ absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address addr
   if (mapping->path.empty() || mapping->path[0] == '[') {
     return AddressKind{
         mapping->path == "[heap]" ? "heap" : "anonymous",
-        fmt::format("{} memory{}, mapped at {}, in no block of the allocator",
-                    mapping->path.empty() ? "anonymous" : mapping->path, access, mapping->since.v)};
+        fmt::format("{} memory{}{}", mapping->path.empty() ? "anonymous" : mapping->path, access,
+                    unknown ? ""
+                            : fmt::format(", mapped at {}, in no block of the allocator",
+                                          mapping->since.v))};
   }
   const std::string module = mapping->path.substr(mapping->path.rfind('/') + 1);
   absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
@@ -166,9 +170,10 @@ absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address addr
                                      offset == 0 ? "" : fmt::format("+{:#x}", offset), module)};
     }
   }
-  return AddressKind{"file", fmt::format("{}{}, offset {:#x}, mapped at {}", module, access,
-                                         address.v - mapping->range.begin.v + mapping->file_offset,
-                                         mapping->since.v)};
+  return AddressKind{"file",
+                     fmt::format("{}{}, offset {:#x}{}", module, access,
+                                 address.v - mapping->range.begin.v + mapping->file_offset,
+                                 unknown ? "" : fmt::format(", mapped at {}", mapping->since.v))};
 }
 
 }  // namespace ttq

@@ -26,6 +26,7 @@
 #include "query/sources/plans.h"
 #include "query/sources/py_failure.h"
 #include "re2/re2.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -194,7 +195,45 @@ class Investigation {
     return absl::OkStatus();
   }
 
+  // Of one moment: what the memory at pc says is what was to be executed.
+  absl::Status FaultInMoment() {
+    outcome_.AddNote(fmt::format(
+        "what happened before {} is unknown: there is no origin, no last write and no history of "
+        "an object",
+        MomentName(MomentInfoOf(process_).beginning)));
+    if (!r_.by_processor) return Raised();
+    const int signal = process_.info().fatal_signal;
+    if (signal == SIGTRAP) return Trapped();
+    ASSIGN_OR_RETURN(MemoryImage image,
+                     process_.Memory(r_.registers.pc, kLongestInstruction, r_.time));
+    const auto known = std::find(image.present.begin(), image.present.end(), false);
+    const std::string code =
+        image.bytes.substr(0, static_cast<size_t>(known - image.present.begin()));
+    ASSIGN_OR_RETURN(std::vector<Mapping> maps, process_.MappingsAt(r_.time));
+    const bool executable = std::any_of(maps.begin(), maps.end(), [&](const Mapping& m) {
+      return m.range.Contains(r_.registers.pc) && (m.protection & 4) != 0;
+    });
+    if (!executable) return Jumped();
+    if (code.empty()) {
+      outcome_.AddNote(process_.DescribeUnmapped(r_.registers.pc, r_.time));
+      r_.address = Address(r_.event.args[0]);
+      ASSIGN_OR_RETURN(r_.memory, DescribeAddress(context_, *r_.address, r_.time, control_));
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::optional<DecodedInstruction> decoded, Show(code, r_.registers.pc));
+    if (decoded) AddOperands(*decoded);
+    switch (signal) {
+      case SIGILL:
+        return Illegal();
+      case SIGFPE:
+        return decoded ? Divided(*decoded) : absl::OkStatus();
+      default:
+        return Accessed(decoded);
+    }
+  }
+
   absl::Status Fault() {
+    if (HistoryUnknown(process_)) return FaultInMoment();
     if (!r_.by_processor) return Raised();
     ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> found,
                      tracer_.InstructionAt(r_.time));
@@ -300,7 +339,7 @@ class Investigation {
                               : Sender();
     if (!fatal_.empty()) r_.cause = fatal_;
     const bool in_free = has("free") || has("realloc") || has("operator delete");
-    if (!in_free) return absl::OkStatus();
+    if (!in_free || HistoryUnknown(process_)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
     const BadFree* bad = nullptr;
     for (const BadFree& b : heap->bad_frees()) {
@@ -517,6 +556,7 @@ class Investigation {
   }
 
   absl::Status Trace(const ValuePlace& place) {
+    if (HistoryUnknown(process_)) return absl::OkStatus();
     std::string note;
     ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kTracedDepth, &note));
     ASSIGN_OR_RETURN(r_.origin, WithoutSaves(std::move(hops)));
@@ -608,6 +648,7 @@ class Investigation {
 
   // Of all addresses that took part, those that lead most directly to an object come first.
   absl::Status PythonObject() {
+    if (HistoryUnknown(process_)) return absl::OkStatus();
     using Interest = Suspect::Interest;
     std::vector<Suspect> suspects;
     // What CPython found wrong itself, it names.
@@ -798,7 +839,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
             return rows;
           }
           if (!info.crash) {
-            outcome->AddNote("the program did not crash: " + HowItEnded(info, ending.exit));
+            const std::string how = HistoryUnknown(context.process())
+                                        ? "it was running when it was looked at"
+                                        : HowItEnded(info, ending.exit);
+            outcome->AddNote("the program did not crash: " + how);
             return rows;
           }
           ASSIGN_OR_RETURN(Report report, Investigation(context, control, outcome.get()).Run());

@@ -14,11 +14,13 @@
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"
 #include "query/outcome.h"
+#include "query/process/glibc_heap.h"
 #include "query/process/stack.h"
 #include "query/sources/address_kind.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -135,6 +137,8 @@ bool LooksLikeArena(const Process& process, uint64_t size) {
   return (size == 256 << 10 || size == 1 << 20) && HasPython(process);
 }
 
+constexpr size_t kHeapColumns = 19;
+
 constexpr char kArena[] =
     "this is an arena of CPython's own allocator; the objects in it are not blocks of malloc";
 
@@ -202,9 +206,41 @@ void NoteBadFrees(const Context& context, const HeapIndex& heap, const HeapLife&
   }
 }
 
+// Of one moment, whose calls of the allocator nobody saw.
+absl::StatusOr<std::vector<Row>> HeapRowsByHeaders(const Process& process, Address address, Time t,
+                                                   ScanControl* control, Outcome* outcome) {
+  outcome->AddNote(fmt::format(
+      "from the headers of glibc's malloc: what {} cannot tell is who allocated a block, how many "
+      "bytes were asked for, and whether one that is not free lies in a cache of the allocator",
+      MomentName(MomentInfoOf(process).beginning)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process.At(t));
+  ASSIGN_OR_RETURN(const std::optional<GlibcBlock> block,
+                   FindGlibcBlock(*moment, address, control));
+  std::vector<Row> rows;
+  if (!block) {
+    outcome->MarkIncomplete(
+        fmt::format("{:#x} lies in no chain of malloc's headers that could be followed: it may be "
+                    "another allocator's block",
+                    address.v));
+    return rows;
+  }
+  const bool in_header = address < block->begin;
+  Row row(kHeapColumns);
+  row[0] = t;
+  row[1] = address;
+  row[2] = block->is_free ? "freed" : "allocated, or in a cache";
+  row[3] = in_header ? "in its header" : "inside";
+  row[4] = block->begin;
+  row[6] = OfCount(block->usable);
+  row[7] = static_cast<int64_t>(address.v - block->begin.v);
+  rows.push_back(std::move(row));
+  return rows;
+}
+
 absl::StatusOr<std::vector<Row>> HeapRows(const Context& context, Address address, Time t,
                                           ScanControl* control, Outcome* outcome) {
   const Process& process = context.process();
+  if (HistoryUnknown(process)) return HeapRowsByHeaders(process, address, t, control, outcome);
   ASSIGN_OR_RETURN(const HeapIndex* made, context.Heap(control));
   const HeapIndex& heap = *made;
   outcome->AddNote(heap.note());
@@ -277,7 +313,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Heap& source, const ast::Query& query
   Add(&plan, "freed_by", Type::kString);
   Add(&plan, "lives", Type::kInteger);
   plan.presentation.layout = Presentation::Layout::kRecord;
-  plan.presentation.no_rows = fmt::format("no block at {:#x} at time {}", address->v, at.v);
+  // Of a moment's blocks those that malloc's headers lead to are known, no more.
+  if (!HistoryUnknown(context.process())) {
+    plan.presentation.no_rows = fmt::format("no block at {:#x} at time {}", address->v, at.v);
+  }
   plan.open = [&context, address = *address,
                t = at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     const std::shared_ptr<Outcome> outcome = request.outcome;

@@ -10,11 +10,14 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
+#include "query/sources/waits.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
-                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
+                                const Context& context, const RunOptions& options,
+                                const TimeOfQuery& ask) {
   const Process& process = context.process();
   ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
@@ -23,15 +26,21 @@ absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
   Add(&plan, "start", Type::kTime);
   Add(&plan, "end", Type::kTime);
   Add(&plan, "instructions", Type::kInteger);
+  // Recordings do not know them.
+  const bool unknown = HistoryUnknown(process);
+  if (unknown) Add(&plan, "name", Type::kString);
   plan.presentation.table_columns = {"thread", "os_tid", "start", "end", "instructions"};
-  if (query.clauses.at) {
+  // Of one moment there is no other time to ask about.
+  if (unknown) plan.presentation.table_columns = {"thread", "os_tid", "name"};
+  AddWaits(context, at, options.control, &plan);
+  if (query.clauses.at || unknown) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.end(),
                                            {"pc", "function"});
   }
   SetCompute(
       &plan,
       [&process, t = at,
-       then = query.clauses.at.has_value()]() -> absl::StatusOr<std::vector<Row>> {
+       then = query.clauses.at.has_value() || unknown]() -> absl::StatusOr<std::vector<Row>> {
         std::vector<Row> rows;
         for (const Thread& thread : process.threads()) {
           Row row = {Null{}, OfThread(thread.number), Null{}};
@@ -46,9 +55,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
             }
           }
           row.push_back(int64_t{thread.os_tid});
-          row.push_back(thread.start);
+          const bool unknown = HistoryUnknown(process);
+          row.push_back(unknown ? Value(Null{}) : Value(thread.start));
           row.push_back(OfTime(thread.end));
-          row.push_back(OfCount(thread.instructions));
+          row.push_back(unknown ? Value(Null{}) : OfCount(thread.instructions));
+          if (unknown) {
+            const std::vector<ThreadMoment>& known = MomentInfoOf(process).threads;
+            const size_t index = thread.number.v - 1;
+            row.push_back(OfText(index < known.size() ? known[index].name : ""));
+          }
           rows.push_back(std::move(row));
         }
         return rows;
@@ -80,7 +95,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Modules&, const ast::Query& query,
         for (const LoadedModule& module : modules) {
           if (then && (module.loaded > t || module.unloaded <= t)) continue;
           rows.push_back({module.path.substr(module.path.rfind('/') + 1), module.range.begin,
-                          module.range.end, Address(module.load_bias), module.loaded,
+                          module.range.end, Address(module.load_bias),
+                          HistoryUnknown(process) ? Value(Null{}) : Value(module.loaded),
                           OfTime(module.unloaded), OfText(module.build_id), module.path});
         }
         return rows;
@@ -110,7 +126,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Maps&, const ast::Query& query, const
           const char protection[] = {map.protection & 1 ? 'r' : '-', map.protection & 2 ? 'w' : '-',
                                      map.protection & 4 ? 'x' : '-', map.shared ? 's' : 'p'};
           rows.push_back({map.range.begin, map.range.end, OfCount(map.range.size()),
-                          std::string(protection, sizeof protection), map.since,
+                          std::string(protection, sizeof protection),
+                          HistoryUnknown(process) ? Value(Null{}) : Value(map.since),
                           map.path.empty() || map.path[0] == '[' ? Value(Null{})
                                                                  : Value(Address(map.file_offset)),
                           OfText(map.path)});

@@ -18,6 +18,7 @@
 #include "query/engine/py_stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/py_exceptions.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -100,6 +101,7 @@ absl::StatusOr<PythonEnding> FindPythonEnding(const Context& context, ScanContro
   // Python ends itself by SIGINT where nobody caught a KeyboardInterrupt.
   const bool interrupted = info.fatal_signal == SIGINT;
   const bool failed = !info.crash && info.exit_status && *info.exit_status != 0;
+  if (HistoryUnknown(context.process())) return ending;
   if ((!interrupted && !failed) || !context.HasPython()) return ending;
   absl::StatusOr<python::Ending> found =
       python::FindEnding(context.recording(), context.process(), control);

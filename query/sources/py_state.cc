@@ -21,6 +21,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -539,7 +540,10 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
       [address = *address, wanted = source.object.type, &context, control = options.control](
           PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
         std::string why;
-        ASSIGN_OR_RETURN(Fate fate, FateOf(context, address, state.time(), control, outcome));
+        Fate fate;
+        if (!HistoryUnknown(state.process())) {
+          ASSIGN_OR_RETURN(fate, FateOf(context, address, state.time(), control, outcome));
+        }
         for (const auto& instance : state.instances()) {
           python::ObjectReader& objects = instance->objects;
           const python::TypeInfo* found = objects.TypeOf(address);
@@ -620,6 +624,9 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
         return absl::OkStatus();
       }
       ASSIGN_OR_RETURN(uint64_t known, state.moment().Read(Address(at), size, words.data()));
+      if (known < size && mapping.content_unknown) {
+        outcome.MarkIncomplete(fmt::format("the memory at {:#x} is not known", at + known));
+      }
       for (uint64_t i = 0; i + 1 <= known / 8; ++i) {
         const uint64_t word = words[i];
         if (word < 4096 || word % 8 != 0 || word >> 47 != 0) continue;

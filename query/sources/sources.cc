@@ -2,12 +2,16 @@
 
 #include "query/engine/sources.h"
 
+#include <type_traits>
+
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "query/engine/by_python.h"
 #include "query/engine/engine.h"
+#include "query/language/diagnostic.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
@@ -34,10 +38,38 @@ absl::Status Restrict(const ast::By& by, TimeSpan span, const Context& context,
   return absl::OkStatus();
 }
 
+// The sources that are about one time: memory and registers then tell all that they say. Everything
+// else is about what happened, which of a core dump or a snapshot is not known. A new source counts
+// as that until it is listed here.
+template <class Source, class... Listed>
+constexpr bool kIsOneOf = (std::is_same_v<Source, Listed> || ...);
+template <class Source>
+constexpr bool kIsAboutState =
+    kIsOneOf<Source, ast::Memory, ast::Print, ast::ShowRegisters, ast::Backtrace, ast::ShowSource,
+             ast::Disassemble, ast::Threads, ast::Modules, ast::Maps, ast::Crash, ast::PyBacktrace,
+             ast::PyLocals, ast::PySource, ast::PyPrint, ast::Object, ast::ObjectsOfType,
+             ast::Heap>;
+
+// Of a process of which one moment alone is known: that nothing is known to have happened must
+// never look like proof that nothing did.
+absl::Status RefuseHistory(const ast::Query& query, const Process& process) {
+  const MomentInfo& info = MomentInfoOf(process);
+  const bool about_state =
+      std::visit([](const auto& source) { return kIsAboutState<std::decay_t<decltype(source)>>; },
+                 query.source);
+  if (about_state || !info.history_unknown()) return absl::OkStatus();
+  return ErrorAt(query.source_range,
+                 fmt::format("what happened before {} is unknown: it is no recording",
+                             MomentName(info.beginning)),
+                 "it can be asked for its state: `crash`, `backtrace all threads`, `print`, "
+                 "`memory`, `py backtrace`, `object`; to know what happened, use `ttq record`");
+}
+
 }  // namespace
 
 absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
                                       const RunOptions& options, const TimeOfQuery& ask) {
+  RETURN_IF_ERROR(RefuseHistory(query, context.process()));
   absl::StatusOr<SourcePlan> plan = std::visit(
       [&](const auto& source) { return Plan(source, query, context, options, ask); }, query.source);
   if (!plan.ok() || !query.clauses.by || !query.clauses.by->python) return plan;

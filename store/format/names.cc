@@ -8,6 +8,7 @@
 #include <array>
 
 #include "fmt/format.h"
+#include "store/format/moment_info.h"
 #include "store/format/recorded.h"
 
 namespace ttq {
@@ -33,6 +34,10 @@ std::string SyscallName(int64_t number) {
     if (e.number == number) return e.name;
   }
   return fmt::format("syscall_{}", number);
+}
+
+const char* MomentName(Beginning beginning) {
+  return beginning == Beginning::kCore ? "this core dump" : "this snapshot";
 }
 
 std::string SignalName(int64_t number) {

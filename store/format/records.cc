@@ -86,9 +86,13 @@ StoredProcess ProcessOf(schema::Process::Reader p) {
   i.log_bytes = p.getLogBytes();
   i.complete = p.getComplete();
   i.incomplete_reason = p.getIncompleteReason().cStr();
+  MomentInfo& moment = out.moment;
+  moment.beginning = static_cast<Beginning>(p.getBeginning());
+  for (auto d : p.getDescriptors()) moment.descriptors.push_back({d.getFd(), d.getWhat().cStr()});
   for (auto t : p.getThreads()) {
     out.threads.push_back({ThreadNo(t.getNumber()), t.getOsTid(), Time(t.getStart()),
                            Time(t.getEnd()), t.getInstructions()});
+    if (moment.history_unknown()) moment.threads.push_back({t.getName().cStr(), t.getSyscall()});
   }
   out.fork_time = Time(p.getForkTime());
   out.fork_blocks = p.getForkBlocks();

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/types.h"
+#include "store/format/moment_info.h"
 #include "store/format/recorded.h"
 
 namespace ttq {
@@ -25,6 +26,7 @@ absl::StatusOr<RecordingInfo> ParseRecording(std::string_view value);
 struct StoredProcess {
   ProcessInfo info;
   std::vector<Thread> threads;
+  MomentInfo moment;
   Time fork_time{0};
   uint32_t fork_blocks = 0;  // of the parent's, which it needs; 0: not a fork, or not known
   bool closed = false;

@@ -22,6 +22,15 @@ struct ThreadInfo {
   start @2 :UInt64;
   end @3 :UInt64;      # all ones: it never ended
   instructions @4 :UInt64;
+  name @5 :Text;
+  # Of a core dump or a snapshot: the number of the system call that it was in; -1: none.
+  syscall @6 :Int64 = -1;
+}
+
+# A descriptor that was open at the moment that a core dump or a snapshot is of.
+struct Descriptor {
+  fd @0 :Int32;
+  what @1 :Text;             # as /proc/PID/fd says it
 }
 
 struct Process {
@@ -50,6 +59,8 @@ struct Process {
   # Of a forked process: how many of its parent's blocks it goes on from. Without them its own rows
   # mean nothing, and do not count. 0: older recordings, which have forkTime alone.
   forkBlocks @22 :UInt32;
+  beginning @23 :UInt8;      # ttq::Beginning
+  descriptors @24 :List(Descriptor);
 }
 
 # Blocks whose rows were stored together, atomically, this record with them: what no group record

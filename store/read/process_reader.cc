@@ -11,6 +11,7 @@
 #include "base/elf.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
+#include "store/read/moment_info.h"
 #include "store/read/track.h"
 
 namespace ttq {
@@ -36,16 +37,29 @@ void StoredRecipes::Miss(SuperblockId id) const {
 }
 
 ProcessReader::ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
-                             std::vector<Thread> threads, Time fork_time,
+                             std::vector<Thread> threads, MomentInfo moment, Time fork_time,
                              const ProcessReader* parent)
     : recording_(recording),
       database_(database),
       info_(std::move(info)),
       threads_(std::move(threads)),
+      moment_(std::move(moment)),
       fork_time_(fork_time),
       parent_(parent),
       recipes_(std::make_shared<StoredRecipes>(database, info_.number,
                                                parent ? parent->recipes_ : nullptr)) {}
+
+const MomentInfo& MomentInfoOf(const Process& process) {
+  static const MomentInfo kRecorded;
+  const auto* stored = dynamic_cast<const ProcessReader*>(&process);
+  return stored == nullptr ? kRecorded : stored->moment();
+}
+
+int64_t SyscallNumber(const Process& process, ThreadNo thread, const Registers& registers) {
+  const MomentInfo& moment = MomentInfoOf(process);
+  if (!moment.history_unknown()) return static_cast<int64_t>(registers.gpr[kRax]);
+  return thread.v - 1 < moment.threads.size() ? moment.threads[thread.v - 1].in_syscall : -1;
+}
 
 absl::Status ProcessReader::Load(bool being_written) {
   auto it = database_.NewIterator(Family::kMeta);
@@ -358,11 +372,17 @@ std::string ProcessReader::DescribeUnmapped(Address address, Time t) const {
         nearest = below;
       }
     }
-    return fmt::format("never mapped; the nearest mapping is {:#x}-{:#x}{}{}",
-                       nearest->range.begin.v, nearest->range.end.v,
-                       nearest->path.empty() ? "" : " ", nearest->path);
+    const Mapping* own = FindMapping(**table, address.v);
+    if (own != nullptr && moment_.history_unknown()) {
+      return fmt::format("not in {}: {}", MomentName(moment_.beginning),
+                         own->path.empty() ? "memory that was not dumped"
+                                           : "a part of " + own->path + " that was not dumped");
+    }
+    return fmt::format("{} mapped; the nearest mapping is {:#x}-{:#x}{}{}",
+                       moment_.history_unknown() ? "not" : "never", nearest->range.begin.v,
+                       nearest->range.end.v, nearest->path.empty() ? "" : " ", nearest->path);
   }
-  return "never mapped";
+  return moment_.history_unknown() ? "not mapped" : "never mapped";
 }
 
 absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {

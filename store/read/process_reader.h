@@ -50,7 +50,9 @@ class ProcessReader : public Process {
  public:
   // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
   ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
-                std::vector<Thread> threads, Time fork_time, const ProcessReader* parent);
+                std::vector<Thread> threads, MomentInfo moment, Time fork_time,
+                const ProcessReader* parent);
+  const MomentInfo& moment() const { return moment_; }
   // Why the process of a recording that somebody still writes is incomplete.
   static constexpr char kBeingMade[] = "the recording is still being made";
   // Reads the group records.
@@ -176,6 +178,7 @@ class ProcessReader : public Process {
   const Database& database_;
   ProcessInfo info_;
   std::vector<Thread> threads_;
+  MomentInfo moment_;
   Time fork_time_;
   const ProcessReader* parent_;
   std::shared_ptr<StoredRecipes> recipes_;

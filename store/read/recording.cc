@@ -388,7 +388,7 @@ class RecordingReader : public Recording {
       ASSIGN_OR_RETURN(parent, OpenReader(stored->info.parent));
     }
     auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
-                                                  stored->fork_time, parent);
+                                                  stored->moment, stored->fork_time, parent);
     if (!stored->cut_off) {
       RETURN_IF_ERROR(reader->Load(being_written_));
     }

@@ -40,9 +40,12 @@ size_t ControlHeadBytes(uint32_t kind) {
       return sizeof(TtqOutput);
     case kTtqMark:
       return sizeof(TtqMark);
+    case kTtqThreadAt:
+      return sizeof(TtqThreadAt);
     case kTtqFork:
     case kTtqExecve:
     case kTtqExitProcess:
+    case kTtqDescriptor:
       return 4;
     default:
       return 0;
@@ -62,6 +65,7 @@ uint32_t ControlThread(uint32_t kind, std::string_view payload) {
     case kTtqFault:
     case kTtqOutput:
     case kTtqMark:
+    case kTtqThreadAt:
     case kTtqExecve:
       return LoadPod<uint32_t>(payload);
     default:

@@ -315,6 +315,17 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
       AddEvent(EventKind::kMark, thread, pc, 0, 0, {}, payload.substr(sizeof(m)), "", m.wall_ns);
       break;
     }
+    case kTtqDescriptor:
+      moment_.descriptors.push_back(
+          {LoadPod<int32_t>(payload), std::string(payload.substr(sizeof(int32_t)))});
+      break;
+    case kTtqThreadAt: {
+      auto t = LoadPod<TtqThreadAt>(payload);
+      const size_t index = ThreadOf(t.tid).number.v - 1;
+      moment_.threads.resize(std::max(moment_.threads.size(), index + 1));
+      moment_.threads[index] = {std::string(payload.substr(sizeof(t))), t.syscall};
+      break;
+    }
     case kTtqFork: {
       NoteSharedMemory();
       uint32_t number = LoadPod<uint32_t>(payload);
@@ -370,7 +381,12 @@ MapChange ProcessIngest::ChangeOf(const ControlItem& item, uint64_t begin, uint6
 
 void ProcessIngest::MapMemory(const ControlItem& item) {
   auto m = LoadPod<TtqMap>(item.payload);
-  std::string path = item.payload.substr(sizeof(m));
+  // Perhaps followed by a NUL and where its bytes are now.
+  std::string path = item.payload.substr(sizeof(m)), bytes_at = path;
+  if (const size_t end = path.find('\0'); end != path.npos) {
+    bytes_at = path.substr(end + 1);
+    path.resize(end);
+  }
   MapChange c = ChangeOf(item, m.address, m.bytes);
   c.kind = MapChange::kMap;
   c.protection = m.protection;
@@ -384,7 +400,7 @@ void ProcessIngest::MapMemory(const ControlItem& item) {
   area.end = c.range.end.v;
   area.protection = m.protection;
   area.shared = m.shared;
-  if (m.shared && m.ino != 0) {
+  if (m.shared && m.ino != 0 && !moment_.history_unknown()) {
     uint64_t key[2] = {m.dev, m.ino};
     area.identity = XXH3_64bits(key, sizeof(key)) | 1;
     area.identity_offset = m.file_offset;
@@ -397,7 +413,7 @@ void ProcessIngest::MapMemory(const ControlItem& item) {
   // wanted for its symbols.
   bool startup = now_.v == 0 && m.content == kTtqContentZero && m.kind == kTtqMapFile;
   if (m.content == kTtqContentFile || startup) {
-    if (auto file = recording_.File(path, m)) {
+    if (auto file = recording_.File(path, bytes_at, m)) {
       c.file_id = area.file_id = file->id();
       if (!startup) {
         area.file = file;
@@ -410,11 +426,13 @@ void ProcessIngest::MapMemory(const ControlItem& item) {
   if (m.content == kTtqContentUnknown) area.content_unknown = true;
   c.content_unknown = area.content_unknown;
   if (startup) c.area = kTtqMapStartup;
-  if (area.content_unknown) {
+  // Of a moment each byte that is not known says so.
+  if (area.content_unknown && !moment_.history_unknown()) {
     Incomplete(fmt::format("the contents of {} were not kept",
                            path.empty() ? "memory that the kernel writes at any time" : path));
   }
-  if (m.shared && (m.protection & 2) && (!path.empty() || m.kind == kTtqMapSysV)) {
+  const bool others_write = m.shared && (m.protection & 2) && !moment_.history_unknown();
+  if (others_write && (!path.empty() || m.kind == kTtqMapSysV)) {
     Incomplete(fmt::format("{} is shared: other processes' writes to it are not seen",
                            path.empty() ? "System V memory" : path));
   }
@@ -669,6 +687,12 @@ void ProcessIngest::Describe(schema::Process::Builder p) const {
   p.setComplete(info_.complete);
   p.setIncompleteReason(info_.incomplete_reason);
   p.setClosed(closed_);
+  p.setBeginning(static_cast<uint8_t>(moment_.beginning));
+  auto descriptors = p.initDescriptors(static_cast<unsigned>(moment_.descriptors.size()));
+  for (unsigned i = 0; i < moment_.descriptors.size(); ++i) {
+    descriptors[i].setFd(moment_.descriptors[i].fd);
+    descriptors[i].setWhat(moment_.descriptors[i].what);
+  }
   std::vector<Thread> begun;
   std::copy_if(threads_.begin(), threads_.end(), std::back_inserter(begun),
                [](const Thread& t) { return t.start != kTimeMax; });
@@ -679,6 +703,10 @@ void ProcessIngest::Describe(schema::Process::Builder p) const {
     threads[i].setStart(begun[i].start.v);
     threads[i].setEnd(begun[i].end.v);
     threads[i].setInstructions(begun[i].instructions);
+    const size_t index = begun[i].number.v - 1;
+    if (index >= moment_.threads.size()) continue;
+    threads[i].setName(moment_.threads[index].name);
+    threads[i].setSyscall(moment_.threads[index].in_syscall);
   }
 }
 

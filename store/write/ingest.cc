@@ -90,7 +90,7 @@ std::string RecordingWriter::Impl::Record(bool finished) const {
 }
 
 std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::File(
-    const std::string& path, const TtqMap& m) {
+    const std::string& path, const std::string& bytes_at, const TtqMap& m) {
   // Copies: the record is packed.
   const std::tuple key(uint64_t{m.dev}, uint64_t{m.ino}, uint64_t{m.file_bytes},
                        int64_t{m.mtime_ns});
@@ -99,7 +99,7 @@ std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::
   if (it != files.end()) return it->second;
   if (m.file_bytes > kMaxFileBytes) return nullptr;
   // It may be a pipe by now, for which nobody should wait.
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int fd = open(bytes_at.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return nullptr;
   std::shared_ptr<const StoredFile> file;
   struct stat st;

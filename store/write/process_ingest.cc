@@ -24,12 +24,14 @@ ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<R
   info_.parent = parent;
   info_.by_exec = parent.v != 0 && ring_->parent_ring().empty();
   info_.start_wall_ns = info_.end_wall_ns = ring_->start_wall_ns();
+  moment_.beginning = static_cast<Beginning>(ring_->beginning());
   std::vector<std::string> words = ring_->arguments();
   if (words.size() >= 2) {
     info_.program = words[0];
     info_.working_directory = words[1];
     info_.arguments.assign(words.begin() + 2, words.end());
   }
+  if (std::string missing = ring_->incomplete(); !missing.empty()) Incomplete(missing);
   stored_.info = info_;
 }
 

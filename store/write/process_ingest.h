@@ -30,6 +30,7 @@
 #include "base/worker_pool.h"
 #include "store/database.h"
 #include "store/format/format.h"
+#include "store/format/moment_info.h"
 #include "store/format/recorded.h"
 #include "store/format/trace.capnp.h"
 #include "store/walk/digest.h"
@@ -168,8 +169,10 @@ struct RecordingWriter::Impl {
   }
   std::string Record(bool finished) const;
 
-  // A mapped file, stored on first sight. Null when it is not there any more as it was mapped.
-  std::shared_ptr<const StoredFile> File(const std::string& path, const TtqMap& m);
+  // A mapped file, stored on first sight, whose bytes are at `bytes_at`, usually `path` itself.
+  // Null when it is not there any more as it was mapped.
+  std::shared_ptr<const StoredFile> File(const std::string& path, const std::string& bytes_at,
+                                         const TtqMap& m);
 
   // Null when it cannot be read, or changes meanwhile.
   std::shared_ptr<const StoredFile> StoreFile(const std::string& path, int fd, uint64_t size);
@@ -331,6 +334,7 @@ class ProcessIngest {
   std::shared_ptr<Ring> ring_;
   ProcessNo number_;
   ProcessInfo info_;
+  MomentInfo moment_;
   Time fork_time_{0};
   uint32_t fork_blocks_ = 0;
   bool closed_ = false;

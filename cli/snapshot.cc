@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+//
+// `ttq snapshot`: a recording of one moment of a running process; with a question, its answer
+// alone.
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/record_watch.h"
+#include "cli/recordings.h"
+#include "fmt/format.h"
+#include "import/live.h"
+#include "import/write_moment.h"
+
+namespace ttq {
+namespace {
+
+// The recording of a question that is kept no longer than its answer takes.
+class Passing {
+ public:
+  Passing() {
+    const char* named = getenv("TMPDIR");
+    path_ = std::string(named != nullptr && *named != 0 ? named : "/tmp") + "/ttq-snapshot-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~Passing() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  Passing(const Passing&) = delete;
+  std::string directory() const { return path_.empty() ? "" : path_ + "/snapshot.ttq"; }
+
+ private:
+  std::string path_;
+};
+
+// Makes the recording; the process goes on when this returns.
+absl::Status Write(pid_t pid, bool stop, const std::string& output, std::string* directory,
+                   std::string* summary) {
+  absl::StatusOr<std::unique_ptr<LiveProcess>> live = LiveProcess::Take(pid, stop);
+  if (!live.ok()) return live.status();
+  const ProcessMoment& moment = (*live)->moment();
+  std::vector<std::string> command = moment.arguments;
+  command[0] = moment.program;
+  auto writer = NewRecording(output, command, directory);
+  if (!writer.ok()) return writer.status();
+  const absl::Status written = WriteMoment(moment, **live, (*live)->vdso(), writer->get());
+  if (!written.ok()) return written;
+  for (const std::string& remark : moment.remarks) Complain("note: " + remark, 0);
+  const double still = (*live)->stopped_for();
+  *summary =
+      fmt::format("snapshot of {} ({}) with {} thread{}{}",
+                  moment.program.substr(moment.program.rfind('/') + 1), pid, moment.threads.size(),
+                  moment.threads.size() == 1 ? "" : "s",
+                  still == 0 ? "" : fmt::format(", which stood still for {:.1f} ms", still * 1000));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunSnapshot(int argc, char** argv) {
+  CLI::App app("Makes a recording of one moment of a running process.", "ttq snapshot");
+  std::string output, process;
+  bool stop = false, quiet = false;
+  app.add_option("PID", process, "The process")->required();
+  app.add_option("-o,--output", output, "Directory of the recording (must not exist)")
+      ->type_name("DIR");
+  app.add_flag("--stop", stop, "Have it stand still while it is read, instead of forking it");
+  app.add_flag("-q,--quiet", quiet, "No summary line");
+  app.footer(
+      "After `--`, a question: `ttq snapshot 123 -- py backtrace all threads`. The recording "
+      "is not kept then, unless -o says where.");
+  std::vector<std::string> own, question;
+  bool asks = false;
+  for (const std::string& word : Arguments(argc, argv)) {
+    if (!asks && word == "--") {
+      asks = true;
+      continue;
+    }
+    (asks ? question : own).push_back(word);
+  }
+  if (const std::optional<int> done = ParseArguments(app, own)) return *done;
+  char* end = nullptr;
+  const long pid = strtol(process.c_str(), &end, 10);
+  if (end == process.c_str() || *end != 0 || pid <= 0 || pid > 1 << 22) {
+    return Complain(fmt::format("{} is no process: give its number", process), kUsage);
+  }
+  if (asks && question.empty()) {
+    return Complain("what is the question? (see `ttq help language`)", kUsage);
+  }
+  std::unique_ptr<Passing> passing;
+  if (asks && output.empty()) {
+    passing = std::make_unique<Passing>();
+    output = passing->directory();
+    if (output.empty()) return Complain("cannot make a directory for the snapshot", kUnreadable);
+  }
+  std::string directory, summary;
+  const absl::Status made = Write(static_cast<pid_t>(pid), stop, output, &directory, &summary);
+  if (!made.ok()) return Complain(made, kUnreadable);
+  if (!asks) {
+    PointLatestAt(directory);
+    if (!quiet) {
+      Complain(fmt::format("{}, {:.1f} MB: {}", summary,
+                           static_cast<double>(BytesUnder(directory)) / 1e6, directory),
+               0);
+    }
+    return kAnswered;
+  }
+  // As `ttq query -t DIRECTORY QUESTION`.
+  std::vector<std::string> words = {"query", "-t", directory};
+  words.insert(words.end(), question.begin(), question.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  return RunQuery(static_cast<int>(arguments.size()), arguments.data());
+}
+
+}  // namespace ttq

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/producer.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ttq {
+namespace {
+
+constexpr uint32_t kBlockBytes = 8 << 20;
+constexpr uint32_t kBlocks = 6;
+
+void Futex(uint32_t* word, int operation, uint32_t value) {
+  const timespec timeout{0, 50'000'000};
+  syscall(SYS_futex, word, operation, value, operation == FUTEX_WAIT ? &timeout : nullptr, nullptr,
+          0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RingProducer>> RingProducer::Make(const RingHead& head) {
+  static_assert(kMaxPayload + sizeof(TtqBlock) + 4096 < kBlockBytes);
+  const size_t bytes = kTtqRingHeaderBytes + size_t{kBlockBytes} * kBlocks;
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return absl::UnavailableError("no memory for a ring of 48 MiB");
+  auto* h = static_cast<TtqRing*>(at);
+  h->magic = TTQ_RING_MAGIC;
+  h->version = kTtqStreamVersion;
+  h->pid = head.pid;
+  h->beginning = head.beginning;
+  h->block_bytes = kBlockBytes;
+  h->block_count = kBlocks;
+  h->start_wall_ns = head.wall_ns;
+  h->fatal_signal = head.fatal_signal;
+  head.incomplete.copy(h->incomplete, sizeof(h->incomplete) - 1);
+  for (const std::string& word : head.arguments) {
+    const size_t n = word.size() + 1;
+    if (n > sizeof(h->arguments) - h->argument_bytes) break;
+    memcpy(h->arguments + h->argument_bytes, word.c_str(), n);
+    h->argument_bytes += static_cast<uint32_t>(n);
+  }
+  auto ring = Ring::Adopt(h, bytes, "moment");
+  if (!ring.ok()) return ring.status();
+  std::unique_ptr<RingProducer> out(new RingProducer);
+  out->header_ = h;
+  out->ring_ = *std::move(ring);
+  return out;
+}
+
+RingProducer::~RingProducer() {
+  if (!finished_) Finish();
+}
+
+TtqBlock* RingProducer::Block() {
+  return reinterpret_cast<TtqBlock*>(reinterpret_cast<char*>(header_) + kTtqRingHeaderBytes +
+                                     size_t{header_->produced % kBlocks} * kBlockBytes);
+}
+
+void RingProducer::Append(uint32_t kind, std::string_view head, std::string_view more) {
+  const size_t payload = head.size() + more.size(), all = 8 + payload;
+  if (sizeof(TtqBlock) + log_bytes_ + all > kBlockBytes) EndBlock();
+  if (log_bytes_ == 0) {
+    // The reader has to have given the block back.
+    for (;;) {
+      const uint32_t consumed = __atomic_load_n(&header_->consumed, __ATOMIC_ACQUIRE);
+      if (header_->produced - consumed < kBlocks) break;
+      Futex(&header_->consumed, FUTEX_WAIT, consumed);
+    }
+  }
+  char* at = reinterpret_cast<char*>(Block() + 1) + log_bytes_;
+  const auto size = static_cast<uint32_t>(payload);
+  memcpy(at, &kind, 4);
+  memcpy(at + 4, &size, 4);
+  memcpy(at + 8, head.data(), head.size());
+  if (!more.empty()) memcpy(at + 8 + head.size(), more.data(), more.size());
+  log_bytes_ += static_cast<uint32_t>(all);
+}
+
+void RingProducer::EndBlock() {
+  if (log_bytes_ == 0) return;
+  TtqBlock* block = Block();
+  *block = {.number = header_->produced,
+            .log_bytes = std::exchange(log_bytes_, 0),
+            .wall_start_ns = header_->start_wall_ns,
+            .wall_end_ns = header_->start_wall_ns};
+  __atomic_store_n(&header_->produced, header_->produced + 1, __ATOMIC_RELEASE);
+  Futex(&header_->produced, FUTEX_WAKE, 1 << 30);
+}
+
+void RingProducer::Finish() {
+  EndBlock();
+  finished_ = true;
+  __atomic_store_n(&header_->state, static_cast<uint32_t>(kTtqFinished), __ATOMIC_RELEASE);
+  Futex(&header_->produced, FUTEX_WAKE, 1 << 30);
+}
+
+}  // namespace ttq

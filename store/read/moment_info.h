@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+
+#ifndef TTQ_STORE_READ_MOMENT_INFO_H_
+#define TTQ_STORE_READ_MOMENT_INFO_H_
+
+#include "store/format/moment_info.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+// Of which moment a process is; Beginning::kStart and nothing else for one that was recorded.
+// Valid as long as the process.
+const MomentInfo& MomentInfoOf(const Process& process);
+
+// Whether nothing that happened is known of it, only the state of one moment.
+inline bool HistoryUnknown(const Process& process) {
+  return MomentInfoOf(process).history_unknown();
+}
+
+// The number of the system call that a thread is in which stands behind a `syscall` instruction
+// with these registers: until the kernel is done it is still in rax, or was kept beside a moment.
+int64_t SyscallNumber(const Process& process, ThreadNo thread, const Registers& registers);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_READ_MOMENT_INFO_H_

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Snapshots of running processes: what they say, and that the process does not notice.
+
+    snapshot_test.py TTQ PROGRAMS
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from cores import SKIPPED, check, end, finish, program, rows, run, start
+
+PYTHON = """
+import threading, time
+def worker(name):
+    secret = name * 2
+    print("ready", flush=True)
+    time.sleep(1000)
+worker("ab")
+"""
+
+
+def may_trace(scratch):
+    process = start([program("crash"), "wait"], scratch)
+    p = run("snapshot", str(process.pid), "-o", os.path.join(scratch, "may.ttq"), status=None)
+    end(process)
+    if p.returncode != 0:
+        print(p.stderr.strip())
+    return p.returncode == 0
+
+
+def states(scratch):
+    for how in ([], ["--stop"]):
+        process = start([program("crash"), "wait"], scratch)
+        trace = os.path.join(scratch, "state" + "".join(how) + ".ttq")
+        p = run("snapshot", *how, str(process.pid), "-o", trace)
+        check("2 threads" in p.stderr, p.stderr)
+        functions = [r["function"] for r in rows(trace, "backtrace all threads")]
+        check("main" in functions and "waiter" in functions, functions)
+        check("hello from main" in str(rows(trace, "print text in frame 1"))
+              or "hello from main" in str(rows(trace, "print text in frame 2")), "print text")
+        check("77" in str(rows(trace, "print tls_value in thread 2")), "a thread's own variable")
+        check([r["name"] for r in rows(trace, "threads")][0] == "crash", "thread names")
+        check(process.poll() is None, "the process lives")
+        with open(f"/proc/{process.pid}/status") as status:
+            text = status.read()
+        check("TracerPid:\t0" in text, "nobody traces it any more")
+        end(process)
+
+
+def unmoved(scratch):
+    process = start([program("unmoved")], scratch, stdin=subprocess.PIPE)
+    for i in range(12):
+        trace = os.path.join(scratch, f"unmoved{i}.ttq")
+        run("snapshot", str(process.pid), "-o", trace, "-q", *(["--stop"] if i % 4 == 3 else []))
+        check(len(rows(trace, "threads")) == 5, "five threads")
+    process.stdin.close()
+    said = process.stdout.read().strip()
+    check(said == "odd 0 signals 0", f"the process noticed: {said}")
+    check(process.wait() == 0, "how it ended")
+
+
+def questions(scratch):
+    script = os.path.join(scratch, "worker.py")
+    with open(script, "w") as file:
+        file.write(PYTHON)
+    process = start(["/usr/bin/python3", script], scratch)
+    before = set(os.listdir(scratch))
+    p = run("snapshot", str(process.pid), "--", "py", "backtrace", "all", "threads")
+    check("worker" in p.stdout, p.stdout + p.stderr)
+    p = run("snapshot", str(process.pid), "--", "-f", "json", "py locals")
+    local = {r["name"]: r["value"] for r in json.loads(p.stdout)["rows"]}
+    check(local.get("secret") == "'abab'", local)
+    p = run("snapshot", str(process.pid), "--", "writes to 0x1000", status=2)
+    check("before this snapshot is unknown" in p.stderr, p.stderr)
+    check(set(os.listdir(scratch)) == before, "nothing is kept")
+    end(process)
+
+
+def errors(scratch):
+    check("no process" in run("snapshot", "3999999", status=3).stderr, "no such process")
+    check("is no process" in run("snapshot", "abc", status=2).stderr, "no number")
+    if os.path.exists("/usr/bin/gdb"):
+        process = start([program("crash"), "wait"], scratch)
+        debugger = subprocess.Popen(["gdb", "-nx", "-batch", "-p", str(process.pid), "-ex",
+                                     "shell sleep 20"], stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        for _ in range(200):
+            with open(f"/proc/{process.pid}/status") as status:
+                if "TracerPid:\t0" not in status.read():
+                    break
+            time.sleep(0.05)
+        p = run("snapshot", str(process.pid), status=3)
+        check("traced by process" in p.stderr, p.stderr)
+        debugger.kill()
+        debugger.wait()
+        end(process)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["TMPDIR"] = scratch
+        if not may_trace(scratch):
+            sys.exit(SKIPPED)
+        states(scratch)
+        unmoved(scratch)
+        questions(scratch)
+        errors(scratch)
+    finish()
+
+
+main()

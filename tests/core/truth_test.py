@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Of a core dump's or a snapshot's past nothing is known: every question about it is an error, in
+every front end, and never an answer without rows.
+
+    truth_test.py TTQ PROGRAMS
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+from cores import (ENVIRONMENT, SKIPPED, TTQ, check, end, finish, imported, kernel_core, gcore,
+                   program, rows, run, start)
+
+# One of each source that is about what happened.
+HISTORY = [
+    "last write to 0x404000", "first write to ratio", "next write to ratio after 0",
+    "writes to ratio", "reads of ratio", "accesses to ratio", "events", "events signal",
+    "executions of depth", "calls to depth", "py calls to f", "py executions of f",
+    "py changes of x in f", "py exceptions", "creation of 0x404000", "deallocation of 0x404000",
+    "lifetime of 0x404000", "refcounts of 0x404000", "heap leaks", "why is 0x404000 still alive",
+    "why was 0x404000 freed too early", "origin of ratio",
+    "print ratio at (last write to ratio)",
+]
+STATE = ["crash", "registers", "backtrace", "backtrace all threads", "memory $rsp len 8", "maps",
+         "modules", "threads", "print ratio", "print n->value", "source", "disassemble depth",
+         "py backtrace", "py locals", "objects of type int"]
+
+
+def questions(trace):
+    for query in HISTORY:
+        for how in ([], ["--explain"], ["--full-scan"]):
+            p = run("query", "-t", trace, *how, query, status=2)
+            # What the language itself does not take would prove nothing.
+            check("is unknown" in p.stderr and "no recording" in p.stderr and not p.stdout,
+                  f"{query} {how}: {p.stderr}{p.stdout}")
+
+
+def states(trace):
+    for query in STATE:
+        p = run("query", "-t", trace, "-f", "json", query, status=None)
+        check(p.returncode == 0 or "is unknown" not in p.stderr, f"{query}: {p.stderr}")
+        check("never" not in p.stderr, f"{query}: {p.stderr}")
+    for column in ("start", "instructions"):
+        check(rows(trace, "threads")[0][column] is None, f"threads tell {column}")
+    check(rows(trace, "maps")[0]["since"] is None, "maps tell since when")
+    check(rows(trace, "modules")[0]["loaded"] is None, "modules tell when they were loaded")
+    info = run("info", trace).stdout
+    check("unknown" in info and "writes" not in info, info)
+
+
+def front_ends(trace, scratch):
+    p = run("diff", trace, trace, status=None)
+    check(p.returncode in (2, 3) and "is unknown" in p.stderr and not p.stdout.strip(),
+          f"diff: {p.returncode} {p.stderr}{p.stdout}")
+    questions = os.path.join(scratch, "questions.yaml")
+    with open(questions, "w") as file:
+        file.write("- {name: nobody wrote it, query: writes to ratio, expect: none}\n")
+    p = run("batch", "-f", "jsonl", questions, trace, status=None)
+    check(p.returncode != 0 and '"failed"' in p.stdout and "is unknown" in p.stdout,
+          f"batch takes it for proof: {p.stdout}{p.stderr}")
+    python = os.path.join(os.path.dirname(TTQ), "python")
+    code = ("import sys, ttq\n"
+            "with ttq.open(sys.argv[1]) as t:\n"
+            "    for q in ('writes to ratio', 'calls to depth', 'events', 'py exceptions'):\n"
+            "        try:\n"
+            "            r = list(t.query(q))\n"
+            "        except ttq.Error as e:\n"
+            "            assert 'is unknown' in str(e), e\n"
+            "        else:\n"
+            "            raise SystemExit(f'{q}: {r}')\n"
+            "    assert len(list(t.query('registers'))) == 1\n")
+    if not os.path.isdir(python):
+        print("no Python package is built here")
+        return
+    p = subprocess.run([sys.executable, "-c", code, trace], capture_output=True, text=True,
+                       env=dict(ENVIRONMENT, PYTHONPATH=python))
+    check(p.returncode == 0, f"Python, which stands on the C API: {p.stderr}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        core = kernel_core([program("crash")], scratch)
+        if not core:
+            process = start([program("crash"), "wait"], scratch)
+            core = gcore(process.pid, os.path.join(scratch, "core"))
+            end(process)
+        if not core:
+            sys.exit(SKIPPED)
+        trace = imported(core, os.path.join(scratch, "core.ttq"))
+        questions(trace)
+        states(trace)
+        front_ends(trace, scratch)
+    finish()
+
+
+main()

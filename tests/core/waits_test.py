@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Who waits for whom, in programs that hang in known ways.
+
+    waits_test.py TTQ PROGRAMS
+"""
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+
+from cores import SKIPPED, check, end, finish, gcore, imported, program, rows, run, start
+
+COLUMNS = "| select thread, waits, waits_for, held_by, since, cycle"
+
+
+def waits(trace, when="end"):
+    return {r["thread"]: r for r in rows(trace, f"threads at {when} {COLUMNS}")}
+
+
+def lock_order(found, what):
+    for one, other, name in ((2, 3, "lock_b"), (3, 2, "lock_a")):
+        row = found[one]
+        check(row["waits"] == "mutex" and name in row["waits_for"] and row["held_by"] == other,
+              f"{what}: thread {one}: {row}")
+        check(re.match(r"deadlock: thread \d → lock_. \S+ → thread \d → lock_. \S+ → thread \d$",
+                       row["cycle"] or ""), f"{what}: {row['cycle']}")
+    check(found[1]["cycle"] is None, f"{what}: {found[1]}")
+
+
+def snapshot(how, scratch, pid=None, until="ready"):
+    process = start([program("hangs"), how], scratch, until=until)
+    trace = os.path.join(scratch, how + ".ttq")
+    run("snapshot", "-q", "-o", trace, str(pid(process) if pid else process.pid))
+    found = waits(trace)
+    return process, trace, found
+
+
+def natives(scratch):
+    process, trace, found = snapshot("order", scratch)
+    lock_order(found, "snapshot")
+    text = run("waits", "-t", trace).stdout
+    check("deadlock: thread 2" in text and "lock_b" in text, text)
+    core = gcore(process.pid, os.path.join(scratch, "core"))
+    end(process)
+    if core:
+        lock_order(waits(imported(core, os.path.join(scratch, "core.ttq"))), "core dump")
+
+    process, trace, found = snapshot("self", scratch)
+    end(process)
+    row = found[1]
+    check(row["waits"] == "mutex" and row["held_by"] == 1 and "thread 1 → lock_a" in row["cycle"],
+          f"self: {row}")
+
+    process, trace, found = snapshot("join", scratch)
+    end(process)
+    check(found[2]["waits"] == "join" and found[2]["held_by"] == 3 and found[3]["held_by"] == 2
+          and "deadlock" in (found[2]["cycle"] or ""), f"join: {found}")
+
+    process, trace, found = snapshot("condition", scratch)
+    end(process)
+    row = found[2]
+    check(row["waits"] == "condition" and "never" in row["waits_for"] and row["held_by"] is None,
+          f"condition: {row}")
+
+    process, trace, found = snapshot("semaphore", scratch)
+    end(process)
+    check(found[2]["waits"] == "semaphore" and "empty" in found[2]["waits_for"], f"{found}")
+
+    process, trace, found = snapshot("pipes", scratch)
+    end(process)
+    for thread in (2, 3):
+        row = found[thread]
+        check(row["waits"] == "write" and "pipe:[" in row["waits_for"]
+              and "write end" in row["waits_for"], f"pipes: {row}")
+
+    process, trace, found = snapshot("fork", scratch, until="child",
+                                     pid=lambda p: int(p.said.split()[1]))
+    os.kill(int(process.said.split()[1]), signal.SIGKILL)
+    end(process)
+    check(found[1]["waits"] == "mutex" and "not in this process" in found[1]["waits_for"],
+          f"fork: {found}")
+
+
+PYTHON = {
+    "gil": ("""
+import ctypes, threading, time
+libc = ctypes.PyDLL(None)
+def holds():
+    print("ready", flush=True)
+    libc.usleep(100000000)
+threading.Thread(target=holds, daemon=True).start()
+while True: time.sleep(0.01)
+""", lambda w: any(r["waits"] == "GIL" and r["held_by"] == 2 for r in w.values())),
+    "queue": ("""
+import queue, threading, time
+q = queue.Queue()
+def takes(): q.get()
+threading.Thread(target=takes, daemon=True).start()
+print("ready", flush=True)
+time.sleep(1000)
+""", lambda w: w[2]["waits"] in ("semaphore", "futex", "condition", "mutex")
+             and w[1]["waits"] in ("sleep", "poll")),
+    "gather": ("""
+import asyncio
+async def never(e): await e.wait()
+async def main():
+    e = asyncio.Event()
+    print("ready", flush=True)
+    await asyncio.gather(never(e), never(e))
+asyncio.run(main())
+""", lambda w: w[1]["waits"] == "poll" and "eventpoll" in w[1]["waits_for"]),
+}
+
+
+def pythons(scratch):
+    for name, (code, right) in PYTHON.items():
+        script = os.path.join(scratch, f"hangs_{name}.py")
+        with open(script, "w") as file:
+            file.write(code)
+        process = start(["/usr/bin/python3", script], scratch)
+        time.sleep(0.3)
+        trace = os.path.join(scratch, name + ".ttq")
+        run("snapshot", "-q", "-o", trace, str(process.pid))
+        end(process)
+        found = waits(trace)
+        check(right(found), f"{name}: {found}")
+
+
+def recorded(scratch):
+    """A recording knows since when."""
+    trace = os.path.join(scratch, "recorded.ttq")
+    run("record", "-q", "-o", trace, "--", program("hangs"), "order", "4", status=None)
+    found = waits(trace)
+    lock_order(found, "recording")
+    for thread in (2, 3):
+        since = found[thread]["since"]
+        called = rows(trace, f"calls to pthread_mutex_lock in thread {thread} | last 1")
+        check(since is not None and called and since >= called[0]["time"],
+              f"recording: since {since}, called {called}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        process = start([program("hangs"), "order"], scratch)
+        p = run("snapshot", "-q", "-o", os.path.join(scratch, "may.ttq"), str(process.pid),
+                status=None)
+        end(process)
+        recorded(scratch)
+        if p.returncode != 0:
+            print(p.stderr.strip())
+            sys.exit(SKIPPED)
+        natives(scratch)
+        pythons(scratch)
+    finish()
+
+
+main()
