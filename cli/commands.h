@@ -21,7 +21,6 @@ int RunRecord(int argc, char** argv);
 
 int RunImport(int argc, char** argv);
 int RunSnapshot(int argc, char** argv);
-int RunWaits(int argc, char** argv);
 int RunQuery(int argc, char** argv);
 int RunShell(int argc, char** argv);
 int RunInfo(int argc, char** argv);

@@ -110,18 +110,6 @@ paths. Environment variables and the contents of files are never in it.
      R"(ttq report -o crash.html program-1
 ttq report -f json program-1
 )"},
-    {"waits", RunWaits, "ttq waits [OPTIONS] [at TIME]", "who waits for whom",
-     R"(Each thread that waits at TIME (default: the end): for what (mutex, condition,
-semaphore, join, GIL, read, write, poll, accept, sleep, child, signal …), which
-one, the thread that holds it, since when (of a recording), and the circle of
-threads that wait for each other. The same as
-
-  threads at TIME | where waits is not null
-    | select thread, waits, waits_for, held_by, since, cycle
-)",
-     R"(ttq waits  # as the recording ended
-ttq waits at crash
-)"},
     {"import", RunImport, "ttq import [OPTIONS] CORE", "a core dump, to be asked like a recording",
      R"(Makes a recording of the one moment that a core dump holds: the kernel's or
 gdb's, plain or packed (.zst, .lz4, .gz), or a pid of `coredumpctl list`.
@@ -230,6 +218,7 @@ constexpr Topic kTopics[] = {
   trace of FUNCTION|(QUERY) [depth N] [unfolded]
                              one activation, line by line; also `py trace of`
   threads | modules | maps [at TIME]
+  waits [at TIME]            each thread that waits: for what, who holds it
   events [KIND]              signal, syscall, thread, map, module, output, fork,
                              exec, exit, mark
   origin of LOCATION|$REG [at TIME]; crash
@@ -322,8 +311,8 @@ line, python.
   disassemble              address, bytes, instruction, current (=> at the one
                            that runs at TIME), values, function, module, file,
                            line
-  threads                  os_tid, start, end, instructions, name; on demand
-                           waits, waits_for, held_by, since, cycle
+  threads                  os_tid, start, end, instructions, name
+  waits                    thread, kind, what, held_by, since, cycle
   modules                  module, address, end, load_bias, loaded, unloaded,
                            build_id, path
   maps                     address, end, size, protection, since, offset, path

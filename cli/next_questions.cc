@@ -107,6 +107,9 @@ class Asker {
     return {"executions of " + place + " | last 5", "executions of " + place + " | count"};
   }
   Questions After(const ast::Threads&) const { return {"backtrace all threads", "events thread"}; }
+  Questions After(const ast::Waits&) const {
+    return {"backtrace" + At() + " all threads", "threads"};
+  }
   Questions After(const ast::Modules&) const { return {"maps", "events module"}; }
   Questions After(const ast::Maps&) const { return {"modules", "events map"}; }
   Questions After(const ast::Events&) const {
@@ -174,6 +177,14 @@ class Asker {
   Questions After(const ast::Why& s) const {
     const std::string address = ast::ToString(*s.object.address);
     return {"refcounts of " + address, "lifetime of " + address};
+  }
+  Questions After(const ast::Trace&) const {
+    if (!Any()) return {};
+    return {Stack(), "source" + At()};
+  }
+  Questions After(const ast::PyTrace&) const {
+    if (!Any()) return {};
+    return {"py backtrace" + At(), "py locals" + At()};
   }
   Questions After(const ast::Origin&) const {
     if (!Any()) return {};

@@ -83,6 +83,7 @@ To : 'to';
 Too : 'too';
 Trace : 'trace';
 Type : 'type';
+Waits : 'waits';
 Was : 'was';
 When : 'when';
 Who : 'who';

@@ -31,6 +31,7 @@ source
   | Source                                                              # sourceSource
   | Disassemble place                                                   # disassembleSource
   | Threads                                                             # threadsSource
+  | Waits                                                               # waitsSource
   | Modules                                                             # modulesSource
   | Maps                                                                # mapsSource
   | Events eventKind?                                                   # eventsSource
@@ -232,7 +233,7 @@ softWord
   : Alive | Backtrace | Calls | Changes | Count | Crash | Creation | Deallocation | Depth
   | Disassemble | Early | End | Events | Exceptions | Executions | Frame | Heap | Leaks | Len | Lifetime | Locals
   | Maps | Memory | Modules | Object | Objects | Origin | Print | Python | Refcounts | Registers
-  | Source | Start | Thread | Threads | Too | Trace | Type | Unfolded | Why
+  | Source | Start | Thread | Threads | Too | Trace | Type | Unfolded | Waits | Why
   ;
 
 hardWord

@@ -316,6 +316,10 @@ struct Threads {
   static constexpr const char* kName = "threads";
   static constexpr unsigned kClauses = kAtClause;
 };
+struct Waits {
+  static constexpr const char* kName = "waits";
+  static constexpr unsigned kClauses = kAtClause;
+};
 struct Modules {
   static constexpr const char* kName = "modules";
   static constexpr unsigned kClauses = kAtClause;
@@ -459,7 +463,7 @@ struct Origin {
 };
 
 using Source = std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource,
-                            Disassemble, Threads, Modules, Maps, Events, Executions, Calls, Crash,
+                            Disassemble, Threads, Waits, Modules, Maps, Events, Executions, Calls, Crash,
                             PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
                             PyChanges, PyExceptions, Creation, Deallocation, Lifetime, Refcounts,
                             Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin, Trace, PyTrace>;

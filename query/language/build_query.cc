@@ -521,6 +521,7 @@ ast::Source Builder::BuildSource(TtqParser::SourceContext* context) {
     return ast::Disassemble{BuildPlace(c->place())};
   }
   if (As<P::ThreadsSourceContext>(context)) return ast::Threads{};
+  if (As<P::WaitsSourceContext>(context)) return ast::Waits{};
   if (As<P::ModulesSourceContext>(context)) return ast::Modules{};
   if (As<P::MapsSourceContext>(context)) return ast::Maps{};
   if (auto* c = As<P::EventsSourceContext>(context)) return BuildEvents(c->eventKind());

@@ -10,14 +10,12 @@
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
-#include "query/sources/waits.h"
 #include "store/read/moment_info.h"
 
 namespace ttq {
 
 absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
-                                const Context& context, const RunOptions& options,
-                                const TimeOfQuery& ask) {
+                                const Context& context, const RunOptions&, const TimeOfQuery& ask) {
   const Process& process = context.process();
   ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
@@ -32,7 +30,6 @@ absl::StatusOr<SourcePlan> Plan(const ast::Threads&, const ast::Query& query,
   plan.presentation.table_columns = {"thread", "os_tid", "start", "end", "instructions"};
   // Of one moment there is no other time to ask about.
   if (unknown) plan.presentation.table_columns = {"thread", "os_tid", "name"};
-  AddWaits(context, at, options.control, &plan);
   if (query.clauses.at || unknown) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.end(),
                                            {"pc", "function"});

@@ -24,6 +24,7 @@ TTQ_PLAN(Memory);
 TTQ_PLAN(ShowRegisters);
 TTQ_PLAN(Disassemble);
 TTQ_PLAN(Threads);
+TTQ_PLAN(Waits);
 TTQ_PLAN(Modules);
 TTQ_PLAN(Maps);
 TTQ_PLAN(Events);

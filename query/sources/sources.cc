@@ -46,7 +46,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Source, Listed> || ...);
 template <class Source>
 constexpr bool kIsAboutState =
     kIsOneOf<Source, ast::Memory, ast::Print, ast::ShowRegisters, ast::Backtrace, ast::ShowSource,
-             ast::Disassemble, ast::Threads, ast::Modules, ast::Maps, ast::Crash, ast::PyBacktrace,
+             ast::Disassemble, ast::Threads, ast::Waits, ast::Modules, ast::Maps, ast::Crash, ast::PyBacktrace,
              ast::PyLocals, ast::PySource, ast::PyPrint, ast::Object, ast::ObjectsOfType,
              ast::Heap>;
 

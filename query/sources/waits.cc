@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-
-#include "query/sources/waits.h"
+//
+// Who waits for whom: what each thread does in the kernel, which lock or descriptor that is about,
+// who has it, and the circles of threads that wait for each other.
+//
+// All of it is read from registers and memory of the time, and so is as true of a core dump as of a
+// recording; since when a thread waits, only a recording knows.
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -10,8 +14,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,12 +28,26 @@
 #include "query/cpython/state.h"
 #include "query/process/stack.h"
 #include "query/sources/builder.h"
+#include "query/sources/plans.h"
+#include "query/sources/resolve.h"
 #include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
 
 using python::PythonState;
+
+struct Wait {
+  ThreadNo thread;
+  // "mutex", "condition", "semaphore", "join", "futex", "GIL", "read", "write", "accept",
+  // "connect", "poll", "sleep", "child", "signal", "file lock", "system call"; empty: it does not
+  // wait.
+  std::string kind;
+  std::string what;               // "lock_a (0x4040)", "descriptor 3: pipe:[4242] (read end)"
+  std::optional<ThreadNo> owner;  // the thread that it waits for, where that can be known
+  std::optional<Time> since;
+  std::string cycle;  // "deadlock: thread 2 → lock_a → thread 5 → lock_b → thread 2"; empty: none
+};
 
 // glibc's pthread_mutex_t (sysdeps/x86/nptl/bits/struct_mutex.h): lock, count, owner, users, kind.
 constexpr uint64_t kMutexOwner = 8, kMutexKind = 16;
@@ -456,42 +477,32 @@ class Finder {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Wait>> FindWaits(const Context& context, Time t, ScanControl* control) {
-  return Finder(context, t, control).Run();
-}
-
-void AddWaits(const Context& context, Time t, ScanControl* control, SourcePlan* plan) {
-  // Found when the first row is asked for it.
-  struct Found {
-    bool done = false;
-    absl::Status status;
-    std::map<int64_t, Wait> waits;
-  };
-  auto found = std::make_shared<Found>();
-  const auto column = [&](const char* name, Type type, auto of) {
-    ComputeColumn compute = [&context, t, control, found, of](
-                                RowMoment&, const Row& row) -> absl::StatusOr<Value> {
-      if (!std::exchange(found->done, true)) {
-        absl::StatusOr<std::vector<Wait>> waits = FindWaits(context, t, control);
-        found->status = waits.status();
-        if (waits.ok()) {
-          for (Wait& wait : *waits) found->waits.emplace(wait.thread.v, std::move(wait));
+absl::StatusOr<SourcePlan> Plan(const ast::Waits&, const ast::Query& query, const Context& context,
+                                const RunOptions& options, const TimeOfQuery& ask) {
+  ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+  SourcePlan plan;
+  Add(&plan, "thread", Type::kInteger);
+  Add(&plan, "kind", Type::kString);
+  Add(&plan, "what", Type::kString);
+  Add(&plan, "held_by", Type::kInteger);
+  Add(&plan, "since", Type::kTime);
+  Add(&plan, "cycle", Type::kString);
+  SetCompute(
+      &plan,
+      [&context, at, control = options.control]() -> absl::StatusOr<std::vector<Row>> {
+        ASSIGN_OR_RETURN(std::vector<Wait> waits, Finder(context, at, control).Run());
+        std::vector<Row> rows;
+        for (const Wait& wait : waits) {
+          if (wait.kind.empty()) continue;
+          rows.push_back({OfThread(wait.thread), OfText(wait.kind), OfText(wait.what),
+                          wait.owner ? OfThread(*wait.owner) : Value(Null{}),
+                          wait.since ? Value(*wait.since) : Value(Null{}), OfText(wait.cycle)});
         }
-      }
-      if (!found->status.ok()) return found->status;
-      const int64_t* thread = row[1].get<int64_t>();
-      const auto known = thread == nullptr ? found->waits.end() : found->waits.find(*thread);
-      return known == found->waits.end() ? Value(Null{}) : of(known->second);
-    };
-    plan->columns.push_back({{name, type}, 0, Derived::kComputed, std::move(compute), true});
-  };
-  column("waits", Type::kString, [](const Wait& w) { return OfText(w.kind); });
-  column("waits_for", Type::kString, [](const Wait& w) { return OfText(w.what); });
-  column("held_by", Type::kInteger,
-         [](const Wait& w) { return w.owner ? OfThread(*w.owner) : Value(Null{}); });
-  column("since", Type::kTime,
-         [](const Wait& w) { return w.since ? Value(*w.since) : Value(Null{}); });
-  column("cycle", Type::kString, [](const Wait& w) { return OfText(w.cycle); });
+        return rows;
+      },
+      "the registers and the memory of each thread");
+  plan.presentation.no_rows = "no thread waits";
+  return plan;
 }
 
 }  // namespace ttq

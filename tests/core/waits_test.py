@@ -13,17 +13,15 @@ import time
 
 from cores import SKIPPED, check, end, finish, gcore, imported, program, rows, run, start
 
-COLUMNS = "| select thread, waits, waits_for, held_by, since, cycle"
-
 
 def waits(trace, when="end"):
-    return {r["thread"]: r for r in rows(trace, f"threads at {when} {COLUMNS}")}
+    return {r["thread"]: r for r in rows(trace, f"waits at {when}")}
 
 
 def lock_order(found, what):
     for one, other, name in ((2, 3, "lock_b"), (3, 2, "lock_a")):
         row = found[one]
-        check(row["waits"] == "mutex" and name in row["waits_for"] and row["held_by"] == other,
+        check(row["kind"] == "mutex" and name in row["what"] and row["held_by"] == other,
               f"{what}: thread {one}: {row}")
         check(re.match(r"deadlock: thread \d → lock_. \S+ → thread \d → lock_. \S+ → thread \d$",
                        row["cycle"] or ""), f"{what}: {row['cycle']}")
@@ -41,7 +39,7 @@ def snapshot(how, scratch, pid=None, until="ready"):
 def natives(scratch):
     process, trace, found = snapshot("order", scratch)
     lock_order(found, "snapshot")
-    text = run("waits", "-t", trace).stdout
+    text = run("-t", trace, "waits").stdout
     check("deadlock: thread 2" in text and "lock_b" in text, text)
     core = gcore(process.pid, os.path.join(scratch, "core"))
     end(process)
@@ -51,36 +49,36 @@ def natives(scratch):
     process, trace, found = snapshot("self", scratch)
     end(process)
     row = found[1]
-    check(row["waits"] == "mutex" and row["held_by"] == 1 and "thread 1 → lock_a" in row["cycle"],
+    check(row["kind"] == "mutex" and row["held_by"] == 1 and "thread 1 → lock_a" in row["cycle"],
           f"self: {row}")
 
     process, trace, found = snapshot("join", scratch)
     end(process)
-    check(found[2]["waits"] == "join" and found[2]["held_by"] == 3 and found[3]["held_by"] == 2
+    check(found[2]["kind"] == "join" and found[2]["held_by"] == 3 and found[3]["held_by"] == 2
           and "deadlock" in (found[2]["cycle"] or ""), f"join: {found}")
 
     process, trace, found = snapshot("condition", scratch)
     end(process)
     row = found[2]
-    check(row["waits"] == "condition" and "never" in row["waits_for"] and row["held_by"] is None,
+    check(row["kind"] == "condition" and "never" in row["what"] and row["held_by"] is None,
           f"condition: {row}")
 
     process, trace, found = snapshot("semaphore", scratch)
     end(process)
-    check(found[2]["waits"] == "semaphore" and "empty" in found[2]["waits_for"], f"{found}")
+    check(found[2]["kind"] == "semaphore" and "empty" in found[2]["what"], f"{found}")
 
     process, trace, found = snapshot("pipes", scratch)
     end(process)
     for thread in (2, 3):
         row = found[thread]
-        check(row["waits"] == "write" and "pipe:[" in row["waits_for"]
-              and "write end" in row["waits_for"], f"pipes: {row}")
+        check(row["kind"] == "write" and "pipe:[" in row["what"]
+              and "write end" in row["what"], f"pipes: {row}")
 
     process, trace, found = snapshot("fork", scratch, until="child",
                                      pid=lambda p: int(p.said.split()[1]))
     os.kill(int(process.said.split()[1]), signal.SIGKILL)
     end(process)
-    check(found[1]["waits"] == "mutex" and "not in this process" in found[1]["waits_for"],
+    check(found[1]["kind"] == "mutex" and "not in this process" in found[1]["what"],
           f"fork: {found}")
 
 
@@ -93,7 +91,7 @@ def holds():
     libc.usleep(100000000)
 threading.Thread(target=holds, daemon=True).start()
 while True: time.sleep(0.01)
-""", lambda w: any(r["waits"] == "GIL" and r["held_by"] == 2 for r in w.values())),
+""", lambda w: any(r["kind"] == "GIL" and r["held_by"] == 2 for r in w.values())),
     "queue": ("""
 import queue, threading, time
 q = queue.Queue()
@@ -101,8 +99,8 @@ def takes(): q.get()
 threading.Thread(target=takes, daemon=True).start()
 print("ready", flush=True)
 time.sleep(1000)
-""", lambda w: w[2]["waits"] in ("semaphore", "futex", "condition", "mutex")
-             and w[1]["waits"] in ("sleep", "poll")),
+""", lambda w: w[2]["kind"] in ("semaphore", "futex", "condition", "mutex")
+             and w[1]["kind"] in ("sleep", "poll")),
     "gather": ("""
 import asyncio
 async def never(e): await e.wait()
@@ -111,7 +109,7 @@ async def main():
     print("ready", flush=True)
     await asyncio.gather(never(e), never(e))
 asyncio.run(main())
-""", lambda w: w[1]["waits"] == "poll" and "eventpoll" in w[1]["waits_for"]),
+""", lambda w: w[1]["kind"] == "poll" and "eventpoll" in w[1]["what"]),
 }
 
 
