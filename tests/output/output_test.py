@@ -32,7 +32,7 @@ OWN = re.compile(rb"\x1b\[[0-9;]*m|\r?\x1b\[K|\r\n")
 
 
 def environment():
-    return {**os.environ, "TTQ_HOME": PLACE, "TERM": "xterm", "HOSTILE": ARGUMENT, "PYTHONHASHSEED": "0"}
+    return {**os.environ, "TTQ_HOME": PLACE, "TERM": "xterm", "PAGER": "cat", "HOSTILE": ARGUMENT, "PYTHONHASHSEED": "0"}
 
 
 def on_terminal(*command):

@@ -124,12 +124,20 @@ def record(name, *command):
 
 
 def setUpModule():
-    global C, P
+    global C
     C = record("c.ttq", TOUR)
-    P = record("p.ttq", "/usr/bin/python3", TOUR_PY)
 
 
-class Rows(unittest.TestCase):
+class WithPython(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        global P
+        P = os.path.join(PLACE, "p.ttq")
+        if not os.path.exists(P):
+            record("p.ttq", "/usr/bin/python3", TOUR_PY)
+
+
+class Rows(WithPython):
     # Sentences, which the terminal breaks.
     SENTENCE = re.compile(r"^(ttq: |note: |no rows|not shown, |cut to |… only |next: |.*bytes not mapped)")
 
@@ -226,7 +234,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(screen.finish()[1], 0)
 
 
-class Next(unittest.TestCase):
+class Next(WithPython):
     def suggested(self, trace, question):
         text, _ = run([TTQ, "query", "-t", trace, question], 300)
         found = re.search(r"(?m)^next: (.*)$", text)
@@ -427,7 +435,8 @@ print("done")
         self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"{command}; echo ended; sleep 100")
         try:
             status = re.compile(r"^ttq: \d+ s, [\d.]+ \w instructions, [\d.]+ \w+, 1 process$")
-            seen = self.wait(lambda lines: status.match(lines[23]), "no line at the bottom")
+            seen = self.wait(lambda lines: status.match(lines[23]) and any(line.startswith("name?") for line in lines),
+                             "no line at the bottom, or no prompt above it")
             prompt = [line for line in seen if line.startswith("name?")]
             self.assertEqual(prompt, ["name?"])
             self.assertEqual([line for line in seen if line.startswith("line")][-1], "line 39")
