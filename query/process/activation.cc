@@ -76,7 +76,7 @@ class Tracer {
       if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(const auto runs, process_.RunsAround(t));
       if (runs->empty()) break;
-      RETURN_IF_ERROR(Follow(*runs));
+      RETURN_IF_ERROR(Follow(*runs, t));
       const Time end = runs->back().time + runs->back().instructions;
       if (end <= t) break;
       t = end;
@@ -113,18 +113,17 @@ class Tracer {
     return absl::OkStatus();
   }
 
-  absl::Status Follow(const std::vector<Run>& runs) {
+  // What the thread executed from `from` on.
+  absl::Status Follow(const std::vector<Run>& runs, Time from) {
     auto run = std::partition_point(runs.begin(), runs.end(),
-                                    [&](const Run& r) { return r.time < start_.time; });
+                                    [from](const Run& r) { return r.time < from; });
     // The one that holds the first instruction.
-    if (run != runs.begin() && std::prev(run)->time + std::prev(run)->instructions > start_.time) {
-      --run;
-    }
+    if (run != runs.begin() && std::prev(run)->time + std::prev(run)->instructions > from) --run;
     for (; run != runs.end(); ++run) {
       if (run->thread != start_.thread) continue;
       std::vector<Instruction>& code = CodeOf(run->code);
       const size_t count = std::min<size_t>(run->instructions, code.size());
-      const size_t first = run->time < start_.time ? start_.time.v - run->time.v : 0;
+      const size_t first = run->time < from ? from.v - run->time.v : 0;
       for (size_t i = first; i < count; ++i) {
         RETURN_IF_ERROR(Execute(&code[i], run->time + i));
         if (active_.empty() || trace_.truncated) return absl::OkStatus();
