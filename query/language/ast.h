@@ -463,8 +463,8 @@ struct Origin {
 };
 
 using Source = std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource,
-                            Disassemble, Threads, Waits, Modules, Maps, Events, Executions, Calls, Crash,
-                            PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
+                            Disassemble, Threads, Waits, Modules, Maps, Events, Executions, Calls,
+                            Crash, PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
                             PyChanges, PyExceptions, Creation, Deallocation, Lifetime, Refcounts,
                             Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin, Trace, PyTrace>;
 
