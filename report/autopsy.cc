@@ -57,7 +57,7 @@ class Collector {
         engine_(engine),
         process_(engine.process()),
         options_(options),
-        context_(&recording, &process_),
+        context_(engine.context()),
         source_(&process_) {}
 
   absl::StatusOr<std::string> Run() {
@@ -481,7 +481,7 @@ class Collector {
   const Engine& engine_;
   const Process& process_;
   const AutopsyOptions& options_;
-  const Context context_;
+  const Context& context_;
   python::SourceText source_;
   Json document_;
   std::optional<Json> crash_;

@@ -103,6 +103,7 @@ class ProcessEngine : public Engine {
   }
 
   const Process& process() const override { return context_.process(); }
+  const Context& context() const override { return context_; }
 
  private:
   // Of a process that was cut off before its first block was stored nothing can be said: that there

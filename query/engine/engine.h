@@ -71,6 +71,8 @@ class ResultStream {
   virtual const std::string& note() const = 0;
 };
 
+class Context;
+
 class Engine {
  public:
   // For process `number` of the recording, or its default one. `recording` must outlive the engine.
@@ -86,6 +88,9 @@ class Engine {
   virtual absl::StatusOr<std::string> Explain(const ast::Query& query,
                                               const RunOptions& options) const = 0;
   virtual const Process& process() const = 0;
+  // What is known of the process beside its rows (query/cpython/context.h), for those who look at
+  // more than rows. Lives as long as the engine.
+  virtual const Context& context() const = 0;
 };
 
 }  // namespace ttq
