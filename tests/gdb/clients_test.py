@@ -212,20 +212,22 @@ def main():
         recorder = subprocess.Popen([TTQ, "record", "-q", "-o", cut, "--", "/usr/bin/python3", "-c",
                                      "while True: pass"], start_new_session=True,
                                     stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            p = subprocess.run([TTQ, "query", "-t", cut, "-f", "json", "registers at end"],
-                               capture_output=True, text=True)
-            if p.returncode == 0:
-                break
-            time.sleep(0.1)
-        server = Server(cut)
-        client = server.connect()
-        check("still being made", "T05" in (client.ask("?") or "") and "still being" in server.said,
-              server.said)
-        client.close()
-        server.end()
-        os.killpg(recorder.pid, signal.SIGKILL)
-        recorder.wait()
+        try:
+            for _ in range(600):
+                p = subprocess.run([TTQ, "query", "-t", cut, "-f", "json", "registers at end"],
+                                   capture_output=True, text=True)
+                if p.returncode == 0:
+                    break
+                time.sleep(0.1)
+            server = Server(cut)
+            client = server.connect()
+            check("still being made", "T05" in (client.ask("?") or "") and "still being" in server.said,
+                  server.said)
+            client.close()
+            server.end()
+        finally:  # it would run for ever
+            os.killpg(recorder.pid, signal.SIGKILL)
+            recorder.wait()
         server = Server(cut)
         client = server.connect()
         check("cut off", "replaylog:end" in (client.ask("vCont;c") or "") and
