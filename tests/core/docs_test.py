@@ -1,44 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""Runs the examples of docs/core.md and docs/hang.md: each command, and of what it printed each line
-that the page shows, where `…` stands for anything.
+"""Runs the examples of docs/core.md and docs/hang.md, as support/pages.py says.
 
     docs_test.py TTQ PROGRAMS
 """
 
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
 from cores import (BUILD, ENVIRONMENT, HERE, SKIPPED, TTQ, check, end, finish, kernel_core, program,
                    run, start)
 
+sys.path.insert(0, os.path.join(HERE, "../support"))
+from pages import differences  # noqa: E402
+
 DOCS = os.path.join(HERE, "../../docs")
 
 
 def play(page, scratch):
-    with open(os.path.join(DOCS, page), encoding="utf-8") as file:
-        blocks = re.findall(r"^```sh-example\n(.*?)^```$", file.read(), re.M | re.S)
-    check(blocks, f"{page} has no examples")
-    steps = [(step.split("\n")[0], step.split("\n")[1:])
-             for block in blocks for step in re.split(r"^\$ ", block, flags=re.M)[1:]]
-    # One shell for all: what a step printed stands between marks.
-    script = "".join(f"{command}\nsleep 0; echo '=== {i}'\n" for i, (command, _) in enumerate(steps))
-    p = subprocess.run(["bash", "-c", script], cwd=scratch, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True, timeout=200,
-                       env=dict(ENVIRONMENT, PATH=os.path.dirname(TTQ) + ":" + os.environ["PATH"],
-                                TTQ_HOME=scratch))
-    outputs = re.split(r"^=== \d+\n", p.stdout, flags=re.M)
-    for (command, expected), output in zip(steps, outputs):
-        at = 0
-        for line in filter(None, expected):
-            pattern = ".*".join(re.escape(part) for part in line.split("…"))
-            found = re.compile(pattern).search(output, at)
-            if not check(found, f"{page}: {command}: no line like {line!r} in\n{output}"):
-                break
-            at = found.end()
+    environment = dict(ENVIRONMENT, PATH=os.path.dirname(TTQ) + ":" + os.environ["PATH"], TTQ_HOME=scratch)
+    wrong = differences(os.path.join(DOCS, page), environment, scratch)
+    check(not wrong, "\n".join(wrong))
 
 
 def main():
