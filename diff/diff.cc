@@ -582,7 +582,11 @@ absl::Status FindCause(Side* a, Side* b, Inputs* inputs, ScanControl* control, D
   // One that has in it what the value became, or that came in where the value was computed; else
   // the last one of the likeliest kind.
   const auto holds_value = [&](const Input& input) {
+    const bool may_lack =
+        input.kind == InputKind::kEnvironment || input.kind == InputKind::kArgument;
     for (int i : {0, 1}) {
+      // The side that lacks it may have taken a value of the program's own.
+      if (may_lack && input.value[i].empty() && !input.value[1 - i].empty()) continue;
       const std::string word = "(^|\\W)" + RE2::QuoteMeta(value[i]) + "($|\\W)";
       if (value[i].empty() || !RE2::PartialMatch(input.value[i], word)) return false;
     }

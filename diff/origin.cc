@@ -258,7 +258,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   if (result != nullptr && result->memory) {
     for (const MemoryOperand& m : e.memory) {
       const std::optional<Address> to = m.AddressOf(registers[0].gpr);
-      if (!m.write || !to || m.size <= 8) continue;
+      // What is extracted from a register lies elsewhere in it than in memory.
+      if (!m.write || !to || m.size <= 8 || absl::StrContains(e.text, "extract")) continue;
       if (result->address[0] >= *to && result->address[0].v < to->v + m.size) {
         focus = static_cast<uint32_t>(result->address[0].v - to->v);
       }
@@ -350,7 +351,13 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
               {l, std::move(what), {BytesText(p), BytesText(q)}, {NumberOf(p), NumberOf(q)}});
       break;
     }
-    if (by_value) take_address();
+    if (by_value) {
+      const size_t before = candidates.size();
+      take_address();
+      for (size_t c = before; c < candidates.size(); ++c) {
+        candidates[c].is_place = !(e.reads >> candidates[c].location.reg & 1);
+      }
+    }
   }
   for (uint8_t reg = 0; reg < kGprCount; ++reg) {
     if (e.reads >> reg & 1) take_register(reg);
@@ -388,6 +395,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
       if (e.addressing >> reg & 1) take_register(reg);
     }
   }
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [](const Candidate& c) { return !c.is_place; });
   for (uint8_t reg = kGprCount; reg < kOtherRegisters; ++reg) {
     if (!(e.reads >> reg & 1)) continue;
     candidates.push_back({of_register(reg), RegisterName(reg), {}, {}});
@@ -400,9 +409,11 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   candidates[0].Describe(step);
   for (size_t k = candidates.size(); k-- > 1;) {
     candidates[k].steps = steps + 1;
+    candidates[k].is_place |= by_place_;
     auto& to = candidates[k].is_block ? last_alternatives_ : alternatives_;
     to.push_back(std::move(candidates[k]));
   }
+  by_place_ |= candidates[0].is_place;
   return std::optional(std::move(candidates[0].location));
 }
 
@@ -493,6 +504,19 @@ int OriginFinder::WeightOf(const Origin& origin) {
   return 0;
 }
 
+// Whether it leads through a hash of CPython's to the seed, which is another one in every run.
+bool OriginFinder::IsThroughHash(const Origin& origin) const {
+  if (!origin.input || !sides_[0]->context().HasPython()) return false;
+  const Input& input = *origin.input;
+  const bool is_seed = input.kind == InputKind::kRandom ||
+                       (input.kind == InputKind::kEnvironment && input.name == "PYTHONHASHSEED");
+  if (!is_seed) return false;
+  return std::any_of(origin.steps.begin(), origin.steps.end(), [](const OriginStep& step) {
+    return absl::StrContains(step.place.function, "siphash") ||
+           step.place.function == "_Py_HashBytes" || step.what == "_Py_HashSecret";
+  });
+}
+
 void OriginFinder::Candidate::Describe(OriginStep* step) const {
   step->what = what;
   step->value = value;
@@ -502,15 +526,26 @@ void OriginFinder::Candidate::Describe(OriginStep* step) const {
 absl::StatusOr<Origin> OriginFinder::Follow(Location location, Origin origin) {
   std::optional<Origin> best;
   definitions_ = loops_ = 0;
+  by_place_ = false;
   bool by_placement = false;
+  int best_weight = 0;
   for (;;) {
     RETURN_IF_ERROR(FollowOne(location, &origin));
-    if (!best || WeightOf(origin) > WeightOf(*best)) best = origin;
+    // In which entry of a table a value lies follows from a hash, and so from its seed, whatever
+    // the value was made from.
+    const bool by_hash = by_place_ && IsThroughHash(origin);
+    origin.by_placement |= by_hash;
+    const int weight = WeightOf(origin) - by_hash;
+    if (!best || weight > best_weight) {
+      best = origin;
+      best_weight = weight;
+    }
     std::vector<Candidate>& next = alternatives_.empty() ? last_alternatives_ : alternatives_;
-    if (WeightOf(*best) == kMaxWeight || next.empty() || definitions_ > effort_.definitions) {
+    if (best_weight == kMaxWeight || next.empty() || definitions_ > effort_.definitions) {
       return *std::move(best);
     }
     by_placement |= &next == &last_alternatives_;
+    by_place_ = next.back().is_place;
     location = next.back().location;
     origin.steps.resize(std::min(origin.steps.size(), next.back().steps));
     if (origin.steps.size() == next.back().steps) next.back().Describe(&origin.steps.back());

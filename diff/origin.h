@@ -62,7 +62,7 @@ struct Origin {
   std::vector<OriginStep> steps;  // newest first; the last one is where it was found
   std::optional<Input> input;     // what came from outside and differs, where it ends at that
   // No other way led anywhere than from where an allocator had put things, beside inputs of which
-  // it is not known what they came from: it is a guess.
+  // it is not known what they came from, or than from where a hash had put a value: it is a guess.
   bool by_placement = false;
 };
 
@@ -126,7 +126,8 @@ class OriginFinder {
     std::array<std::string, 2> value;
     std::array<uint64_t, 2> number{};
     bool is_block = false;
-    size_t steps = 0;  // of the origin, the one that reads it included
+    bool is_place = false;  // it tells where a value lay, not what it was
+    size_t steps = 0;       // of the origin, the one that reads it included
 
     void Describe(OriginStep* step) const;
   };
@@ -162,6 +163,7 @@ class OriginFinder {
   static constexpr int kMaxWeight = 3;
   static constexpr int kMaxEndCopies = 16;
   static int WeightOf(const Origin& origin);
+  bool IsThroughHash(const Origin& origin) const;
   absl::StatusOr<std::array<Definition, 2>> EarliestRound(const std::array<Definition, 2>& last,
                                                           const Location& location);
   absl::StatusOr<std::optional<uint64_t>> ValueOf(int side, const Location& location, Time t);
@@ -211,6 +213,7 @@ class OriginFinder {
   std::vector<Candidate> last_alternatives_;  // addresses of blocks: tried when no other is left
   Effort effort_;
   int definitions_ = 0, loops_ = 0;  // of this Follow
+  bool by_place_ = false;            // the way that is followed led on from where a value lay
 };
 
 }  // namespace ttq::diff

@@ -74,7 +74,9 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   const ThreadNo thread = writers[later].thread;
   ASSIGN_OR_RETURN(auto input, DifferingInput(at, {thread, thread}, nullptr, origin->steps.size(),
                                               &step, &placement));
-  if (input) origin->steps.push_back(std::move(step));
+  if (!input) return input;
+  by_place_ = true;
+  origin->steps.push_back(std::move(step));
   return input;
 }
 

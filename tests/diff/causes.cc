@@ -37,6 +37,23 @@ void Environment() {
   Use(atoi(level != nullptr ? level : "3"));
 }
 
+// A value that is copied in one wide move with a random number beside it, as an entry of a hash
+// table is with its hash.
+void Entry() {
+  struct {
+    unsigned long hash;
+    const char* key;
+    long value, more[3];
+  } first = {}, copy = {};
+  if (getrandom(&first.hash, sizeof first.hash, 0) != sizeof first.hash) return;
+  first.key = "LEVEL";
+  const char* level = getenv("LEVEL");
+  first.value = atoi(level != nullptr ? level : "3");
+  const volatile size_t size = sizeof first;  // else the compiler copies it, word by word
+  memcpy(&copy, &first, size);
+  Use(copy.value);
+}
+
 void Present() {
   if (getenv("EXTRA") != nullptr) {
     puts("extra");
@@ -181,16 +198,25 @@ void WorkingDirectory() {
   if (getcwd(path, sizeof path) != nullptr) Use(static_cast<long>(strlen(path)));
 }
 
-const std::map<std::string, void (*)()> programs = {
-    {"environment", Environment}, {"present", Present},
-    {"argument", Argument},       {"file", File},
-    {"stdin", StandardInput},     {"clock", Clock},
-    {"random", Random},           {"device", Device},
-    {"counted", Counted},         {"heap", HeapNotWritten},
-    {"stack", StackNotWritten},   {"threads", Threads},
-    {"directory", Directory},     {"sorted", SortedDirectory},
-    {"status", Status},           {"locale", Locale},
-    {"process", Process},         {"cwd", WorkingDirectory}};
+const std::map<std::string, void (*)()> programs = {{"environment", Environment},
+                                                    {"present", Present},
+                                                    {"entry", Entry},
+                                                    {"argument", Argument},
+                                                    {"file", File},
+                                                    {"stdin", StandardInput},
+                                                    {"clock", Clock},
+                                                    {"random", Random},
+                                                    {"device", Device},
+                                                    {"counted", Counted},
+                                                    {"heap", HeapNotWritten},
+                                                    {"stack", StackNotWritten},
+                                                    {"threads", Threads},
+                                                    {"directory", Directory},
+                                                    {"sorted", SortedDirectory},
+                                                    {"status", Status},
+                                                    {"locale", Locale},
+                                                    {"process", Process},
+                                                    {"cwd", WorkingDirectory}};
 
 }  // namespace
 

@@ -29,6 +29,7 @@ sys.argv = sys.argv[:1]
 CASES = {
     "environment": dict(env=({"LEVEL": "3"}, {"LEVEL": "28"}),
                         cause=("environment variable", r"LEVEL=3 \| LEVEL=28")),
+    "entry": dict(env=({"LEVEL": "3"}, {"LEVEL": "28"}), cause=("environment variable", r"LEVEL=3 \| LEVEL=28")),
     "present": dict(env=({}, {"EXTRA": "9"}), cause=("environment variable", "EXTRA=9, only in B")),
     "argument": dict(args=(["abc"], ["abcdefghijkl"]), cause=("argument", r'2: "abc" \| "abcdefghijkl"')),
     "file": dict(data=("name=x\nlimit=7\n", "name=x\nlimit=29\n"),

@@ -27,9 +27,15 @@ sys.argv = sys.argv[:1]
 # What each side has: variables, arguments, data.json, the array's last item. The cause: its kind, a regular
 # expression for its text, whether it is established. Random numbers are followed no further than the
 # generator, whose every word depends on all of the seed.
+# Where the environment is alike but for the cause (quiet), os.environ has its entries in the same places, and
+# a value is copied beside its key's hash, in the same wide moves: the seed must not be taken for the cause.
 CASES = {
     "environment": dict(env=({"LEVEL": "3"}, {"LEVEL": "28"}),
                         cause=("environment variable", r"LEVEL=3 \| LEVEL=28", True)),
+    "other_hashes": dict(env=({"LEVEL": "3", "PYTHONHASHSEED": "1"}, {"LEVEL": "28", "PYTHONHASHSEED": "2"}),
+                         quiet=True, cause=("environment variable", r"LEVEL=3 \| LEVEL=28", True)),
+    "default": dict(env=({"PYTHONHASHSEED": "1"}, {"LEVEL": "28", "PYTHONHASHSEED": "2"}), quiet=True,
+                    cause=("environment variable", r"LEVEL=28, only in B", None)),
     "argument": dict(args=(["abc"], ["abcdefghijkl"]),
                      cause=("argument", r'4: "abc" \| "abcdefghijkl"', True)),
     "file": dict(data=('{"limits": {"min": 1, "max": 7}}', '{"limits": {"min": 1, "max": 29}}'),
@@ -55,14 +61,15 @@ def record(name, side):
     if "array" in case:
         subprocess.run([PYTHON, "-c", "import numpy, sys; a = numpy.arange(5.0); a[3] = float(sys.argv[1]); "
                         "numpy.save('data.npy', a)", case["array"][side]], cwd=here, check=True)
-    noise = {"NOISE%d" % k: ("q" * (3 + k), "r" * (17 - k))[side] for k in range(6)}
+    noise = {} if case.get("quiet") else {
+        **{"NOISE%d" % k: ("q" * (3 + k), "r" * (17 - k))[side] for k in range(6)},
+        "PWD": ("/x", "/some/longer/place")[side], "UNRELATED": ("a" * 40, "z" * 47)[side]}
     e = {"PATH": os.environ["PATH"], "HOME": PLACE, "TTQ_HOME": PLACE, "LANG": "C", **noise,
-         "PWD": ("/x", "/some/longer/place")[side], "UNRELATED": ("a" * 40, "z" * 47)[side],
          "PYTHONDONTWRITEBYTECODE": "1", **case.get("env", ({}, {}))[side]}
     p = subprocess.run([TTQ, "record", "-q", "-o", recording, "--", PYTHON,
                         *(["-S"] if "array" not in case else []), os.path.join(HERE, "python_causes.py"), name,
                         *case.get("args", ([], []))[side]], cwd=here,
-                       env=dict(reversed(e.items())) if side else e, stdin=subprocess.DEVNULL,
+                       env=dict(reversed(e.items())) if side and noise else e, stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if p.returncode:
         raise RuntimeError(p.stderr)
