@@ -98,8 +98,8 @@ ttq crash -f json program-1
 )"},
     {"report", RunReport, "ttq report [OPTIONS] [TRACE]",
      "why it died, and how it came to it, as a page",
-     R"(Writes the autopsy of the process as one page (NAME.html): the cause, how the bad
-value came there, stacks with variables, the object and the memory at fault,
+     R"(Writes the autopsy of the process as one page (NAME.html): the cause, how the
+bad value came there, stacks with variables, the object and the memory at fault,
 what happened around it, each with the question that gives it. Of a program that
 did not crash: its state at the end. The page needs no network and no script,
 and holds the same as JSON.

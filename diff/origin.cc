@@ -504,19 +504,6 @@ int OriginFinder::WeightOf(const Origin& origin) {
   return 0;
 }
 
-// Whether it leads through a hash of CPython's to the seed, which is another one in every run.
-bool OriginFinder::IsThroughHash(const Origin& origin) const {
-  if (!origin.input || !sides_[0]->context().HasPython()) return false;
-  const Input& input = *origin.input;
-  const bool is_seed = input.kind == InputKind::kRandom ||
-                       (input.kind == InputKind::kEnvironment && input.name == "PYTHONHASHSEED");
-  if (!is_seed) return false;
-  return std::any_of(origin.steps.begin(), origin.steps.end(), [](const OriginStep& step) {
-    return absl::StrContains(step.place.function, "siphash") ||
-           step.place.function == "_Py_HashBytes" || step.what == "_Py_HashSecret";
-  });
-}
-
 void OriginFinder::Candidate::Describe(OriginStep* step) const {
   step->what = what;
   step->value = value;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "base/status_macros.h"
 #include "diff/detour.h"
 #include "diff/origin.h"
@@ -278,6 +279,19 @@ absl::StatusOr<std::optional<Address>> OriginFinder::PcAt(int side, Time t, Thre
   const Side::Code& code = sides_[side]->CodeOf(run->code);
   const uint64_t at = t.v - run->time.v;
   return at < code.addresses.size() ? std::optional<Address>(code.addresses[at]) : std::nullopt;
+}
+
+// Whether it leads through a hash of CPython's to the seed, which is another one in every run.
+bool OriginFinder::IsThroughHash(const Origin& origin) const {
+  if (!origin.input || !sides_[0]->context().HasPython()) return false;
+  const Input& input = *origin.input;
+  const bool is_seed = input.kind == InputKind::kRandom ||
+                       (input.kind == InputKind::kEnvironment && input.name == "PYTHONHASHSEED");
+  if (!is_seed) return false;
+  return std::any_of(origin.steps.begin(), origin.steps.end(), [](const OriginStep& step) {
+    return absl::StrContains(step.place.function, "siphash") ||
+           step.place.function == "_Py_HashBytes" || step.what == "_Py_HashSecret";
+  });
 }
 
 }  // namespace ttq::diff

@@ -565,9 +565,10 @@ class Page {
     Add("</dl>\n</section>\n");
   }
 
-  // The document, for programs. `<` cannot end the element.
+  // The document, for programs. `<` cannot end the element, and what is not ASCII is escaped: some
+  // characters turn the text of whoever shows the source.
   void Data() {
-    std::string json = document_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string json = document_.dump(-1, ' ', true, Json::error_handler_t::replace);
     std::string safe;
     for (const char c : json) {
       if (c == '<') {

@@ -24,6 +24,16 @@ bool IsOurs(const std::string& key) {
 
 void Strings(const std::string& key, Json* value) {
   if (value->is_object()) {
+    // What the program printed is not quoted: "12 bytes to 1: text".
+    if (const auto kind = value->find("kind"); kind != value->end() && *kind == "output") {
+      if (const auto detail = value->find("detail");
+          detail != value->end() && detail->is_string()) {
+        const std::string text = detail->get<std::string>();
+        if (const size_t colon = text.find(": "); colon != text.npos) {
+          *detail = text.substr(0, colon + 2) + kLeftOut;
+        }
+      }
+    }
     for (auto& [name, inner] : value->items()) Strings(name, &inner);
   } else if (value->is_array()) {
     for (Json& inner : *value) Strings(key, &inner);

@@ -156,6 +156,19 @@ class Search {
     return object - before <= address && address < object + end;
   }
 
+  // Whether `address` is in the variables or on the value stack of a frame that the object is (up
+  // to 3.10) or has in it (a generator's, from 3.11 on). Who keeps the pointer there is not at
+  // fault.
+  static bool IsVariable(const python::TypeInfo& type, const python::Layout& layout,
+                         uint64_t object, uint64_t address) {
+    if (type.name == "frame") return true;
+    const bool has_frame =
+        type.name == "generator" || type.name == "coroutine" || type.name == "async_generator";
+    if (!has_frame || layout.generator_iframe == python::kAbsent) return false;
+    const auto variables = static_cast<uint64_t>(layout.generator_iframe + layout.frame_localsplus);
+    return address >= object + variables;
+  }
+
   absl::StatusOr<Value> Try(uint64_t object, const Suspect& suspect) {
     const uint64_t address = suspect.address;
     const bool living = suspect.interest == Suspect::Interest::kLiving;
@@ -172,8 +185,7 @@ class Search {
                  (refcount->immortal || (refcount->count > 0 && python::IsCount(refcount->count)));
     if (alive ? !Covers(*instance, *type, object, address) : living) return Value();
     if (living && !instance->objects.MayBeObject(object, suspect.broken)) return Value();
-    // Up to 3.10 a frame is an object. One that keeps the pointer in a variable is not at fault.
-    if (living && type->name == "frame") return Value();
+    if (living && IsVariable(*type, layout, object, address)) return Value();
     // What looks like one on a C stack is left over from a call, or a copy.
     ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, Address(object), time_, control_));
     if (kind.kind == "stack") return Value();

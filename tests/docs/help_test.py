@@ -118,6 +118,7 @@ class Texts(unittest.TestCase):
                     known = {n for o in COMMANDS[command]["options"] for n in o["names"]} | {"--version"}
                     if command == "record":
                         rest = re.split(r" (?=[./A-Za-z][\w./]*)(?<!=)", rest)[0]
+                    rest = rest.split(" -- ")[0]  # what follows is another program's
                     for word in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest):
                         seen += 1
                         self.assertIn(word, known, f"{name}: ttq {command}{rest}")
