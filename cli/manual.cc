@@ -179,9 +179,9 @@ Addresses and values are text ("0x…"), times and counts integers.
 )"},
     {"gdb", RunGdbCommand, "ttq gdb [TRACE] [-- GDB-ARGS]\nttq gdb --port PORT [TRACE]",
      "gdb on a recording, in both directions",
-     R"(Starts gdb on a recording, at the crash, or at the beginning when there was none;
-or serves it to debuggers that others start, on 127.0.0.1 only. Everything but
-writing and calling works, forward and backward: reverse-continue to a
+     R"(Starts gdb on a recording, at the crash, or at the beginning when there was
+none; or serves it to debuggers that others start, on 127.0.0.1 only. Everything
+but writing and calling works, forward and backward: reverse-continue to a
 watchpoint is a look-up, however far away. In gdb there is one command more:
 
   ttq QUERY      a question in ttq's language; $now is the time here
