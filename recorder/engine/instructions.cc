@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint16_t Bit(unsigned reg) { return static_cast<uint16_t>(1u << reg); }
 
-constexpr bool IsNear(uint64_t target, const uint8_t* from) {
+bool IsNear(uint64_t target, const uint8_t* from) {
   constexpr int64_t kReach = 0x7fff0000;
   const auto d = static_cast<int64_t>(target - reinterpret_cast<uint64_t>(from));
   return d > -kReach && d < kReach;
