@@ -14,6 +14,7 @@
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
+#include "recorder/engine/threads.h"
 
 namespace ttq::engine {
 
@@ -210,7 +211,9 @@ void HandleExit() {
       return;
     }
     case kRoom:
-      if (!signals::Waiting()) ring::NextBlock(true);
+      if (signals::Waiting()) break;
+      if (ring::IsFull()) ring::NextBlock(true);
+      threads::EndTurn();
       break;
     case kSyscall:
       syscalls::Execute();

@@ -332,10 +332,6 @@ struct Buffer {
   uint64_t base, bytes;
 };
 
-// Lengths that arguments pointed to before the call.
-uint32_t g_named_before[6];
-Buffer g_name_before;  // of a message
-
 void Written(uint64_t address, uint64_t bytes) {
   if (address != 0 && bytes != 0) memory::Send(kTtqBySyscall, address, bytes);
 }
@@ -358,7 +354,7 @@ void TellVector(uint64_t buffers, uint64_t count, uint64_t left) {
   }
 }
 
-void TellPiece(const Piece& p, const uint64_t* args, int64_t result) {
+void TellPiece(const Piece& p, const uint64_t* args, const CallNotes& notes, int64_t result) {
   const uint64_t at = args[p.argument];
   const auto size = static_cast<uint64_t>(result);
   const bool ok = result >= 0;
@@ -382,7 +378,7 @@ void TellPiece(const Piece& p, const uint64_t* args, int64_t result) {
       break;
     case kNamed:
       if (!ok || args[p.n] == 0) break;
-      Written(at, Least(g_named_before[p.n], Read<uint32_t>(args[p.n])));
+      Written(at, Least(notes.named[p.n], Read<uint32_t>(args[p.n])));
       Written(args[p.n], 4);
       break;
     case kOnInterrupt:
@@ -490,7 +486,7 @@ void TellSystemV(uint64_t number, const uint64_t* args, int64_t result) {
   }
 }
 
-void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
+void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, int64_t result) {
   const bool ok = result >= 0;
   switch (number) {
     case SYS_select:
@@ -530,7 +526,9 @@ void TellOthers(uint64_t number, const uint64_t* args, int64_t result) {
       }
       break;
     case SYS_recvmsg:
-      if (ok) TellMessage(args[1], static_cast<uint64_t>(result), g_name_before);
+      if (ok) {
+        TellMessage(args[1], static_cast<uint64_t>(result), {notes.name, notes.name_bytes});
+      }
       break;
     case SYS_recvmmsg:
     case SYS_sendmmsg:
@@ -594,23 +592,171 @@ bool IsKnownSyscall(uint64_t number) {
   return FindCall(number) != nullptr;
 }
 
-void NoteBeforeSyscall(uint64_t number, const uint64_t* args) {
+CallNotes NoteBeforeSyscall(uint64_t number, const uint64_t* args) {
+  CallNotes notes = {};
   const Call* call = FindCall(number);
-  if (call == nullptr) return;
+  if (call == nullptr) return notes;
   for (const Piece& p : call->pieces) {
-    if (p.how == kNamed) g_named_before[p.n] = args[p.n] == 0 ? 0 : Read<uint32_t>(args[p.n]);
+    if (p.how == kNamed) notes.named[p.n] = args[p.n] == 0 ? 0 : Read<uint32_t>(args[p.n]);
   }
   if (number == SYS_recvmsg) {
     const auto m = Read<Message>(args[1]);
-    g_name_before = {m.name, m.name_bytes};
+    notes.name = m.name;
+    notes.name_bytes = m.name_bytes;
+  }
+  return notes;
+}
+
+void TellSyscallWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
+                       int64_t result) {
+  const Call* call = FindCall(number);
+  if (call == nullptr) return;
+  for (const Piece& p : call->pieces) TellPiece(p, args, notes, result);
+  TellOthers(number, args, notes, result);
+}
+
+namespace {
+
+// Ranges in an array of the caller's.
+class Ranges {
+ public:
+  Ranges(MemoryRange* out, size_t most) : out_(out), most_(most) {}
+  void Add(uint64_t address, uint64_t bytes) {
+    if (address != 0 && bytes != 0 && count_ < most_) out_[count_++] = {address, bytes};
+  }
+  void AddVector(uint64_t buffers, uint64_t count) {
+    for (uint64_t k = 0; k < count && count_ < most_; ++k) {
+      const auto b = Read<Buffer>(buffers + k * sizeof(Buffer));
+      Add(b.base, b.bytes);
+    }
+  }
+  void AddMessage(uint64_t at) {
+    const auto m = Read<Message>(at);
+    AddVector(m.buffers, m.buffer_count);
+    Add(m.name, m.name_bytes);
+    Add(m.control, m.control_bytes);
+    Add(at, sizeof(Message));
+  }
+  size_t count() const { return count_; }
+
+ private:
+  MemoryRange* out_;
+  size_t most_, count_ = 0;
+};
+
+void AddPiece(const Piece& p, const uint64_t* args, const CallNotes& notes, Ranges* ranges) {
+  const uint64_t at = args[p.argument];
+  switch (p.how) {
+    case kNothing:
+      break;
+    case kBytes:
+    case kOnInterrupt:
+    case kIfResult:
+      ranges->Add(at, p.n);
+      break;
+    case kResult:  // no more than the argument behind the address says
+      ranges->Add(at, args[p.argument + 1] * p.n);
+      break;
+    case kArgument:
+      ranges->Add(at, args[p.n]);
+      break;
+    case kPolled:
+      ranges->Add(at, args[1] * p.n);
+      break;
+    case kVector:
+      ranges->AddVector(at, args[p.n]);
+      break;
+    case kNamed:
+      ranges->Add(at, notes.named[p.n]);
+      ranges->Add(args[p.n], 4);
   }
 }
 
-void TellSyscallWrites(uint64_t number, const uint64_t* args, int64_t result) {
+}  // namespace
+
+size_t PossibleWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
+                      MemoryRange* out, size_t most) {
   const Call* call = FindCall(number);
-  if (call == nullptr) return;
-  for (const Piece& p : call->pieces) TellPiece(p, args, result);
-  TellOthers(number, args, result);
+  if (call == nullptr) return 0;
+  Ranges ranges(out, most);
+  for (const Piece& p : call->pieces) AddPiece(p, args, notes, &ranges);
+  constexpr uint64_t kMessageBytes = 64;  // in an array of them
+  switch (number) {
+    case SYS_select:
+    case SYS_pselect6:
+      for (unsigned k = 1; k <= 3; ++k) ranges.Add(args[k], (args[0] + 63) / 64 * 8);
+      break;
+    case SYS_futex:
+      ranges.Add(args[0], 4);
+      ranges.Add(args[4], 4);
+      break;
+    case SYS_recvmsg:
+      ranges.AddMessage(args[1]);
+      break;
+    case SYS_recvmmsg:
+    case SYS_sendmmsg:
+      for (uint64_t k = 0; k < args[2] && ranges.count() < most; ++k) {
+        const uint64_t at = args[1] + k * kMessageBytes;
+        if (number == SYS_recvmmsg) ranges.AddMessage(at);
+        ranges.Add(at + 56, 4);
+      }
+      break;
+    case SYS_msgrcv:
+      ranges.Add(args[1], 8 + args[2]);
+      break;
+    case SYS_ioctl: {
+      const uint64_t size = args[1] >> 16 & 0x3fff;
+      ranges.Add(args[2], size != 0 ? size : kMessageBytes);
+      break;
+    }
+    default:
+      break;
+  }
+  return ranges.count();
+}
+
+bool MayBlock(uint64_t number, const uint64_t* args) {
+  switch (number) {
+    case SYS_futex:
+      switch (args[1] & 0x7f) {
+        case 1:  // FUTEX_WAKE
+        case 3:  // FUTEX_REQUEUE, FUTEX_CMP_REQUEUE, FUTEX_WAKE_OP
+        case 4:
+        case 5:
+        case 7:   // FUTEX_UNLOCK_PI
+        case 10:  // FUTEX_WAKE_BITSET
+          return false;
+        default:
+          return true;
+      }
+    case SYS_getpid:
+    case SYS_gettid:
+    case SYS_getppid:
+    case SYS_getuid:
+    case SYS_geteuid:
+    case SYS_getgid:
+    case SYS_getegid:
+    case SYS_clock_gettime:
+    case SYS_gettimeofday:
+    case SYS_time:
+    case SYS_getrusage:
+    case SYS_getcpu:
+    case SYS_lseek:
+    case SYS_kill:
+    case SYS_tkill:
+    case SYS_tgkill:
+    case SYS_rt_sigqueueinfo:
+    case SYS_rt_tgsigqueueinfo:
+    case SYS_sched_getaffinity:
+    case SYS_prctl:
+    case SYS_getrandom:
+    case SYS_uname:
+    case SYS_set_robust_list:
+    case SYS_set_tid_address:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace ttq::engine

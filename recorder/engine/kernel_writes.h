@@ -11,10 +11,24 @@ namespace ttq::engine {
 
 // Whether the call is in the table, so that what it writes is known.
 bool IsKnownSyscall(uint64_t number);
-// Before the call: notes what is needed to tell afterwards.
-void NoteBeforeSyscall(uint64_t number, const uint64_t* args);
+// What is needed before the call to tell afterwards what it wrote.
+struct CallNotes {
+  uint32_t named[6];          // lengths that arguments point to
+  uint64_t name, name_bytes;  // of a message
+};
+CallNotes NoteBeforeSyscall(uint64_t number, const uint64_t* args);
 // After it: tells the memory that it has written.
-void TellSyscallWrites(uint64_t number, const uint64_t* args, int64_t result);
+void TellSyscallWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
+                       int64_t result);
+
+struct MemoryRange {
+  uint64_t address, bytes;
+};
+// While it is under way: memory that it may be writing, at most `most` ranges; how many.
+size_t PossibleWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
+                      MemoryRange* out, size_t most);
+// Whether other threads may have to do something before the call returns.
+bool MayBlock(uint64_t number, const uint64_t* args);
 
 }  // namespace ttq::engine
 

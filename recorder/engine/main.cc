@@ -19,7 +19,7 @@
 namespace ttq::engine {
 namespace {
 
-alignas(64) uint8_t g_stack[256 << 10];
+[[gnu::used]] alignas(64) uint8_t g_stack[64 << 10];  // until the first thread has its own
 
 uint64_t ParseNumber(const char* s) {
   uint64_t n = 0;
@@ -62,7 +62,6 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   while (*end != nullptr) ++end;
   const auto* auxiliary = reinterpret_cast<const uint64_t*>(end + 1);
 
-  g_context.engine_stack = reinterpret_cast<uint64_t>(g_stack + sizeof(g_stack));
   ring::Options options = {};
   char** words = TakeOptions(argv, &options);
   if (words == nullptr) {
@@ -73,6 +72,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   syscalls::g_program.engine = OwnPath();
   syscalls::g_program.options = options;
   ring::SetBegin(threads::BeginBlock);
+  ring::SetBeforeHandingOver(threads::NotePending);
   ring::Create(options, {});
   char directory[4096] = {};
   Syscall(SYS_getcwd, reinterpret_cast<uint64_t>(directory), sizeof(directory));
@@ -80,6 +80,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   ring::AddArgument(directory);
   for (char** w = words + 1; *w != nullptr; ++w) ring::AddArgument(*w);
   SetUpCode();
+  threads::SetUp();
   LoadProgram(words[0], words + 1, environment, auxiliary);
   ring::Announce();
   signals::SetUp();
@@ -90,7 +91,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
 __asm__(
     ".text\n.globl _start\n_start:\n"
     "  mov %rsp, %rdi\n"
-    "  lea _ZN3ttq6engine12_GLOBAL__N_17g_stackE+262144, %rsp\n"
+    "  lea _ZN3ttq6engine12_GLOBAL__N_17g_stackE+65536, %rsp\n"
     "  xor %ebp, %ebp\n  call EngineMain\n");
 
 }  // namespace ttq::engine

@@ -53,10 +53,11 @@ void BeginChild(const uint64_t* args, uint64_t flags) {
   memcpy(ring::Header()->arguments, arguments, bytes);
   ring::Header()->argument_bytes = bytes;
   ring::Announce();
+  threads::BeginInChild();
   if (flags & CLONE_CHILD_SETTID) {
     memory::Send(kTtqBySyscall, args[3], 4);
   }
-  threads::Begin();
+  if (flags & CLONE_CHILD_CLEARTID) threads::SetClearAddress(args[3]);
   memory::ForgetNotForked();
 }
 
@@ -119,7 +120,7 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
   uint64_t flags = number == SYS_clone ? args[0] : kChildSignal;
   if (number == SYS_vfork) flags |= CLONE_VM | CLONE_VFORK;
   const bool shares = flags & CLONE_VM;
-  if (flags & CLONE_THREAD) Refuse(Text() << "a program with threads");
+  if (flags & CLONE_THREAD) return threads::Create(args);
   if (shares && !(flags & CLONE_VFORK)) Refuse(Text() << "clone that shares memory");
   if (flags & (CLONE_FILES | CLONE_FS | CLONE_SIGHAND) && !shares) {
     Refuse(Text() << "clone that shares files");
@@ -137,8 +138,16 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
   ring::Append(kTtqFork, &g_forks, 4);
   // The child's reader needs it, and this process may wait for the child before it fills a block.
   ring::NextBlock(false);
-  constexpr uint64_t kNotOurs = CLONE_VM | CLONE_SIGHAND | CLONE_FILES | CLONE_FS | CLONE_SETTLS;
+  constexpr uint64_t kNotOurs =
+      CLONE_VM | CLONE_SIGHAND | CLONE_FILES | CLONE_FS | CLONE_SETTLS | CLONE_CHILD_CLEARTID;
+  // The parent waits for the child, and the child may for another thread of the parent's, which
+  // goes on once the child is a process of its own.
+  threads::Thread* self = threads::Running();
+  const bool lets_others_run = shares && !threads::IsAlone();
+  if (lets_others_run) threads::BeginWaitForChild();
   const int64_t r = Syscall(SYS_clone, flags & ~kNotOurs, 0, args[2], args[3], 0);
+  if (r == 0 && lets_others_run) threads::LetParentsThreadsRun();
+  if (r != 0 && lets_others_run) threads::EndWaitForChild(self, Failed(r));
   if (r != 0) {
     if (frames != nullptr) {
       if (!Failed(r)) TakeFrames(*frames);
@@ -204,11 +213,12 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
 }
 
 void Exit(uint64_t number, uint32_t status) {
+  if (number == SYS_exit && !threads::IsAlone()) threads::Exit(status);
   if (g_frames != nullptr) {
     g_frames->bytes = ReadGuest(g_frames->begin, g_frames->content, kSharedStack);
   }
   ring::Append(kTtqExitProcess, &status, 4);
-  threads::TellRegisters();
+  threads::TellLastRegisters();
   ring::Finish(0);
   for (;;) Syscall(static_cast<int64_t>(number), status);
 }

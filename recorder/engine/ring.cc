@@ -33,7 +33,8 @@ uint8_t* g_scratch;  // filled instead once detached
 uint8_t* g_recipe_top;
 uint32_t g_recipe_count, g_block_number;
 uint64_t g_limit;  // no record begins beyond
-bool g_interrupted;
+uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
+const volatile uint32_t* g_interrupts;
 
 uint32_t g_next_id = 1;
 struct KnownRecipe {
@@ -47,7 +48,10 @@ uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 void SetLimit(uint64_t limit) {
   g_limit = limit;
-  g_context.log_limit = g_interrupted ? 0 : limit;
+  auto* place = const_cast<volatile uint64_t*>(&g_context.log_limit);
+  *place = limit < g_turn_end ? limit : g_turn_end;
+  // A signal's handler may have come before the line above, or come now: in this order.
+  if (g_interrupts != nullptr && *g_interrupts != 0) *place = 0;
 }
 
 void Wake(uint32_t* word) { Syscall(SYS_futex, Number(word), FUTEX_WAKE, 0x7fffffff); }
@@ -199,6 +203,7 @@ void StartBlock(bool between) {
   g_recipe_top = g_block + g_ring->block_bytes;
   g_recipe_count = 0;
   g_context.log = Number(g_block + sizeof(TtqBlock));
+  g_turn_end = g_turn_bytes == 0 ? ~uint64_t{0} : g_context.log + g_turn_bytes;
   SetLimit(Number(g_recipe_top) - kTtqMaxRecordBytes);
 }
 
@@ -353,10 +358,21 @@ void NextBlock(bool between) {
   if (g_begin != nullptr) g_begin();
 }
 
-void SetInterrupted(bool interrupted) {
-  g_interrupted = interrupted;
+void SetInterruptedBy(const volatile uint32_t* waits) {
+  g_interrupts = waits;
   SetLimit(g_limit);
 }
+
+void LookForInterrupts() { SetLimit(g_limit); }
+void Interrupt() { *const_cast<volatile uint64_t*>(&g_context.log_limit) = 0; }
+
+void BeginTurn(uint64_t bytes) {
+  g_turn_bytes = bytes;
+  g_turn_end = bytes == 0 ? ~uint64_t{0} : g_context.log + bytes;
+  SetLimit(g_limit);
+}
+
+bool IsFull() { return g_context.log > g_limit; }
 
 void Finish(uint32_t fatal_signal, bool complete) {
   if (g_ring == nullptr || g_finished) return;

@@ -55,8 +55,15 @@ uint32_t StoreRecipe(const TtqRecipe* recipe);
 // the program's own code goes on.
 void NextBlock(bool between);
 
-// The next superblock leaves translated code before it does anything, or not.
-void SetInterrupted(bool interrupted);
+// While *waits is not zero, the next superblock leaves translated code before it does anything.
+void SetInterruptedBy(const volatile uint32_t* waits);
+// *waits has changed. Interrupt: to not zero; may be called in a signal handler.
+void LookForInterrupts();
+void Interrupt();
+// A turn begins: the next superblock after so many bytes of log leaves translated code. 0: no end.
+void BeginTurn(uint64_t bytes);
+// Whether it is the block that has no room for another superblock.
+bool IsFull();
 
 // The last block. Everything after it is not recorded. `complete`: all that has happened has been
 // logged.

@@ -38,9 +38,8 @@ struct Fault {
 extern "C" {
 void EngineFault();
 void EngineSignalReturn();
-int64_t EngineSyscall(uint64_t number, const uint64_t* args);
+int64_t EngineSyscall(uint64_t number, const uint64_t* args, const volatile uint32_t* waits);
 extern const char kEngineSyscallBegin, kEngineSyscallInstruction, kEngineSyscallGivenUp;
-volatile uint32_t g_signal_waits;
 }
 
 namespace signals {
@@ -61,11 +60,6 @@ enum : uint64_t { kDefault = 0, kIgnore = 1 };
 
 // The kernel's structures.
 enum : int32_t { kOnStack = 1, kDisabled = 2 };
-struct Stack {
-  uint64_t address;
-  int32_t flags, padding;
-  uint64_t bytes;
-};
 struct SignalContext {
   uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags;
   uint16_t cs, gs, fs, ss;
@@ -78,12 +72,6 @@ struct UserContext {
   uint64_t mask;
 };
 static_assert(sizeof(UserContext) == 304);
-struct Info {
-  int32_t number, error, code, padding;
-  uint64_t address;  // or other things
-  uint8_t rest[104];
-};
-static_assert(sizeof(Info) == 128);
 struct Frame {
   uint64_t return_address;
   UserContext context;
@@ -91,14 +79,12 @@ struct Frame {
 };
 
 Action g_actions[kSignals + 1];
-uint64_t g_mask;  // the program's; what it says of kSynchronous the kernel does not know
-Stack g_alternate = {0, kDisabled, 0, 0};
-Info g_info;  // of the signal that waits
 Fault g_fault;
 Info g_fault_info;
 uint64_t g_trap, g_error, g_address;  // of the last fault, for frames
-alignas(64) uint8_t g_handler_stack[64 << 10];
 
+// Of the thread that runs.
+OfThread& Own() { return threads::Running()->signals; }
 uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 bool IsStop(uint64_t n) { return n >= 19 && n <= 22; }
@@ -108,7 +94,20 @@ void SetKernelMask(uint64_t mask) { Syscall(SYS_rt_sigprocmask, SIG_SETMASK, Num
 
 // While a signal waits, all others are blocked.
 void PutMaskInForce() {
-  if (g_signal_waits == 0) SetKernelMask(g_mask & ~kSynchronous);
+  SetKernelMask(Own().waits != 0 ? ~kSynchronous : Own().mask & ~kSynchronous);
+}
+
+// The kernel is to keep a signal until it is not blocked any more.
+void SendAgain(const Info& info) {
+  constexpr int32_t kByUser = 0;
+  const auto pid = static_cast<uint64_t>(Syscall(SYS_getpid));
+  const auto number = static_cast<uint64_t>(info.number);
+  if (info.code >= kByUser) {  // for any thread
+    Syscall(SYS_rt_sigqueueinfo, pid, number, Number(&info));
+  } else {
+    const auto thread = static_cast<uint64_t>(Syscall(SYS_gettid));
+    Syscall(SYS_rt_tgsigqueueinfo, pid, thread, number, Number(&info));
+  }
 }
 
 void SetKernelAction(uint32_t number, const Action& a) {
@@ -195,10 +194,15 @@ void OnSignal(int number, Info* info, UserContext* c) {
     TakeFault(number, *info, c);
     return;
   }
-  g_info = *info;
-  g_signal_waits = 1;
-  ring::SetInterrupted(true);
-  c->mask = ~kSynchronous;  // until it is delivered
+  threads::Thread* thread = threads::Interrupted();
+  c->mask = ~kSynchronous;           // until it is delivered
+  if (thread->signals.waits != 0) {  // the mask was just being set
+    SendAgain(*info);
+    return;
+  }
+  thread->signals.info = *info;
+  thread->signals.waits = 1;
+  if (thread == threads::Running()) ring::Interrupt();
   // The last moment before a system call, or one that the kernel would execute again.
   if (pc >= Number(&kEngineSyscallBegin) && pc <= Number(&kEngineSyscallInstruction)) {
     c->registers.rip = Number(&kEngineSyscallGivenUp);
@@ -271,8 +275,8 @@ void RestoreState(uint64_t at) {
 }
 
 bool OnAlternateStack(uint64_t sp) {
-  return !(g_alternate.flags & kDisabled) && sp - g_alternate.address <= g_alternate.bytes &&
-         sp > g_alternate.address;
+  return !(Own().alternate.flags & kDisabled) &&
+         sp - Own().alternate.address <= Own().alternate.bytes && sp > Own().alternate.address;
 }
 
 bool CanWrite(uint64_t begin, uint64_t end) {
@@ -287,8 +291,9 @@ void BuildFrame(const Info& info, const Action& action) {
   const uint64_t* r = g_context.r;
   constexpr uint64_t kRedZone = 128;
   uint64_t sp = r[kRsp] - kRedZone;
-  if (action.flags & SA_ONSTACK && !(g_alternate.flags & kDisabled) && !OnAlternateStack(r[kRsp])) {
-    sp = g_alternate.address + g_alternate.bytes;
+  if (action.flags & SA_ONSTACK && !(Own().alternate.flags & kDisabled) &&
+      !OnAlternateStack(r[kRsp])) {
+    sp = Own().alternate.address + Own().alternate.bytes;
   }
   const uint64_t end = sp;
   const uint64_t state = (sp - StateBytes() - 4) & ~uint64_t{63};
@@ -299,15 +304,15 @@ void BuildFrame(const Info& info, const Action& action) {
   f.return_address = action.restorer;
   constexpr uint64_t kHasExtendedState = 1, kStrictStack = 2 | 4;
   f.context.flags = kHasExtendedState | kStrictStack;
-  f.context.stack = g_alternate;
+  f.context.stack = Own().alternate;
   if (OnAlternateStack(r[kRsp])) f.context.stack.flags |= kOnStack;
   constexpr uint16_t kCode = 0x33, kData = 0x2b;
-  f.context.registers = {r[8],    r[9],      r[10],   r[11],   r[12],        r[13],
-                         r[14],   r[15],     r[kRdi], r[kRsi], r[kRbp],      r[kRbx],
-                         r[kRdx], r[kRax],   r[kRcx], r[kRsp], g_context.pc, g_context.flags,
-                         kCode,   0,         0,       kData,   g_error,      g_trap,
-                         g_mask,  g_address, state,   {}};
-  f.context.mask = g_mask;
+  f.context.registers = {r[8],       r[9],      r[10],   r[11],   r[12],        r[13],
+                         r[14],      r[15],     r[kRdi], r[kRsi], r[kRbp],      r[kRbx],
+                         r[kRdx],    r[kRax],   r[kRcx], r[kRsp], g_context.pc, g_context.flags,
+                         kCode,      0,         0,       kData,   g_error,      g_trap,
+                         Own().mask, g_address, state,   {}};
+  f.context.mask = Own().mask;
   f.info = info;
   memcpy(reinterpret_cast<void*>(sp), &f, sizeof(f));
   memory::Send(kTtqBySignal, sp, end - sp);
@@ -338,7 +343,7 @@ void Act(const Info& info) {
   const auto number = static_cast<uint32_t>(info.number);
   Action& action = g_actions[number];
   const bool by_instruction = (kSynchronous & Bit(number)) && info.code > 0;
-  const bool blocked = by_instruction && g_mask & Bit(number);
+  const bool blocked = by_instruction && Own().mask & Bit(number);
   if (action.handler <= kIgnore || blocked) {
     if (!by_instruction && (action.handler == kIgnore || IsHarmless(number))) {
       PutMaskInForce();
@@ -352,8 +357,8 @@ void Act(const Info& info) {
     Install(number, action);
   }
   BuildFrame(info, taken);
-  g_mask |= taken.mask & ~kNeverBlocked;
-  if (!(taken.flags & SA_NODEFER)) g_mask |= Bit(number);
+  Own().mask |= taken.mask & ~kNeverBlocked;
+  if (!(taken.flags & SA_NODEFER)) Own().mask |= Bit(number);
   threads::TellRegisters();
   PutMaskInForce();
 }
@@ -366,21 +371,30 @@ void SetUp() {
     Syscall(SYS_rt_sigaction, n, 0, Number(&a), 8);
     g_actions[n] = {a.handler == kIgnore ? uint64_t{kIgnore} : uint64_t{kDefault}, 0, 0, 0};
   }
-  Syscall(SYS_rt_sigprocmask, SIG_SETMASK, 0, Number(&g_mask), 8);
-  const Stack own = {Number(g_handler_stack), 0, 0, sizeof(g_handler_stack)};
-  Syscall(SYS_sigaltstack, Number(&own), 0);
+  Syscall(SYS_rt_sigprocmask, SIG_SETMASK, 0, Number(&Own().mask), 8);
+  Own().alternate.flags = kDisabled;
+  SetUpThread(threads::HandlerStack(*threads::Running()));
   for (uint32_t n = 1; n <= kSignals; ++n) Install(n, g_actions[n]);
-  SetKernelMask(g_mask & ~kSynchronous);
+  Unblock();
 }
 
-bool Waiting() { return g_signal_waits != 0; }
+void SetUpThread(const Stack& stack) { Syscall(SYS_sigaltstack, Number(&stack), 0); }
+
+void BlockAll() { SetKernelMask(~uint64_t{0}); }
+void Unblock() { PutMaskInForce(); }
+
+void PassOn() {
+  if (Waiting() && Own().info.code >= 0) SendAgain(Own().info);
+}
+
+bool Waiting() { return Own().waits != 0; }
 
 void Deliver() {
   // No other signal comes before the mask is set again.
-  g_signal_waits = 0;
-  ring::SetInterrupted(false);
+  const Info info = Own().info;
+  Own().waits = 0;
+  ring::LookForInterrupts();
   g_trap = g_error = g_address = 0;
-  const Info info = g_info;
   Tell(kTtqSignal, info, g_context.pc);
   Act(info);
 }
@@ -410,7 +424,7 @@ void RaiseAtJump() {
 }
 
 void Die(uint32_t number) {
-  threads::TellRegisters();
+  threads::TellLastRegisters();
   ring::Finish(number);
   SetKernelAction(number, {});
   SetKernelMask(~Bit(number));
@@ -443,20 +457,21 @@ int64_t SetAction(uint64_t number, uint64_t action, uint64_t old, uint64_t mask_
 
 int64_t SetMask(uint64_t how, uint64_t set, uint64_t old, uint64_t mask_bytes) {
   if (mask_bytes != 8) return kInvalid;
+  if (Waiting()) return kRestart;  // it came before, when it may not have been blocked
   uint64_t wanted = 0;
   if (set != 0 && ReadGuest(set, &wanted, 8) != 8) return kBadAddress;
-  const uint64_t before = g_mask;
+  const uint64_t before = Own().mask;
   if (set != 0) {
     wanted &= ~kNeverBlocked;
     switch (how) {
       case SIG_BLOCK:
-        g_mask |= wanted;
+        Own().mask |= wanted;
         break;
       case SIG_UNBLOCK:
-        g_mask &= ~wanted;
+        Own().mask &= ~wanted;
         break;
       case SIG_SETMASK:
-        g_mask = wanted;
+        Own().mask = wanted;
         break;
       default:
         return kInvalid;
@@ -478,7 +493,7 @@ int64_t SetAlternateStack(uint64_t stack, uint64_t old) {
   const bool on = OnAlternateStack(g_context.r[kRsp]);
   if (old != 0) {
     if (!CanWrite(old, old + sizeof(Stack))) return kBadAddress;
-    Stack now = g_alternate;
+    Stack now = Own().alternate;
     now.padding = 0;
     if (on) now.flags |= kOnStack;
     memcpy(reinterpret_cast<void*>(old), &now, sizeof(now));
@@ -488,11 +503,11 @@ int64_t SetAlternateStack(uint64_t stack, uint64_t old) {
   if (on) return kNotPermitted;
   if (wanted.flags & ~(kDisabled | kOnStack)) return kInvalid;
   if (wanted.flags & kDisabled) {
-    g_alternate = {0, kDisabled, 0, 0};
+    Own().alternate = {0, kDisabled, 0, 0};
     return 0;
   }
   if (wanted.bytes < kLeast) return kNoMemory;
-  g_alternate = {wanted.address, 0, 0, wanted.bytes};
+  Own().alternate = {wanted.address, 0, 0, wanted.bytes};
   return 0;
 }
 
@@ -506,17 +521,23 @@ void Return() {
   constexpr uint64_t kProgram = 0x250dd5;
   g_context.flags = (c.flags & kProgram) | 0x202;
   g_context.pc = c.rip;
-  g_mask = f.context.mask & ~kNeverBlocked;
+  Own().mask = f.context.mask & ~kNeverBlocked;
   if (!(f.context.stack.flags & kDisabled)) {
-    g_alternate = {f.context.stack.address, 0, 0, f.context.stack.bytes};
+    Own().alternate = {f.context.stack.address, 0, 0, f.context.stack.bytes};
   }
   PutMaskInForce();
 }
 
-void GiveMaskToKernel() { SetKernelMask(g_mask); }
+void GiveMaskToKernel() { SetKernelMask(Own().mask); }
 void TakeMaskBack() { PutMaskInForce(); }
 
-int64_t Interruptible(uint64_t number, const uint64_t* args) { return EngineSyscall(number, args); }
+int64_t Interruptible(OfThread* thread, uint64_t number, const uint64_t* args) {
+  return EngineSyscall(number, args, &thread->waits);
+}
+
+int64_t Interruptible(uint64_t number, const uint64_t* args) {
+  return Interruptible(&Own(), number, args);
+}
 
 }  // namespace signals
 
@@ -540,10 +561,10 @@ __asm__(
     ".globl kEngineSyscallBegin, kEngineSyscallInstruction, kEngineSyscallGivenUp\n"
     "EngineFault:\n  mov _ZN3ttq6engine9g_contextE+200, %rsp\n  call HandleFault\n"
     "EngineSignalReturn:\n  mov $15, %eax\n  syscall\n"
-    "EngineSyscall:\n  mov %rdi, %rax\n  mov %rsi, %r11\n"
+    "EngineSyscall:\n  mov %rdi, %rax\n  mov %rsi, %r11\n  mov %rdx, %rcx\n"
     "  mov 0(%r11), %rdi\n  mov 8(%r11), %rsi\n  mov 16(%r11), %rdx\n"
     "  mov 24(%r11), %r10\n  mov 32(%r11), %r8\n  mov 40(%r11), %r9\n"
-    "kEngineSyscallBegin:\n  cmpl $0, g_signal_waits\n  jne kEngineSyscallGivenUp\n"
+    "kEngineSyscallBegin:\n  cmpl $0, (%rcx)\n  jne kEngineSyscallGivenUp\n"
     "kEngineSyscallInstruction:\n  syscall\n  ret\n"
     "kEngineSyscallGivenUp:\n  mov $-512, %rax\n  ret\n");
 

@@ -10,8 +10,36 @@
 
 namespace ttq::engine::signals {
 
-// Takes the dispositions and the mask that the program inherits.
+// The kernel's structures.
+struct Stack {
+  uint64_t address;
+  int32_t flags, padding;
+  uint64_t bytes;
+};
+struct Info {
+  int32_t number, error, code, padding;
+  uint64_t address;  // or other things
+  uint8_t rest[104];
+};
+static_assert(sizeof(Info) == 128);
+
+// What each thread has of its own.
+struct OfThread {
+  uint64_t mask;  // the program's; what it says of faults the kernel does not know
+  Stack alternate;
+  Info info;                // of the signal that waits
+  volatile uint32_t waits;  // one does: all others are blocked
+};
+
+// Takes the dispositions and the mask that the program inherits. The thread that runs is the first.
 void SetUp();
+// Gives the thread that executes it a stack for handlers.
+void SetUpThread(const Stack& stack);
+void BlockAll();
+void Unblock();  // those that the program has not blocked
+// A thread ends: a signal that waits for it, and was for any thread, goes to another.
+void PassOn();
+// Whether one waits for the thread that runs.
 bool Waiting();
 // Delivers what waits: goes to the program's handler, or ends the process.
 void Deliver();
@@ -30,9 +58,11 @@ void Return();  // rt_sigreturn: changes the context
 void GiveMaskToKernel();
 void TakeMaskBack();
 
-// A system call of the program, which a signal interrupts. kRestart: it was not executed, or is to
-// be executed again after the signal's handler.
+// A system call of the program, which a signal for `thread` interrupts. kRestart: it was not
+// executed, or is to be executed again after the signal's handler. The second: of the thread that
+// runs.
 constexpr int64_t kRestart = -512;
+int64_t Interruptible(OfThread* thread, uint64_t number, const uint64_t* args);
 int64_t Interruptible(uint64_t number, const uint64_t* args);
 
 }  // namespace ttq::engine::signals

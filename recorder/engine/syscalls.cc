@@ -340,7 +340,17 @@ void TellFileChanges(uint64_t number, const uint64_t* args, int64_t result) {
   if (known == 0) memory::FileChanged(st.st_dev, st.st_ino, static_cast<uint64_t>(st.st_size));
 }
 
-int64_t Run(uint64_t number, uint64_t* args) {
+// The call, while others may run where it may have to wait for one of them.
+int64_t MakeCall(uint64_t number, const uint64_t* args, const CallNotes& notes) {
+  if (threads::IsAlone() || !MayBlock(number, args)) return signals::Interruptible(number, args);
+  threads::Thread* self = threads::Running();
+  threads::Release(number, args, &notes);
+  const int64_t r = signals::Interruptible(&self->signals, number, args);
+  threads::Acquire(self);
+  return r;
+}
+
+int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
   switch (number) {
     case SYS_mmap:
       return MapMemory(args);
@@ -402,10 +412,14 @@ int64_t Run(uint64_t number, uint64_t* args) {
         return signals::Interruptible(number, own);
       }
       break;
+    case SYS_set_tid_address:
+      return threads::SetClearAddress(args[0]);
+    case SYS_set_robust_list:
+      return threads::SetRobustList(args[0], args[1]);
     default:
       break;
   }
-  return signals::Interruptible(number, args);
+  return MakeCall(number, args, notes);
 }
 
 }  // namespace
@@ -436,10 +450,11 @@ void Execute() {
     threads::TellVectors();
     return;
   }
-  NoteBeforeSyscall(number, args);
-  const int64_t result = Run(number, args);
+  const CallNotes notes = NoteBeforeSyscall(number, args);
+  const int64_t result = Run(number, args, notes);
+  memory::SetSyscall(s.number);  // other threads have made calls meanwhile
   if (number == SYS_write || number == SYS_writev) TellWritten(number, args, result);
-  TellSyscallWrites(number, args, result);
+  TellSyscallWrites(number, args, notes, result);
   TellFileChanges(number, args, result);
   s.result = result;
   s.wall_ns = WallNs();

@@ -69,7 +69,7 @@ def installed(name, command, given=b""):
 
 def cases():
     for name in ("instructions", "avx2", "signals", "memory", "syscalls", "confined", "code",
-                 "exceptions", "processes", "spawn", "threads", "bare", "siginfo"):
+                 "exceptions", "processes", "spawn", "threads", "pthreads", "bare", "siginfo"):
         yield ours(name)
     # Every way to end.
     for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",
@@ -105,10 +105,10 @@ def cases():
 
 
 # What the native engine takes, and a machine has. It is to be all of cases().
-NATIVE = ("signals", "memory", "bare", "processes", "spawn", "sqlite3", "git",
-          "shell", "#!", "env")
+NATIVE = ("signals", "memory", "bare", "confined", "exceptions", "processes", "spawn", "threads", "pthreads",
+          "sqlite3", "git", "shell", "#!", "env")
 
-NATIVE_ENDS = ["end " + end for end in ("exit 7", "last 3", "raise 11", "raise 15", "kill 9", "segv", "jump 0",
+NATIVE_ENDS = ["end " + end for end in ("exit 7", "thread 9", "last 3", "raise 11", "raise 15", "kill 9", "segv", "jump 0",
                                         "jump 64", "divide 0", "illegal", "trap", "overflow", "privileged",
                                         "beyond 0", "beyond 1", "queue 10", "queue 40")]
 
