@@ -138,6 +138,7 @@ void SetUpCode() {
   g_exits = static_cast<Exit*>(Reserve(kMaxExits * sizeof(Exit), 0));
   Reserve(kCodeBytes, kCodeBegin);
   Reserve(kStubsBytes, kStubsBegin);
+  memory::SetFlush(FlushTranslations);
   Clear();
 }
 

@@ -5,9 +5,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "recorder/engine/dispatch.h"
+#include "recorder/engine/context.h"
 #include "recorder/engine/ring.h"
-#include "recorder/engine/threads.h"
 
 namespace ttq::engine::memory {
 namespace {
@@ -17,6 +16,8 @@ constexpr size_t kChunk = 256 << 10;  // bytes of memory in one record
 Mapping* g_mappings;  // in order of addresses, none overlapping
 size_t g_count, g_capacity;
 int64_t g_syscall = -1;
+uint32_t g_thread;
+void (*g_flush)();
 
 // The first mapping that ends beyond `address`.
 size_t Lower(uint64_t address) {
@@ -74,7 +75,7 @@ void Cut(uint64_t begin, uint64_t end) {
   bool translated = false;
   ForEach(begin, end, [&](Mapping* m) { translated = translated || m->translated; });
   for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end;) Remove(i);
-  if (translated) FlushTranslations();
+  if (translated) g_flush();
 }
 
 bool IsZero(const uint8_t* at, size_t bytes) {
@@ -87,7 +88,7 @@ bool IsZero(const uint8_t* at, size_t bytes) {
 
 void SendBytes(uint32_t actor, uint64_t address, const uint8_t* bytes, size_t size) {
   TtqKernelWrite w = {};
-  w.tid = actor == kTtqInitial ? 0 : threads::Current();
+  w.tid = actor == kTtqInitial ? 0 : g_thread;
   w.actor = static_cast<uint8_t>(actor);
   w.syscall = g_syscall;
   w.address = address;
@@ -97,6 +98,8 @@ void SendBytes(uint32_t actor, uint64_t address, const uint8_t* bytes, size_t si
 }  // namespace
 
 void SetSyscall(int64_t number) { g_syscall = number; }
+void SetThread(uint32_t number) { g_thread = number; }
+void SetFlush(void (*flush)()) { g_flush = flush; }
 
 const Mapping* Find(uint64_t address) {
   const size_t at = Lower(address);
@@ -189,7 +192,7 @@ void Protect(uint64_t begin, uint64_t end, uint32_t protection) {
     m->protection = protection;
     if (flush) m->translated = false;
   });
-  if (flush) FlushTranslations();
+  if (flush) g_flush();
   TtqRange r = {};
   r.address = begin;
   r.bytes = end - begin;

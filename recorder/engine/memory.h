@@ -60,8 +60,11 @@ void ForgetNotForked();
 // Memory as it is now: `actor` changed it, or (kTtqInitial) it begins so. What cannot be read is
 // left out; with `only_nonzero`, pages of zeros too.
 void Send(uint32_t actor, uint64_t address, uint64_t bytes, bool only_nonzero = false);
-// The system call in progress, which Send names.
+// The system call in progress, and the thread that runs, which Send names.
 void SetSyscall(int64_t number);
+void SetThread(uint32_t number);
+// `flush` gives up all translations.
+void SetFlush(void (*flush)());
 
 }  // namespace ttq::engine::memory
 

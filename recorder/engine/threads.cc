@@ -194,6 +194,7 @@ void Load(const Thread& t) {
 // The turn is this thread's.
 void Enter(Thread* self) {
   g_running = self;
+  memory::SetThread(self->number);
   Thread* before = g_in_context;
   if (before != self) {
     if (before != nullptr) {
@@ -288,6 +289,7 @@ void SetUp() {
   t.number = kFirst;
   t.taken = true;
   g_running = g_in_context = &t;
+  memory::SetThread(kFirst);
   g_count = 1;
   g_context.engine_stack = Number(&t) + kAreaBytes;
   ring::SetInterruptedBy(&t.signals.waits);

@@ -59,7 +59,7 @@ static void* Consume(void* argument) {
 // Each waits for its turn without a system call.
 static void* Spin(void* argument) {
   const int me = (int)(long)argument;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 2; ++round) {
     while (atomic_load(&g_turn) != round * kThreads + me) {
     }
     g_own += round;
@@ -103,6 +103,7 @@ static void* RunForever(void* argument) {
   pthread_cleanup_push(OnCancel, argument);
   atomic_fetch_add(&g_at_work, 1);
   for (volatile long n = 0;; ++n) {
+    if (n % 256 == 0) sched_yield();
   }
   pthread_cleanup_pop(0);
   return NULL;
