@@ -15,6 +15,17 @@ import faults
 COUNT = 3_000_000
 
 
+def wait_for_handler(pid):
+    """Until the process catches SIGINT: it does so as soon as the question runs."""
+    for _ in range(1200):
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            caught = next(line for line in f if line.startswith("SigCgt:"))
+        if int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the question never began")
+
+
 def interrupt(ttq, query, form, first_bytes):
     """Ctrl-C after so many bytes of the answer; the status and all it printed."""
     process = ttq.start("-t", ttq.place("x"), "-f", form, query)
@@ -23,7 +34,7 @@ def interrupt(ttq, query, form, first_bytes):
         start = os.read(process.stdout.fileno(), first_bytes).decode()
     else:
         start = ""
-        time.sleep(0.3)
+        wait_for_handler(process.pid)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
