@@ -35,6 +35,7 @@
 #include "query/cpython/frame_history.h"
 #include "query/cpython/runtime.h"
 #include "recorder/launcher.h"
+#include "recorder/refusal.h"
 #include "store/read/reader.h"
 #include "store/write/ingest.h"
 
@@ -117,7 +118,20 @@ struct RecordOptions {
   LaunchOptions launch;
   RecordLimits limits;
   bool stop_when_full = true, quiet = false;
+  bool may_change_recorder = false;  // to Valgrind, see NeedsValgrind
 };
+
+// Where the native engine took the program up to some point and nothing that happened until then is
+// seen outside: why. The program can be run from its beginning once more, and nobody can tell.
+std::optional<std::string> NeedsValgrind(const RecordOptions& options, const LaunchResult& result) {
+  if (!options.may_change_recorder || options.launch.recorder != RecorderKind::kNative) return {};
+  const size_t end = result.tool_log.find(kRefusedUnseen);
+  if (end == std::string::npos) return {};
+  // ttq: process 4711 is not recorded any further: why
+  const size_t line = result.tool_log.rfind('\n', end) + 1;
+  const size_t why = result.tool_log.find(": ", result.tool_log.find("is not recorded", line));
+  return why < end ? result.tool_log.substr(why + 2, end - why - 2) : "";
+}
 
 // What became of a program whose recording failed, and what the recording holds. `stopped`: it was
 // ended for that; `closing`: all of it was stored, but the recording could not be finished.
@@ -186,6 +200,18 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
       });
   absl::Status finished = (*writer)->Finish();
   watch.reset();
+  if (const auto why = result.ok() ? NeedsValgrind(options, *result) : std::nullopt) {
+    writer->reset();
+    std::error_code ec;
+    fs::remove_all(run.directory, ec);
+    fmt::print(
+        stderr,
+        "ttq: the native engine cannot record this program: {}; recording it with Valgrind\n",
+        Printable(*why));
+    RecordOptions others = options;
+    others.launch.recorder = RecorderKind::kValgrind;
+    return RecordOnce(others, output);
+  }
   if (!result.ok() || rings.empty()) {
     writer->reset();
     std::error_code ec;
@@ -304,10 +330,12 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
   app.add_flag("--report", given->report,
                "When the program fails, write the page of `ttq report` beside the recording");
   app.add_flag("-q,--quiet", options->quiet, "No summary line");
-  app.add_option("--engine", given->engine,
-                 "What runs the program: valgrind, native (faster, not for all programs yet), or "
-                 "auto, which is valgrind for now")
-      ->check(CLI::IsMember({"auto", "native", "valgrind"}))
+  app.add_option(
+         "--engine", given->engine,
+         "What runs the program: valgrind, native (faster, not for all programs yet), either "
+         "(native, and valgrind where nothing has happened yet that the world could see), or "
+         "auto, which is valgrind for now")
+      ->check(CLI::IsMember({"auto", "either", "native", "valgrind"}))
       ->type_name("WHAT");
   app.add_option("--block-size", given->block_mib, "MiB of log per block")
       ->check(CLI::Range(1, 256))
@@ -356,7 +384,10 @@ int RunRecord(int argc, char** argv) {
   options.launch.command.assign(argv + at, argv + argc);
   options.launch.block_bytes = given.block_mib << 20;
   options.stop_when_full = given.on_full == "stop";
-  if (given.engine == "native") options.launch.recorder = RecorderKind::kNative;
+  if (given.engine == "native" || given.engine == "either") {
+    options.launch.recorder = RecorderKind::kNative;
+    options.may_change_recorder = given.engine == "either";
+  }
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {
     if (text.empty()) return true;

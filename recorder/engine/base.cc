@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 
 #include "recorder/engine/ring.h"
+#include "recorder/engine/traces.h"
+#include "recorder/refusal.h"
 
 extern "C" {
 
@@ -147,7 +149,8 @@ size_t ReadGuest(uint64_t address, void* into, size_t bytes) {
 void Refuse(const Text& what) {
   Text line;
   line << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid)) << " is not recorded";
-  line << (ring::IsOpen() ? " any further: " : ": ") << what.c_str() << "; use --engine=valgrind\n";
+  line << (ring::IsOpen() ? " any further: " : ": ") << what.c_str()
+       << (traces::Left() ? kRefusedSeen : kRefusedUnseen) << "\n";
   ring::WriteLog(line);
   ring::Finish(0, false);
   for (;;) Syscall(SYS_exit_group, 125);

@@ -3,7 +3,9 @@
 // The engine's own program, which `ttq record --engine=native` runs in place of the program to be
 // recorded:
 //
-//     ttq-engine --ring=DIRECTORY --block-bytes=N --block-count=N --verify=yes|no -- PATH ARGV0 ...
+//     ttq-engine --ring=DIRECTORY --block-bytes=N --block-count=N --verify=yes|no [--seen=yes|no]
+//     --
+//         PATH ARGV0 ...
 //
 // It loads PATH into its own process and goes on in it.
 
@@ -15,6 +17,7 @@
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
 #include "recorder/engine/threads.h"
+#include "recorder/engine/traces.h"
 
 namespace ttq::engine {
 namespace {
@@ -41,6 +44,7 @@ char** TakeOptions(char** argv, ring::Options* options) {
       options->block_count = static_cast<uint32_t>(ParseNumber(v));
     }
     if (const char* v = After(*argv, "--verify=")) options->verify = Equal(v, "yes");
+    if (Equal(*argv, "--seen=yes")) traces::SetLeft();
   }
   return nullptr;
 }

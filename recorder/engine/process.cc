@@ -22,6 +22,7 @@
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
 #include "recorder/engine/threads.h"
+#include "recorder/engine/traces.h"
 
 namespace ttq::engine::process {
 namespace {
@@ -195,12 +196,13 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
   block_bytes << "--block-bytes=" << o.block_bytes;
   block_count << "--block-count=" << uint64_t{o.block_count};
   const uint64_t count = CountPointers(arguments);
-  constexpr uint64_t kOwn = 7;
+  constexpr uint64_t kOwn = 8;
   auto* words = AllocateArray<uint64_t>(kOwn + count + 2);
   uint64_t used = 0;
   for (const char* w :
        {g_program.engine, directory.c_str(), block_bytes.c_str(), block_count.c_str(),
-        o.verify ? "--verify=yes" : "--verify=no", "--", static_cast<const char*>(name)}) {
+        o.verify ? "--verify=yes" : "--verify=no", traces::Left() ? "--seen=yes" : "--seen=no",
+        "--", static_cast<const char*>(name)}) {
     words[used++] = Number(w);
   }
   ReadGuest(arguments, words + used, 8 * count);

@@ -19,6 +19,7 @@
 #include "recorder/engine/process.h"
 #include "recorder/engine/signals.h"
 #include "recorder/engine/threads.h"
+#include "recorder/engine/traces.h"
 
 namespace ttq::engine::syscalls {
 
@@ -438,6 +439,7 @@ void Execute() {
     Refuse((Text() << "system call " << number << ", which the native engine does not know, at 0x")
                .Hex(g_context.pc - kSyscallBytes));
   }
+  traces::NoteCall(number, args);
   memory::SetSyscall(s.number);
   ring::AppendStruct(kTtqSyscallEnter, s);
   if (number == SYS_rt_sigreturn) {
@@ -453,6 +455,7 @@ void Execute() {
   const CallNotes notes = NoteBeforeSyscall(number, args);
   const int64_t result = Run(number, args, notes);
   memory::SetSyscall(s.number);  // other threads have made calls meanwhile
+  traces::NoteResult(number, args, result);
   if (number == SYS_write || number == SYS_writev) TellWritten(number, args, result);
   TellSyscallWrites(number, args, notes, result);
   TellFileChanges(number, args, result);

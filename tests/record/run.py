@@ -432,6 +432,25 @@ def native_threads():
     return "ok"
 
 
+def either_engine():
+    """A program that the native engine cannot take runs again under Valgrind, unless something of it has been seen."""
+    code = os.path.join(PROGRAMS, "code")
+    native = run([code])
+    for command, given, again in (([code], b"", True), (["sh", "-c", "exec '%s'" % code], b"", True),
+                                  (["sh", "-c", "echo once; exec '%s'" % code], b"", False),
+                                  (["sh", "-c", "read line; exec '%s'" % code], b"one\n", False)):
+        r = record(["--engine=either", *command], given=given)
+        if again:
+            check((r.status, r.out) == (native.status, native.out), command, r)
+            check(re.fullmatch(rb"ttq: the native engine cannot record this program: code that may change, at 0x[0-9a-f]+"
+                               rb"; recording it with Valgrind\n", r.err), command, r)
+        else:
+            check(r.status == 125 and r.out == (b"" if given else b"once\n"), command, r)
+            check(r.err.count(b"\n") == 1 and b"is not recorded any further: code that may change" in r.err
+                  and b"; use --engine=valgrind" in r.err, command, r)
+    return "ok"
+
+
 def hostile_names():
     """Nothing that a terminal obeys comes from a program's name or from what it makes the tool say."""
     program = os.path.join(SCRATCH, "a\x1b[31m\u202eb\x9b\nc")
@@ -488,7 +507,7 @@ def crash_of(command):
 def main():
     tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
     for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
-              numbers_of_threads, native_threads, hostile_names, unrecorded_child, crash):
+              numbers_of_threads, native_threads, either_engine, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     if wanted == ["programs"]:
