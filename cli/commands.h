@@ -34,6 +34,8 @@ int RunDiff(int argc, char** argv);
 int RunReport(int argc, char** argv);
 int RunExport(int argc, char** argv);
 int RunGdbCommand(int argc, char** argv);
+// Recordings for agents, on stdin and stdout.
+int RunMcp(int argc, char** argv);
 int RunHelp(int argc, char** argv);
 
 // The overview that `ttq help` prints.

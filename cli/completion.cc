@@ -12,7 +12,8 @@
 #include "base/natural_order.h"
 #include "base/text.h"
 #include "cli/common.h"
-#include "cli/recordings.h"
+#include "query/answers/recordings.h"
+#include "query/find_trace.h"
 #include "query/language/parser.h"
 
 namespace ttq {

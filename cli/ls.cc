@@ -13,9 +13,10 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/recordings.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "query/answers/recordings.h"
+#include "query/find_trace.h"
 
 namespace ttq {
 namespace {

@@ -20,6 +20,8 @@
 #include "cli/recordings.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "query/answers/recordings.h"
+#include "query/find_trace.h"
 #include "store/read/writer_lock.h"
 
 namespace ttq {

@@ -2,13 +2,10 @@
 //
 // What gdb's command `monitor` passes on: questions in ttq's language, and moves in time.
 
-#include <algorithm>
-#include <charconv>
-
-#include "base/status_macros.h"
 #include "fmt/format.h"
 #include "gdb/stub.h"
 #include "query/answers/format.h"
+#include "query/answers/moment.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 
@@ -16,9 +13,6 @@ namespace ttq::gdb {
 namespace {
 
 constexpr uint64_t kMaxRows = 200;
-
-// What a time is, the language knows: the moment that this query is about.
-const std::string kAt = "registers at ";
 
 constexpr char kHelp[] =
     R"(monitor ttq QUERY     a question in ttq's language; $now is the time here
@@ -79,22 +73,7 @@ std::string Stub::Ask(const std::string& query, ScanControl* control) {
 }
 
 absl::StatusOr<Time> Stub::TimeOf(const std::string& text, ScanControl* control) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size()) return Time(number);
-  ASSIGN_OR_RETURN(const ast::Query query, ParseQuery(kAt + text));
-  const RunOptions run{.control = control};
-  ASSIGN_OR_RETURN(const std::unique_ptr<ResultStream> stream, engine_.Run(query, run));
-  const auto& columns = stream->columns();
-  const auto time = std::find_if(columns.begin(), columns.end(),
-                                 [](const Column& column) { return column.name == "time"; });
-  Row row;
-  ASSIGN_OR_RETURN(const bool any, stream->Next(&row));
-  const Time* found = !any || time == columns.end()
-                          ? nullptr
-                          : row[static_cast<size_t>(time - columns.begin())].get<Time>();
-  if (found == nullptr) return absl::NotFoundError("there is no such time");
-  return *found;
+  return MomentOf(engine_, text, control);
 }
 
 std::string Stub::MonitorText(const std::string& command, ScanControl* control) {
@@ -107,7 +86,7 @@ std::string Stub::MonitorText(const std::string& command, ScanControl* control) 
   // anew.
   if ((word == "seek" || word == "jump") && !rest.empty()) {
     const absl::StatusOr<Time> time = TimeOf(rest, control);
-    if (!time.ok()) return Message(time.status(), kAt + rest);
+    if (!time.ok()) return Message(time.status(), kMomentQuestion + rest);
     if (*time > timeline_->process().info().end) {
       return fmt::format("time {} is past the end of the recording, {}\n", time->v,
                          timeline_->process().info().end.v);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/answers/recordings.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/natural_order.h"
+#include "fmt/format.h"
+#include "store/read/reader.h"
+#include "store/read/writer_lock.h"
+
+namespace ttq {
+namespace {
+
+Listed Look(const std::string& home, const std::string& name) {
+  Listed listed{.name = name, .path = home + "/" + name};
+  struct stat st;
+  if (stat(listed.path.c_str(), &st) == 0) {
+    listed.start_wall_ns = st.st_mtim.tv_sec * int64_t{1000000000} + st.st_mtim.tv_nsec;
+  }
+  listed.running = IsBeingWritten(listed.path);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(listed.path);
+  if (!recording.ok()) {
+    listed.problem = std::string(recording.status().message());
+    return listed;
+  }
+  const RecordingInfo& info = (*recording)->info();
+  for (const std::string& word : info.command) {
+    listed.command += (listed.command.empty() ? "" : " ") + word;
+  }
+  if (info.start_wall_ns != 0) listed.start_wall_ns = info.start_wall_ns;
+  listed.bytes = info.bytes_on_disk;
+  listed.finished = info.finished;
+  for (const ProcessInfo& p : (*recording)->processes()) {
+    listed.instructions += p.end.v;
+    if (!p.complete) listed.complete = false;
+    if (p.number != (*recording)->default_process()) continue;
+    if (p.fatal_signal != 0)
+      listed.ending = SignalName(p.fatal_signal);
+    else if (p.exit_status)
+      listed.ending = fmt::format("exit {}", *p.exit_status);
+  }
+  return listed;
+}
+
+}  // namespace
+
+std::vector<Listed> ListRecordings(const std::string& directory) {
+  std::vector<Listed> all;
+  if (DIR* opened = opendir(directory.c_str())) {
+    while (const dirent* entry = readdir(opened)) {
+      const std::string_view name = entry->d_name;
+      struct stat st;
+      if (name.ends_with(".ttq") && lstat((directory + "/" + entry->d_name).c_str(), &st) == 0 &&
+          S_ISDIR(st.st_mode)) {
+        all.push_back(Look(directory, entry->d_name));
+      }
+    }
+    closedir(opened);
+  }
+  std::sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) {
+    if (a.start_wall_ns != b.start_wall_ns) return a.start_wall_ns > b.start_wall_ns;
+    return NaturalLess(a.name, b.name);
+  });
+  return all;
+}
+
+}  // namespace ttq
