@@ -194,8 +194,8 @@ seek TIME. VS Code: docs/gdb.md has a launch.json.
      R"(ttq gdb -- -batch -ex bt  # what stands after -- is gdb's
 )"},
     {"mcp", RunMcp, "ttq mcp [--allow-record]", "recordings for agents, by the protocol MCP",
-     R"(A server of the Model Context Protocol on stdin and stdout, for agents that debug:
-revisions 2026-07-28 and 2025-11-25. Its tools list recordings, say why a
+     R"(A server of the Model Context Protocol on stdin and stdout, for agents that
+debug: revisions 2026-07-28 and 2025-11-25. Its tools list recordings, say why a
 program died, answer questions, and show one call of a function line by line;
 with --allow-record they run and record programs, too. Every answer has at most
 20,000 characters and says what was left out. Nothing is remembered between
