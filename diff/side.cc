@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
@@ -25,23 +24,6 @@ uint64_t HashText(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return h;
-}
-
-// The decoder says of many stores of vectors (all of AVX's, movups, movdqa, movq …) that they read
-// the memory that they write. What lay there before would be taken for what they stored, and which
-// byte of a wide copy is meant would be lost on the way back: from the value in an entry of a hash
-// table to the hash beside it.
-void MarkStore(InstructionEffects* effects) {
-  const std::string& text = effects->text;
-  if (effects->memory.size() != 1 || !absl::EndsWith(text, ")")) return;  // the target comes last
-  constexpr const char* kStores[] = {"mov",      "vmov",      "pextr",     "vpextr",
-                                     "vextract", "vpmov",     "extractps", "vmaskmov",
-                                     "fst",      "vpmaskmov", "fist",      "stmxcsr"};
-  const bool stores = std::any_of(std::begin(kStores), std::end(kStores),
-                                  [&](const char* name) { return absl::StartsWith(text, name); });
-  if (!stores) return;
-  effects->memory[0].read = false;
-  effects->memory[0].write = true;
 }
 
 uint64_t Mix(uint64_t a, uint64_t b) {
@@ -238,11 +220,7 @@ std::string Side::CodeAt(Address pc, Time t) {
 InstructionEffects Side::EffectsAt(Address pc, Time t) {
   // The code is as it was mapped: that of a module never changes.
   const ModuleState* module = Find(pc);
-  const auto read = [&] {
-    InstructionEffects effects = effects_.Read(pc, CodeAt(pc, t));
-    MarkStore(&effects);
-    return effects;
-  };
+  const auto read = [&] { return effects_.Read(pc, CodeAt(pc, t)); };
   if (module == nullptr || module->shares_place) return read();
   const auto [it, is_new] = effects_at_.try_emplace(pc.v);
   if (is_new) it->second = read();

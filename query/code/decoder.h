@@ -15,7 +15,8 @@ namespace ttq {
 
 class Decoder {
  public:
-  // `syntax` decides the order of operands too: CS_OPT_SYNTAX_ATT has sources first.
+  // `syntax` decides the order of operands too: CS_OPT_SYNTAX_ATT has sources first. What is read
+  // and written is true for CS_OPT_SYNTAX_INTEL only.
   explicit Decoder(cs_opt_value syntax);
   ~Decoder();
   Decoder(const Decoder&) = delete;
@@ -26,6 +27,7 @@ class Decoder {
   csh handle() const { return handle_; }
 
  private:
+  const bool is_intel_;
   csh handle_ = 0;
   cs_insn* insn_ = nullptr;
 };

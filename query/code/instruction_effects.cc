@@ -10,6 +10,8 @@ namespace {
 
 constexpr uint64_t Bit(uint8_t number) { return uint64_t{1} << number; }
 
+constexpr uint64_t kLowVectorRegisters = uint64_t{0xffff} << kFirstVectorRegister;
+
 // Every name of a general register, by its encoding.
 constexpr uint16_t kGeneral[16][5] = {
     {X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH},
@@ -87,6 +89,51 @@ bool ClearsRegister(const cs_insn& insn) {
          x.operands[0].reg == x.operands[1].reg;
 }
 
+// Those of the x87 that leave its registers as they are.
+bool OnlyStoresX87(unsigned id) {
+  return id == X86_INS_FST || id == X86_INS_FIST || id == X86_INS_FNSTCW || id == X86_INS_FNSTSW;
+}
+
+// What push and pop move. Immediates are as wide as the stack.
+uint32_t StackSize(const cs_x86& x86) {
+  const bool is_narrow =
+      x86.op_count == 1 && x86.operands[0].type != X86_OP_IMM && x86.operands[0].size == 2;
+  return is_narrow ? 2 : 8;
+}
+
+// Of a memory operand. Capstone does not know how much the instructions store that save a state.
+uint32_t SizeOf(const cs_insn& insn, const cs_x86_op& op) {
+  switch (insn.id) {
+    case X86_INS_FNSAVE:
+    case X86_INS_FRSTOR:
+      return 108;
+    case X86_INS_FXSAVE:
+    case X86_INS_FXSAVE64:
+    case X86_INS_FXRSTOR:
+    case X86_INS_FXRSTOR64:
+      return 512;
+    case X86_INS_XSAVE:
+    case X86_INS_XSAVE64:
+    case X86_INS_XSAVEC:
+    case X86_INS_XSAVEC64:
+    case X86_INS_XSAVEOPT:
+    case X86_INS_XSAVEOPT64:
+    case X86_INS_XRSTOR:
+    case X86_INS_XRSTOR64:
+      return 576;
+    default:
+      return op.size;
+  }
+}
+
+// Gathers and scatters have a vector of indices, which capstone may call by the general register
+// that has its number.
+bool HasVectorOfIndices(const cs_insn& insn) {
+  const std::string_view name = insn.mnemonic;
+  return name.starts_with("vpgather") || name.starts_with("vgather") ||
+         name.starts_with("vpscatter") || name.starts_with("vscatter");
+}
+
 bool IsSyscall(unsigned id) { return id == X86_INS_SYSCALL || id == X86_INS_SYSENTER; }
 
 }  // namespace
@@ -99,7 +146,7 @@ std::string RegisterName(uint8_t number) {
 }
 
 std::optional<Address> MemoryOperand::AddressOf(const uint64_t* gpr) const {
-  if (segment) return std::nullopt;
+  if (unknown) return std::nullopt;
   uint64_t at = static_cast<uint64_t>(displacement);
   if (base < kGprCount) at += gpr[base];
   if (index < kGprCount) at += gpr[index] * scale;
@@ -141,7 +188,6 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool 
   }
   const bool clears = ClearsRegister(*insn);
   const bool is_lea = insn->id == X86_INS_LEA;
-  const bool is_nop = insn->id == X86_INS_NOP;
   for (int i = 0; i < detail.x86.op_count; ++i) {
     const cs_x86_op& op = detail.x86.operands[i];
     if (op.type == X86_OP_REG) {
@@ -157,49 +203,81 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool 
       m.index = NumberOf(op.mem.index);
       m.scale = static_cast<uint8_t>(op.mem.scale);
       m.displacement = op.mem.disp;
-      m.segment = op.mem.segment == X86_REG_FS || op.mem.segment == X86_REG_GS;
+      const bool has_indices = HasVectorOfIndices(*insn);
+      if (has_indices && m.index < kGprCount) m.index += kFirstVectorRegister;
+      m.unknown = has_indices || op.mem.segment == X86_REG_FS || op.mem.segment == X86_REG_GS;
       if (op.mem.base == X86_REG_RIP) {
         m.rip_relative = true;
         m.base = MemoryOperand::kNone;
         m.displacement += static_cast<int64_t>(at.v + insn->size);
       }
-      m.size = op.size;
-      const uint64_t registers = MaskOf(op.mem.base) | MaskOf(op.mem.index);
+      m.size = SizeOf(*insn, op);
+      const uint64_t registers =
+          MaskOf(op.mem.base) | (m.index == MemoryOperand::kNone ? 0 : Bit(m.index));
       if (is_lea) {
         out.reads |= registers;
         continue;
       }
-      if (is_nop) continue;
-      out.addressing |= registers;
       m.read = op.access & CS_AC_READ;
       m.write = op.access & CS_AC_WRITE;
-      // This capstone knows no access for some instructions: take both for possible.
-      if (!m.read && !m.write) m.read = true;
+      if (!m.read && !m.write) continue;
+      out.addressing |= registers;
       out.memory.push_back(m);
     }
   }
-  const auto stack_word = [&](uint8_t base, int64_t displacement, bool write) {
+  // Memory that no operand names.
+  const auto implied = [&](uint8_t base, int64_t displacement, bool write, uint32_t size = 8) {
     MemoryOperand m;
     m.base = base;
     m.displacement = displacement;
-    m.size = 8;
+    m.size = size;
     m.read = !write;
     m.write = write;
     out.memory.push_back(m);
+    out.addressing |= Bit(base);
   };
+  if (cs_insn_group(handle, insn, X86_GRP_FPU)) {
+    out.reads |= Bit(kX87Registers);
+    if (!OnlyStoresX87(insn->id)) out.writes |= Bit(kX87Registers);
+  }
   switch (insn->id) {
     case X86_INS_PUSH:
-    case X86_INS_PUSHFQ:
-      stack_word(kRsp, -8, true);
+    case X86_INS_PUSHFQ: {
+      const uint32_t size = StackSize(detail.x86);
+      implied(kRsp, -int64_t{size}, true, size);
       out.writes |= Bit(kRsp);
       break;
+    }
     case X86_INS_POP:
     case X86_INS_POPFQ:
-      stack_word(kRsp, 0, false);
+      implied(kRsp, 0, false, StackSize(detail.x86));
       out.writes |= Bit(kRsp);
       break;
+    case X86_INS_ENTER:
+      implied(kRsp, -8, true);
+      out.writes |= Bit(kRsp) | Bit(kRbp);
+      break;
+    case X86_INS_MASKMOVQ:
+    case X86_INS_MASKMOVDQU:
+    case X86_INS_VMASKMOVDQU:
+      implied(kRdi, 0, true, insn->id == X86_INS_MASKMOVQ ? 8 : 16);
+      break;
+    case X86_INS_FXSAVE:
+    case X86_INS_FXSAVE64:
+    case X86_INS_XSAVE:
+    case X86_INS_XSAVE64:
+    case X86_INS_XSAVEC:
+    case X86_INS_XSAVEC64:
+    case X86_INS_XSAVEOPT:
+    case X86_INS_XSAVEOPT64:
+      out.reads |= Bit(kX87Registers) | kLowVectorRegisters;
+      break;
+    case X86_INS_XLATB:
+      implied(kRbx, 0, false, 1);
+      out.memory.back().unknown = true;
+      break;
     case X86_INS_LEAVE:
-      stack_word(kRbp, 0, false);
+      implied(kRbp, 0, false);
       out.addressing |= Bit(kRbp);
       out.reads &= ~(Bit(kRbp) | Bit(kRsp));
       out.writes |= Bit(kRbp) | Bit(kRsp);
@@ -217,11 +295,11 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool 
     out.reads |= Bit(kRax) | Bit(kRdi) | Bit(kRsi) | Bit(kRdx) | Bit(kR10) | Bit(kR8) | Bit(kR9);
   } else if (cs_insn_group(handle, insn, CS_GRP_CALL)) {
     out.flow = Flow::kCall;
-    stack_word(kRsp, -8, true);
+    implied(kRsp, -8, true);
     out.writes = Bit(kRsp);
   } else if (cs_insn_group(handle, insn, CS_GRP_RET)) {
     out.flow = Flow::kReturn;
-    stack_word(kRsp, 0, false);
+    implied(kRsp, 0, false);
     out.writes = Bit(kRsp);
   } else if (cs_insn_group(handle, insn, CS_GRP_JUMP)) {
     out.flow = Flow::kBranch;

@@ -32,14 +32,18 @@ struct MemoryOperand {
   uint8_t base = kNone, index = kNone;
   uint8_t scale = 1;
   bool rip_relative = false;  // then `displacement` is the address itself
-  bool segment = false;       // fs or gs is added: the address is not known from registers alone
+  // The address is not known from base and index alone: fs or gs is added, or the index is one of
+  // many (gather), or part of a register (xlat).
+  bool unknown = false;
   bool read = false, write = false;
   int64_t displacement = 0;
   uint32_t size = 0;  // bytes
-  // Nullopt with a segment. `gpr`: the sixteen registers before the instruction.
+  // Nullopt when `unknown`. `gpr`: the sixteen registers before the instruction.
   std::optional<Address> AddressOf(const uint64_t* gpr) const;
 };
 
+// Of a string instruction with a rep prefix: of one time that it is repeated. What xsave stores
+// depends on its mask: the part that it always may, and xmm0 to xmm15, are told.
 struct InstructionEffects {
   std::string text;         // as Disassembler gives it, without names
   uint64_t reads = 0;       // a bit per register whose value goes into the result

@@ -139,7 +139,7 @@ class Tracer {
         const InstructionEffects effects = effects_.Read(c.address, c.bytes, /*want_text=*/false);
         Address store;
         for (const MemoryOperand& m : effects.memory) {
-          if (m.write && m.rip_relative && !m.segment) {
+          if (m.write && m.rip_relative && !m.unknown) {
             store = Address(static_cast<uint64_t>(m.displacement));
           }
         }

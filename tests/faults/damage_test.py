@@ -324,7 +324,7 @@ def main():
     parser.add_argument("--times", type=int, default=TIMES)
     parser.add_argument("--keep")
     parser.add_argument("recordings", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     print("seed", options.seed, flush=True)
     random.seed(options.seed)
     with faults.Ttq(options.ttq) as ttq:
