@@ -62,7 +62,8 @@ constexpr x86_insn kStore[] = {
     X86_INS_XSAVEC,  X86_INS_XSAVEC64, X86_INS_SETAE,  X86_INS_SETA,     X86_INS_SETBE,
     X86_INS_SETB,    X86_INS_SETE,     X86_INS_SETGE,  X86_INS_SETG,     X86_INS_SETLE,
     X86_INS_SETL,    X86_INS_SETNE,    X86_INS_SETNO,  X86_INS_SETNP,    X86_INS_SETNS,
-    X86_INS_SETO,    X86_INS_SETP,     X86_INS_SETS,
+    X86_INS_SETO,    X86_INS_SETP,     X86_INS_SETS,   X86_INS_SGDT,     X86_INS_SIDT,
+    X86_INS_SLDT,    X86_INS_STR,      X86_INS_SMSW,
 };
 constexpr x86_insn kNeither[] = {
     X86_INS_LEA,        X86_INS_NOP,        X86_INS_PREFETCH,   X86_INS_PREFETCHNTA,
@@ -89,6 +90,7 @@ uint8_t AccessOfMemory(unsigned id, int i, int count) {
   if (IsOneOf(id, kNeither)) return 0;
   if (id == X86_INS_XCHG) return kBoth;
   if (i > 0 || IsOneOf(id, kCompare)) return kRead;
+  if (id == X86_INS_CMPSD) return kRead;  // of strings: the other one's destination is a register
   if (IsOneOf(id, kChange)) return kBoth;
   return count > 1 || IsOneOf(id, kStore) ? kWrite : kRead;
 }

@@ -131,9 +131,14 @@ ttq_instructions:
         I rep stosq
         I lodsb
         I lodsq
+        I movsl
+        I stosl
+        I lodsl
+        I scasl
         I scasb
         I repne scasb
         I cmpsb
+        I cmpsl
         I repe cmpsb
         I xlatb
 
@@ -247,6 +252,7 @@ ttq_instructions:
         I ucomisd (%rdi), %xmm0
         I comiss %xmm1, %xmm0
         I cmpltps (%rdi), %xmm0
+        I cmpltsd (%rdi), %xmm0
         I pblendvb %xmm0, (%rdi), %xmm1
         I blendps $3, (%rdi), %xmm1
         I aesenc (%rdi), %xmm0
