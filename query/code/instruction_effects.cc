@@ -136,6 +136,118 @@ bool HasVectorOfIndices(const cs_insn& insn) {
 
 bool IsSyscall(unsigned id) { return id == X86_INS_SYSCALL || id == X86_INS_SYSENTER; }
 
+// What the operands say.
+void AddOperands(const cs_insn& insn, Address at, InstructionEffects* out) {
+  const bool clears = ClearsRegister(insn);
+  const bool is_lea = insn.id == X86_INS_LEA;
+  for (int i = 0; i < insn.detail->x86.op_count; ++i) {
+    const cs_x86_op& op = insn.detail->x86.operands[i];
+    if (op.type == X86_OP_REG) {
+      const unsigned reg = op.reg;
+      if (op.access & CS_AC_READ && !clears) out->reads |= MaskOf(reg);
+      if (op.access & CS_AC_WRITE) {
+        out->writes |= MaskOf(reg);
+        if (reg < unsigned{X86_REG_ENDING} && Table().narrow[reg]) out->reads |= MaskOf(reg);
+      }
+    } else if (op.type == X86_OP_MEM) {
+      MemoryOperand m;
+      m.base = NumberOf(op.mem.base);
+      m.index = NumberOf(op.mem.index);
+      m.scale = static_cast<uint8_t>(op.mem.scale);
+      m.displacement = op.mem.disp;
+      const bool has_indices = HasVectorOfIndices(insn);
+      if (has_indices && m.index < kGprCount) m.index += kFirstVectorRegister;
+      m.unknown = has_indices || op.mem.segment == X86_REG_FS || op.mem.segment == X86_REG_GS;
+      if (op.mem.base == X86_REG_RIP) {
+        m.rip_relative = true;
+        m.base = MemoryOperand::kNone;
+        m.displacement += static_cast<int64_t>(at.v + insn.size);
+      }
+      m.size = SizeOf(insn, op);
+      const uint64_t registers =
+          MaskOf(op.mem.base) | (m.index == MemoryOperand::kNone ? 0 : Bit(m.index));
+      if (is_lea) {
+        out->reads |= registers;
+        continue;
+      }
+      m.read = op.access & CS_AC_READ;
+      m.write = op.access & CS_AC_WRITE;
+      if (!m.read && !m.write) continue;
+      out->addressing |= registers;
+      out->memory.push_back(m);
+    }
+  }
+}
+
+// Memory that no operand names.
+void Imply(InstructionEffects* out, uint8_t base, int64_t displacement, bool write,
+           uint32_t size = 8) {
+  MemoryOperand m;
+  m.base = base;
+  m.displacement = displacement;
+  m.size = size;
+  m.read = !write;
+  m.write = write;
+  out->memory.push_back(m);
+  out->addressing |= Bit(base);
+}
+
+// What some instructions do beside.
+void AddImplied(const cs_insn& insn, csh handle, InstructionEffects* out) {
+  if (cs_insn_group(handle, &insn, X86_GRP_FPU)) {
+    out->reads |= Bit(kX87Registers);
+    if (!OnlyStoresX87(insn.id)) out->writes |= Bit(kX87Registers);
+  }
+  switch (insn.id) {
+    case X86_INS_PUSH:
+    case X86_INS_PUSHFQ: {
+      const uint32_t size = StackSize(insn.detail->x86);
+      Imply(out, kRsp, -int64_t{size}, true, size);
+      out->writes |= Bit(kRsp);
+      break;
+    }
+    case X86_INS_POP:
+    case X86_INS_POPFQ:
+      Imply(out, kRsp, 0, false, StackSize(insn.detail->x86));
+      out->writes |= Bit(kRsp);
+      break;
+    case X86_INS_ENTER:
+      Imply(out, kRsp, -8, true);
+      out->writes |= Bit(kRsp) | Bit(kRbp);
+      break;
+    case X86_INS_MASKMOVQ:
+    case X86_INS_MASKMOVDQU:
+    case X86_INS_VMASKMOVDQU:
+      Imply(out, kRdi, 0, true, insn.id == X86_INS_MASKMOVQ ? 8 : 16);
+      break;
+    case X86_INS_FXSAVE:
+    case X86_INS_FXSAVE64:
+    case X86_INS_XSAVE:
+    case X86_INS_XSAVE64:
+    case X86_INS_XSAVEC:
+    case X86_INS_XSAVEC64:
+    case X86_INS_XSAVEOPT:
+    case X86_INS_XSAVEOPT64:
+      out->reads |= Bit(kX87Registers) | kLowVectorRegisters;
+      break;
+    case X86_INS_XLATB:
+      Imply(out, kRbx, 0, false, 1);
+      out->memory.back().unknown = true;
+      break;
+    case X86_INS_LEAVE:
+      Imply(out, kRbp, 0, false);
+      out->addressing |= Bit(kRbp);
+      out->reads &= ~(Bit(kRbp) | Bit(kRsp));
+      out->writes |= Bit(kRbp) | Bit(kRsp);
+      break;
+    case X86_INS_CPUID:
+      out->reads = Bit(kRax) | Bit(kRcx);
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
 
 std::string RegisterName(uint8_t number) {
@@ -186,108 +298,8 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool 
     out.addressing |= out.reads & Bit(kRsp);
     out.reads &= ~Bit(kRsp);
   }
-  const bool clears = ClearsRegister(*insn);
-  const bool is_lea = insn->id == X86_INS_LEA;
-  for (int i = 0; i < detail.x86.op_count; ++i) {
-    const cs_x86_op& op = detail.x86.operands[i];
-    if (op.type == X86_OP_REG) {
-      const unsigned reg = op.reg;
-      if (op.access & CS_AC_READ && !clears) out.reads |= MaskOf(reg);
-      if (op.access & CS_AC_WRITE) {
-        out.writes |= MaskOf(reg);
-        if (reg < unsigned{X86_REG_ENDING} && Table().narrow[reg]) out.reads |= MaskOf(reg);
-      }
-    } else if (op.type == X86_OP_MEM) {
-      MemoryOperand m;
-      m.base = NumberOf(op.mem.base);
-      m.index = NumberOf(op.mem.index);
-      m.scale = static_cast<uint8_t>(op.mem.scale);
-      m.displacement = op.mem.disp;
-      const bool has_indices = HasVectorOfIndices(*insn);
-      if (has_indices && m.index < kGprCount) m.index += kFirstVectorRegister;
-      m.unknown = has_indices || op.mem.segment == X86_REG_FS || op.mem.segment == X86_REG_GS;
-      if (op.mem.base == X86_REG_RIP) {
-        m.rip_relative = true;
-        m.base = MemoryOperand::kNone;
-        m.displacement += static_cast<int64_t>(at.v + insn->size);
-      }
-      m.size = SizeOf(*insn, op);
-      const uint64_t registers =
-          MaskOf(op.mem.base) | (m.index == MemoryOperand::kNone ? 0 : Bit(m.index));
-      if (is_lea) {
-        out.reads |= registers;
-        continue;
-      }
-      m.read = op.access & CS_AC_READ;
-      m.write = op.access & CS_AC_WRITE;
-      if (!m.read && !m.write) continue;
-      out.addressing |= registers;
-      out.memory.push_back(m);
-    }
-  }
-  // Memory that no operand names.
-  const auto implied = [&](uint8_t base, int64_t displacement, bool write, uint32_t size = 8) {
-    MemoryOperand m;
-    m.base = base;
-    m.displacement = displacement;
-    m.size = size;
-    m.read = !write;
-    m.write = write;
-    out.memory.push_back(m);
-    out.addressing |= Bit(base);
-  };
-  if (cs_insn_group(handle, insn, X86_GRP_FPU)) {
-    out.reads |= Bit(kX87Registers);
-    if (!OnlyStoresX87(insn->id)) out.writes |= Bit(kX87Registers);
-  }
-  switch (insn->id) {
-    case X86_INS_PUSH:
-    case X86_INS_PUSHFQ: {
-      const uint32_t size = StackSize(detail.x86);
-      implied(kRsp, -int64_t{size}, true, size);
-      out.writes |= Bit(kRsp);
-      break;
-    }
-    case X86_INS_POP:
-    case X86_INS_POPFQ:
-      implied(kRsp, 0, false, StackSize(detail.x86));
-      out.writes |= Bit(kRsp);
-      break;
-    case X86_INS_ENTER:
-      implied(kRsp, -8, true);
-      out.writes |= Bit(kRsp) | Bit(kRbp);
-      break;
-    case X86_INS_MASKMOVQ:
-    case X86_INS_MASKMOVDQU:
-    case X86_INS_VMASKMOVDQU:
-      implied(kRdi, 0, true, insn->id == X86_INS_MASKMOVQ ? 8 : 16);
-      break;
-    case X86_INS_FXSAVE:
-    case X86_INS_FXSAVE64:
-    case X86_INS_XSAVE:
-    case X86_INS_XSAVE64:
-    case X86_INS_XSAVEC:
-    case X86_INS_XSAVEC64:
-    case X86_INS_XSAVEOPT:
-    case X86_INS_XSAVEOPT64:
-      out.reads |= Bit(kX87Registers) | kLowVectorRegisters;
-      break;
-    case X86_INS_XLATB:
-      implied(kRbx, 0, false, 1);
-      out.memory.back().unknown = true;
-      break;
-    case X86_INS_LEAVE:
-      implied(kRbp, 0, false);
-      out.addressing |= Bit(kRbp);
-      out.reads &= ~(Bit(kRbp) | Bit(kRsp));
-      out.writes |= Bit(kRbp) | Bit(kRsp);
-      break;
-    case X86_INS_CPUID:
-      out.reads = Bit(kRax) | Bit(kRcx);
-      break;
-    default:
-      break;
-  }
+  AddOperands(*insn, at, &out);
+  AddImplied(*insn, handle, &out);
   using Flow = InstructionEffects::Flow;
   if (IsSyscall(insn->id)) {
     out.flow = Flow::kSyscall;
@@ -295,11 +307,11 @@ InstructionEffects EffectsReader::Read(Address at, std::string_view bytes, bool 
     out.reads |= Bit(kRax) | Bit(kRdi) | Bit(kRsi) | Bit(kRdx) | Bit(kR10) | Bit(kR8) | Bit(kR9);
   } else if (cs_insn_group(handle, insn, CS_GRP_CALL)) {
     out.flow = Flow::kCall;
-    implied(kRsp, -8, true);
+    Imply(&out, kRsp, -8, true);
     out.writes = Bit(kRsp);
   } else if (cs_insn_group(handle, insn, CS_GRP_RET)) {
     out.flow = Flow::kReturn;
-    implied(kRsp, 0, false);
+    Imply(&out, kRsp, 0, false);
     out.writes = Bit(kRsp);
   } else if (cs_insn_group(handle, insn, CS_GRP_JUMP)) {
     out.flow = Flow::kBranch;

@@ -574,7 +574,61 @@ class Investigation {
       }
       used = hop.time;
     }
-    return r_.word ? FindHolder() : absl::OkStatus();
+    return r_.word ? FindHolder() : FindArguments();
+  }
+
+  // Where a function gave a constant that no memory held, as a null pointer for a failure: what it
+  // was called with, and where that came from.
+  absl::Status FindArguments() {
+    if (r_.origin.empty() || r_.origin.back().kind != "constant") return absl::OkStatus();
+    const Hop& made = r_.origin.back();
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(made.time));
+    const absl::StatusOr<Stack> stack =
+        Unwinder(context_).StackOf(*moment, made.thread, {.max_frames = 8});
+    if (!stack.ok()) return absl::OkStatus();
+    const auto frame = std::find_if(stack->frames.begin(), stack->frames.end(),
+                                    [](const Frame& f) { return f.kind != Frame::Kind::kInlined; });
+    // One that has not returned yet gave nothing.
+    if (frame == stack->frames.end() || !frame->cfa || frame->cfa->v > r_.registers.gpr[kRsp]) {
+      return absl::OkStatus();
+    }
+    AccessQuery query;
+    query.ranges = {{*frame->cfa - 8, *frame->cfa}};
+    query.span = {Time(0), made.time};
+    query.direction = Direction::kBackward;
+    ASSIGN_OR_RETURN(const std::optional<Access> call, LastAccess(process_, query));
+    if (!call || call->actor != Actor::kInstruction) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Registers registers, process_.RegistersAt(call->time, made.thread));
+    constexpr int kMaxArguments = 2;
+    for (int i = 0; i < kMaxArguments; ++i) {
+      Argument argument;
+      argument.value = registers.gpr[ArgumentRegister(i)];
+      argument.how =
+          fmt::format("argument {} of {}, which gave the pointer", i + 1, frame->function);
+      ValuePlace place;
+      place.kind = ValuePlace::Kind::kGeneral;
+      place.number = ArgumentRegister(i);
+      place.thread = made.thread;
+      place.before = call->time;
+      ASSIGN_OR_RETURN(argument.holder, WordThatHeld(place));
+      arguments_.push_back(std::move(argument));
+    }
+    return absl::OkStatus();
+  }
+
+  // The word of a data structure that a value was read from.
+  absl::StatusOr<std::optional<Address>> WordThatHeld(const ValuePlace& place) {
+    std::string note;
+    ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kHolderDepth, &note));
+    Time used = place.before;
+    for (const Hop& hop : hops) {
+      if (hop.address) {
+        ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *hop.address, used, control_));
+        if (kind.kind != "stack") return hop.address;
+      }
+      used = hop.time;
+    }
+    return std::optional<Address>();
   }
 
   // Where the pointer came from through which the word was read.
@@ -602,19 +656,8 @@ class Investigation {
       place.number = operand.base.number;
       place.thread = r_.thread;
       place.before = read;
-      std::string note;
-      ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kHolderDepth, &note));
-      Time used = read;
-      for (const Hop& h : hops) {
-        if (h.address) {
-          ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *h.address, used, control_));
-          if (kind.kind != "stack") {
-            holder_ = h.address;
-            break;
-          }
-        }
-        used = h.time;
-      }
+      ASSIGN_OR_RETURN(const std::optional<Address> holder, WordThatHeld(place));
+      if (holder) holder_ = holder;
     }
     return absl::OkStatus();
   }
@@ -689,6 +732,12 @@ class Investigation {
       add_living(r_.word->v);
       if (holder_) add_living(holder_->v);
     }
+    for (const Argument& argument : arguments_) {
+      suspects.push_back({argument.value, false, Interest::kLiving, argument.how});
+      if (!argument.holder) continue;
+      suspects.push_back({argument.holder->v, true, Interest::kLiving,
+                          fmt::format("the word at {:#x}", argument.holder->v)});
+    }
     if (r_.address && r_.memory.kind != "stack") {
       suspects.push_back({r_.address->v, true, Interest::kLiving, "the address"});
     }
@@ -721,7 +770,13 @@ class Investigation {
   // the list that leads to them.
   uint64_t reached_by_ = 0;
   std::optional<Address> holder_;
-  uint64_t py_function_ = 0;  // the Python function it ran; 0: none, or not known
+  struct Argument {
+    uint64_t value = 0;
+    std::string how;
+    std::optional<Address> holder;
+  };
+  std::vector<Argument> arguments_;  // of a function that gave the pointer
+  uint64_t py_function_ = 0;         // the Python function it ran; 0: none, or not known
 };
 
 Row RowOf(const Context& context, Report r) {
