@@ -5,12 +5,16 @@
 #include <fcntl.h>
 #include <histedit.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -29,8 +33,53 @@ constexpr int kMaxHistory = 2000;
 constexpr size_t kMaxListed = 200;
 constexpr size_t kMaxLine = 1 << 20;
 
+// A SIGINT between two looks at a flag, just before read(2) begins, would not end it. So there is
+// something to read as well: an eventfd.
 volatile sig_atomic_t interrupted = 0;
-void OnInterrupt(int) { interrupted = 1; }
+int interruption = -1;
+void OnInterrupt(int) {
+  interrupted = 1;
+  const int error = errno;
+  const uint64_t one = 1;
+  if (write(interruption, &one, sizeof one) < 0) {
+    // It is readable already.
+  }
+  errno = error;
+}
+
+// As read(2), of one byte; -1 and EINTR when SIGINT came since the line began.
+ssize_t ReadByte(char* c) {
+  for (;;) {
+    pollfd files[2] = {{STDIN_FILENO, POLLIN, 0}, {interruption, POLLIN, 0}};
+    if (!interrupted && poll(files, 2, -1) < 0 && errno != EINTR) return -1;
+    if (interrupted) {
+      errno = EINTR;
+      return -1;
+    }
+    if (files[0].revents == 0) continue;
+    const ssize_t n = read(STDIN_FILENO, c, 1);  // what comes next may be another program's
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
+// For libedit: 1 and a character, 0 at the end, -1 for an error.
+int ReadCharacter(EditLine*, wchar_t* character) {
+  mbstate_t state = {};
+  for (;;) {
+    char c;
+    const ssize_t n = ReadByte(&c);
+    if (n <= 0) return static_cast<int>(n);
+    switch (mbrtowc(character, &c, 1, &state)) {
+      case static_cast<size_t>(-2):
+        continue;
+      case static_cast<size_t>(-1):
+        *character = L'?';
+        return 1;
+      default:
+        return 1;
+    }
+  }
+}
 
 std::string CommonBeginning(const std::vector<std::string>& words) {
   std::string common = words.front();
@@ -136,6 +185,7 @@ LineEditor::LineEditor(std::string history_file, Complete complete)
   impl_->terminal = IsTerminal(STDIN_FILENO) && IsTerminal(STDOUT_FILENO);
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;  // no SA_RESTART: reading ends
+  interruption = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (impl_->terminal) sigaction(SIGINT, &action, &impl_->before);
   if (!impl_->terminal || !MovesCursor()) return;
   // libedit takes apart what is typed by the locale.
@@ -151,6 +201,7 @@ LineEditor::LineEditor(std::string history_file, Complete complete)
   el_set(impl_->line, EL_EDITOR, "emacs");
   el_set(impl_->line, EL_HIST, history, impl_->history);
   el_set(impl_->line, EL_SIGNAL, 1);
+  el_set(impl_->line, EL_GETCFN, &ReadCharacter);
   el_set(impl_->line, EL_ADDFN, "ttq-complete", "complete the word", &Impl::OnTab);
   el_set(impl_->line, EL_BIND, "^I", "ttq-complete", nullptr);
   el_set(impl_->line, EL_BIND, "^R", "em-inc-search-prev", nullptr);
@@ -162,6 +213,8 @@ LineEditor::~LineEditor() {
   if (impl_->line) el_end(impl_->line);
   if (impl_->history) history_end(impl_->history);
   if (impl_->terminal) sigaction(SIGINT, &impl_->before, nullptr);
+  if (interruption >= 0) close(interruption);
+  interruption = -1;
 }
 
 bool LineEditor::interactive() const { return impl_->terminal; }
@@ -169,9 +222,16 @@ bool LineEditor::interactive() const { return impl_->terminal; }
 LineEditor::Line LineEditor::Read(const std::string& prompt) {
   Line read;
   interrupted = 0;
+  uint64_t count_of_signals;
+  if (::read(interruption, &count_of_signals, sizeof count_of_signals) < 0) {
+    // There was none.
+  }
   if (impl_->line) {
     impl_->prompt = prompt;
     el_resize(impl_->line);
+    // Before the prompt is shown: el_gets does so after it, and a Ctrl-D in between would be the
+    // end of a line in the terminal's own mode, which libedit reads as a zero.
+    el_set(impl_->line, EL_PREP_TERM, 1);
     int count = 0;
     const char* text = el_gets(impl_->line, &count);
     if (text && count > 0) {
@@ -191,15 +251,12 @@ LineEditor::Line LineEditor::Read(const std::string& prompt) {
     char c;
     bool any = false;
     while (read.text.size() < kMaxLine) {
-      const ssize_t n = ::read(STDIN_FILENO, &c, 1);  // what comes next may be another program's
-      if (n <= 0) {
-        if (n < 0 && errno == EINTR && interrupted) {
-          fputs("\n", stdout);
-          return {Line::Kind::kInterrupted, ""};
-        }
-        if (n < 0 && errno == EINTR) continue;
-        break;
+      const ssize_t n = ReadByte(&c);
+      if (n < 0 && errno == EINTR) {
+        fputs("\n", stdout);
+        return {Line::Kind::kInterrupted, ""};
       }
+      if (n <= 0) break;
       any = true;
       if (c == '\n') break;
       read.text += c;
