@@ -395,16 +395,16 @@ class Collector {
   }
 
   static void AddPythonLocals(python::PythonState& state, uint64_t address, Json* variables) {
-    constexpr size_t kMost = 50;
+    constexpr size_t kMaxVariables = 50;
     for (const auto& instance : state.instances()) {
       python::Frame frame;
       if (instance->frames.ReadFrame(address, &frame, /*current=*/true) !=
           python::FrameReader::Kind::kPython) {
         continue;
       }
-      for (const python::LocalVariable& v : instance->frames.Locals(frame, kMost)) {
+      for (const python::LocalVariable& v : instance->frames.Locals(frame, kMaxVariables)) {
         const bool dunder = v.name.starts_with("__");
-        if (v.value == 0 || dunder || variables->size() >= kMost) continue;
+        if (v.value == 0 || dunder || variables->size() >= kMaxVariables) continue;
         python::ReprLimits limits;
         limits.characters = 300;
         variables->push_back(

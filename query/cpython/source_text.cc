@@ -2,6 +2,7 @@
 
 #include "query/cpython/source_text.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxBytes = 16 << 20;
 // Files opened that are looked at, of a process that opens very many.
-constexpr int kMaxOpens = 20000;
+constexpr size_t kMaxOpens = 20000;
 
 std::vector<std::string> SplitLines(std::string_view text) {
   std::vector<std::string> lines;
@@ -36,50 +37,84 @@ std::string Normal(const std::string& path, const std::string& directory) {
 
 }  // namespace
 
-// The file as the process read it when it last opened it: bytes that the kernel put into its
-// buffers.
-std::optional<std::string> SourceText::FromRecording(const std::string& path) {
+// The path that a system call was given; nullopt where not all of it is known. Asked for in pieces
+// that no page border divides: most names are short, and what lies behind one may not be mapped.
+std::optional<std::string> SourceText::PathAt(uint64_t address, Time time) const {
+  constexpr uint64_t kPiece = 128;
+  std::string path;
+  while (path.size() < PATH_MAX) {
+    const uint64_t at = address + path.size();
+    absl::StatusOr<MemoryImage> image = process_.Memory(Address(at), kPiece - at % kPiece, time);
+    if (!image.ok()) return std::nullopt;
+    const size_t end = image->bytes.find('\0');
+    for (size_t i = 0; i < std::min(end, image->bytes.size()); ++i) {
+      if (!image->present[i]) return std::nullopt;
+    }
+    path += image->bytes.substr(0, end);
+    if (end != std::string::npos) return path;
+  }
+  return std::nullopt;
+}
+
+// The files that the process opened, in the order of time. Read once: a report asks for the lines
+// of many files, and most of them were never opened (a module that came out of its .pyc).
+const std::vector<SourceText::OpenedFile>& SourceText::OpenedFiles() {
+  if (opened_) return *opened_;
+  opened_.emplace();
   const std::string& directory = process_.info().working_directory;
   EventQuery query;
   query.kind = EventKind::kSyscall;
   absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
-  if (!cursor.ok()) return std::nullopt;
-  // Of the file that is open now, by descriptor.
-  int64_t descriptor = -1;
-  std::string content, last;
-  int opens = 0;
-  for (;;) {
+  if (!cursor.ok()) return *opened_;
+  while (opened_->size() < kMaxOpens) {
     absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
     if (!event.ok() || !*event) break;
     const Event& e = **event;
-    if ((e.number == SYS_openat || e.number == SYS_open) && e.result >= 0) {
-      if (++opens > kMaxOpens) break;
-      const uint64_t name = e.args[e.number == SYS_openat ? 1 : 0];
-      absl::StatusOr<MemoryImage> image = process_.Memory(Address(name), path.size() + 1, e.time);
-      if (!image.ok() || !image->all_present()) continue;
-      const std::string opened = image->bytes.substr(0, image->bytes.find('\0'));
-      if (Normal(opened, directory) != path) continue;
-      descriptor = e.result;
-      content.clear();
-    } else if (e.number == SYS_read && descriptor >= 0 && e.result > 0 &&
-               static_cast<int64_t>(e.args[0]) == descriptor) {
+    if ((e.number != SYS_openat && e.number != SYS_open) || e.result < 0) continue;
+    const std::optional<std::string> name = PathAt(e.args[e.number == SYS_openat ? 1 : 0], e.time);
+    if (name) opened_->push_back({e.time, e.result, Normal(*name, directory)});
+  }
+  return *opened_;
+}
+
+// The file as the process read it when it last opened it: bytes that the kernel put into its
+// buffers.
+std::optional<std::string> SourceText::FromRecording(const std::string& path) {
+  std::string last;
+  for (const OpenedFile& file : OpenedFiles()) {
+    if (file.path != path) continue;
+    const std::optional<std::string> content = ReadAfter(file);
+    if (content && !content->empty()) last = *content;
+  }
+  if (last.empty()) return std::nullopt;
+  return last;
+}
+
+// What the process read through `file` until it closed it or opened another by the same number.
+std::optional<std::string> SourceText::ReadAfter(const OpenedFile& file) const {
+  EventQuery query;
+  query.kind = EventKind::kSyscall;
+  query.span.begin = file.time + 1;
+  absl::StatusOr<std::unique_ptr<Cursor<Event>>> cursor = process_.Events(query);
+  if (!cursor.ok()) return std::nullopt;
+  std::string content;
+  for (;;) {
+    absl::StatusOr<std::optional<Event>> event = (*cursor)->Next();
+    if (!event.ok()) return std::nullopt;
+    if (!*event) return content;
+    const Event& e = **event;
+    if (static_cast<int64_t>(e.args[0]) != file.descriptor || e.result < 0) continue;
+    if (e.number == SYS_close) return content;
+    if (e.number == SYS_read && e.result > 0) {
       if (content.size() + e.result > kMaxBytes) return std::nullopt;
       absl::StatusOr<MemoryImage> image = process_.Memory(Address(e.args[1]), e.result, e.time + 1);
       if (!image.ok() || !image->all_present()) return std::nullopt;
       content += image->bytes;
-    } else if (e.number == SYS_lseek && descriptor >= 0 && e.result >= 0 &&
-               static_cast<int64_t>(e.args[0]) == descriptor) {
+    } else if (e.number == SYS_lseek) {
       // Back to its begin, to be read again in full; elsewhere it only asks where it is.
       content.resize(std::min<uint64_t>(content.size(), e.result));
-    } else if (e.number == SYS_close && descriptor >= 0 &&
-               static_cast<int64_t>(e.args[0]) == descriptor) {
-      if (!content.empty()) last = content;
-      descriptor = -1;
     }
   }
-  if (last.empty()) last = content;
-  if (last.empty()) return std::nullopt;
-  return last;
 }
 
 const std::vector<std::string>* SourceText::Lines(const std::string& filename) {

@@ -33,9 +33,18 @@ class SourceText {
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
+  struct OpenedFile {
+    Time time;  // of the system call
+    int64_t descriptor;
+    std::string path;
+  };
+  std::optional<std::string> PathAt(uint64_t address, Time time) const;
+  const std::vector<OpenedFile>& OpenedFiles();
   std::optional<std::string> FromRecording(const std::string& path);
-  struct Opened;
+  std::optional<std::string> ReadAfter(const OpenedFile& file) const;
+
   const Process& process_;
+  std::optional<std::vector<OpenedFile>> opened_;
   std::map<std::string, std::optional<std::vector<std::string>>> files_;
   std::vector<std::string> remarks_;
 };
