@@ -42,7 +42,7 @@ PYTHON = ["py backtrace at crash", "py locals at crash in frame 2", "py source a
           "backtrace mixed at crash", "py exceptions", "events output", "objects of type Account at crash",
           "py calls to /./ | first 20", "py calls to /./ | first 3 | py backtrace", "crash",
           "py executions of /./ | first 10", "events output | py backtrace"]
-WIDTHS = (20, 80, 200)
+WIDTHS = (80, 120)
 
 
 def environment(**more):
