@@ -9,6 +9,7 @@ $PAGER. `ttq shell` is typed at, the example of DOCUMENT (docs/shell.md) include
 `ttq record` leaves of a program's own output.
 """
 
+import codecs
 import fcntl
 import os
 import pty
@@ -59,6 +60,7 @@ class Screen:
 
     def __init__(self, command, columns=80, rows=24, **more):
         self.seen = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execve(command[0], command, environment(**more))
@@ -74,7 +76,7 @@ class Screen:
             piece = os.read(self.fd, 1 << 16)
         except OSError:
             return False
-        self.seen += piece.decode(errors="replace")
+        self.seen += self.decoder.decode(piece)
         return bool(piece)
 
     def until(self, pattern, seconds=60):
@@ -109,7 +111,9 @@ def run(command, columns=80, rows=24, **more):
     # The size is there before the program asks for it.
     words = ["/bin/sh", "-c", f"stty cols {columns} rows {rows}; exec \"$@\"", "sh", *command]
     text, status = Screen(words, columns, rows, **more).finish()
-    return ERASE.sub("", COLOURS.sub("", text)).replace("\r\n", "\n"), status
+    # Lines that were there for a while, as progress is, go whole.
+    text = re.sub(r"[^\n]*\r\x1b\[K", "", COLOURS.sub("", text))
+    return ERASE.sub("", text).replace("\r\n", "\n"), status
 
 
 def plain(*arguments, input=None):
