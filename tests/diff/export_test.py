@@ -19,7 +19,11 @@ import unittest
 
 TTQ, RECORD_TEXT, MODULES = (os.path.abspath(p) for p in sys.argv[1:4])
 sys.argv = sys.argv[:1] + sys.argv[4:]
-PACKAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "package.json")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = os.path.join(HERE, "package.json")
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import npm  # noqa: E402
+
 HISTORY = """map 0x10000 0x11000 rw
 thread 1
 0x401000 store 0x10000 4 = 7
@@ -59,36 +63,6 @@ def export(to, name, query=QUERY, trace=None, **environment):
     return p, path
 
 
-def install_packages():
-    """Why they cannot be; None when they are there."""
-    if not shutil.which("node"):
-        return "node is not installed"
-    if not shutil.which("npm"):
-        return "npm is not installed"
-    os.makedirs(MODULES, exist_ok=True)
-    copy = os.path.join(MODULES, "package.json")
-    done = os.path.join(MODULES, "installed")  # the package.json that they were installed from
-    with open(PACKAGES, encoding="utf-8") as f:
-        wanted = f.read()
-    try:
-        with open(done, encoding="utf-8") as f:
-            if f.read() == wanted:
-                return None
-    except FileNotFoundError:
-        pass
-    shutil.copyfile(PACKAGES, copy)
-    try:
-        p = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--fetch-retries=0",
-                            "--fetch-timeout=30000"], cwd=MODULES, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, timeout=200)
-    except subprocess.TimeoutExpired:
-        return "npm install took too long"
-    if p.returncode != 0:
-        return "npm install failed: " + p.stdout[-300:]
-    shutil.copyfile(copy, done)
-    return None
-
-
 def node(script, *arguments):
     """The lines that it prints, from JSON."""
     p = subprocess.run(["node", "-e", script, *arguments], cwd=MODULES, stdout=subprocess.PIPE, text=True,
@@ -101,7 +75,7 @@ class Columns(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        reason = install_packages()
+        reason = npm.install(PACKAGES, MODULES)
         if reason:
             raise unittest.SkipTest("no packages for node: " + reason)
 

@@ -26,6 +26,9 @@ TTQ, MODULES = (os.path.abspath(p) for p in sys.argv[1:3])
 CALLS = int(sys.argv[3]) if len(sys.argv) > 3 else 300
 sys.argv = sys.argv[:1]
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import npm  # noqa: E402
+
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "mcp_test", "version": "1"}}
@@ -517,7 +520,7 @@ class Record(unittest.TestCase):
 
 class OfficialClient(unittest.TestCase):
     def test_both_revisions(self):
-        reason = install_packages()
+        reason = npm.install(os.path.join(HERE, "package.json"), MODULES)
         if reason:
             self.skipTest("no client for node: " + reason)
         for revision in ("legacy", MODERN):
@@ -531,31 +534,6 @@ class OfficialClient(unittest.TestCase):
             self.assertEqual([a.get("isError", False) for a in said["answers"]], [False] * 6 + [True])
             self.assertIn("SIGSEGV", texts[1])
             self.assertIn("40 rows (4 shown)", texts[2])
-
-
-def install_packages():
-    """Why they cannot be; None when they are there."""
-    for program in ("node", "npm"):
-        if not shutil.which(program):
-            return program + " is not installed"
-    os.makedirs(MODULES, exist_ok=True)
-    with open(os.path.join(HERE, "package.json"), encoding="utf-8") as file:
-        wanted = file.read()
-    done = os.path.join(MODULES, "installed")  # the package.json that they were installed from
-    if os.path.exists(done):
-        with open(done, encoding="utf-8") as file:
-            if file.read() == wanted:
-                return None
-    shutil.copyfile(os.path.join(HERE, "package.json"), os.path.join(MODULES, "package.json"))
-    try:
-        p = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=30000"],
-                           cwd=MODULES, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
-    except subprocess.TimeoutExpired:
-        return "npm install took too long"
-    if p.returncode != 0:
-        return "npm install failed: " + p.stdout[-300:]
-    shutil.copyfile(os.path.join(MODULES, "package.json"), done)
-    return None
 
 
 class Fuzz(unittest.TestCase):
