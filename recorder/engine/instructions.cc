@@ -58,8 +58,7 @@ bool WritesNumber(const Instruction& i) {
 
 }  // namespace
 
-// ---- Borrowed registers
-// --------------------------------------------------------------------------
+// ---- Borrowed registers ------------------------------------------------------------------------
 
 uint8_t Translator::Borrow(uint16_t busy) {
   busy |= static_cast<uint16_t>(lent_ | Bit(kRsp) | Bit(log_register_));
@@ -82,8 +81,7 @@ void Translator::AddMark(uint16_t lent) {
   }
 }
 
-// ---- Copies
-// --------------------------------------------------------------------------------------
+// ---- Copies ------------------------------------------------------------------------------------
 
 void Translator::Copy(const Instruction& i) {
   const uint8_t* from = CodeOf(i);
@@ -122,8 +120,7 @@ void Translator::CopyWithAddressIn(const Instruction& i, uint8_t reg) {
   code_.Bytes(from + rest, i.length - rest);
 }
 
-// ---- Logging
-// -------------------------------------------------------------------------------------
+// ---- Logging -----------------------------------------------------------------------------------
 
 void Translator::LogRegister(uint8_t number, unsigned bytes) {
   const Node slot = recipe_.Slot(bytes);
@@ -185,8 +182,7 @@ Node Translator::AddressOf(const Instruction& i) {
   return address;
 }
 
-// ---- Vector registers
-// ----------------------------------------------------------------------------
+// ---- Vector registers --------------------------------------------------------------------------
 
 void Translator::NoteVectors(const Instruction& i) {
   const Form& f = *i.form;
@@ -241,8 +237,7 @@ void Translator::LogNumbers() {
   }
 }
 
-// ---- Instructions whose results the recipe computes
-// ----------------------------------------------
+// ---- Instructions whose results the recipe computes --------------------------------------------
 
 bool Translator::EmitMove(const Instruction& i) {
   const unsigned bytes = OperandBytes(i);
@@ -531,8 +526,7 @@ bool Translator::EmitExpression(const Instruction& i) {
   return EmitMove(i) || EmitArithmetic(i) || EmitStack(i) || EmitString(i);
 }
 
-// ---- All others
-// ----------------------------------------------------------------------------------
+// ---- All others --------------------------------------------------------------------------------
 
 // The address of the memory operand, without its segment.
 void Translator::LoadAddress(const Instruction& i, uint8_t place) {

@@ -95,16 +95,16 @@ void MapSegment(const Elf64_Phdr& p, uint64_t bias, uint64_t fd, const memory::F
 }
 
 void LoadElf(const char* path, Image* image) {
-  constexpr uint64_t kMostHeaders = 64;
+  constexpr uint64_t kMaxHeaders = 64;
   const int64_t opened = Syscall(SYS_open, Number(path), O_RDONLY | O_CLOEXEC);
   if (Failed(opened)) CannotLoad(path, "cannot be read");
   const auto fd = static_cast<uint64_t>(opened);
   Elf64_Ehdr head = {};
-  static Elf64_Phdr headers[kMostHeaders];
+  static Elf64_Phdr headers[kMaxHeaders];
   if (Syscall(SYS_pread64, fd, Number(&head), sizeof(head), 0) != sizeof(head) ||
       memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_machine != EM_X86_64 ||
       (head.e_type != ET_EXEC && head.e_type != ET_DYN) || head.e_phentsize != sizeof(Elf64_Phdr) ||
-      head.e_phnum > kMostHeaders) {
+      head.e_phnum > kMaxHeaders) {
     CannotLoad(path, "not a program for x86-64");
   }
   const uint64_t header_bytes = head.e_phnum * sizeof(Elf64_Phdr);
@@ -150,8 +150,7 @@ void LoadElf(const char* path, Image* image) {
   Syscall(SYS_close, fd);
 }
 
-// ---- Scripts
-// -------------------------------------------------------------------------------------
+// ---- Scripts -----------------------------------------------------------------------------------
 
 // When `path` is a script: its interpreter, and the arguments with the interpreter's before them.
 const char* FollowScript(const char* path, char*** arguments) {
@@ -186,8 +185,7 @@ const char* FollowScript(const char* path, char*** arguments) {
   return path;
 }
 
-// ---- The stack
-// -----------------------------------------------------------------------------------
+// ---- The stack ---------------------------------------------------------------------------------
 
 class StackBuilder {
  public:
@@ -210,10 +208,10 @@ class StackBuilder {
 
 uint64_t MakeStack(const char* path, char** arguments, char** environment,
                    const uint64_t* auxiliary, const Image& image, uint64_t interpreter_base) {
-  constexpr uint64_t kLeast = 1 << 20, kMost = 256 << 20;
+  constexpr uint64_t kMin = 1 << 20, kMax = 256 << 20;
   uint64_t limit[2] = {};
   Syscall(SYS_prlimit64, 0, RLIMIT_STACK, 0, Number(limit));
-  const uint64_t bytes = PageUp(limit[0] < kLeast ? kLeast : limit[0] > kMost ? kMost : limit[0]);
+  const uint64_t bytes = PageUp(limit[0] < kMin ? kMin : limit[0] > kMax ? kMax : limit[0]);
   const uint32_t protection =
       PROT_READ | PROT_WRITE | (image.executable_stack ? uint32_t{PROT_EXEC} : 0);
   const int64_t r =

@@ -85,9 +85,9 @@ void RecipeBuilder::StartInstruction(const Instruction& i, const uint8_t* code) 
 }
 
 void RecipeBuilder::Load(Node address, unsigned bytes) {
-  constexpr unsigned kMost = 64;
-  for (unsigned done = 0; done < bytes; done += kMost) {
-    AddEffect(kTtqLoad, bytes - done < kMost ? bytes - done : kMost, Add(address, done),
+  constexpr unsigned kMaxBytes = 64;
+  for (unsigned done = 0; done < bytes; done += kMaxBytes) {
+    AddEffect(kTtqLoad, bytes - done < kMaxBytes ? bytes - done : kMaxBytes, Add(address, done),
               kTtqNoNode);
   }
 }
@@ -111,9 +111,9 @@ void RecipeBuilder::Exit(unsigned number) {
 }
 
 bool RecipeBuilder::HasRoom() const {
-  constexpr unsigned kMostOfOne = 400;  // nodes or effects of one instruction: xsave has the most
-  return instruction_count_ < kMaxInstructions && node_count_ + kMostOfOne < kMaxNodes &&
-         effect_count_ + kMostOfOne < kMaxEffects && record_bytes_ < kMaxRecordBytes / 2;
+  constexpr unsigned kMaxOfOne = 400;  // nodes or effects of one instruction: xsave has the most
+  return instruction_count_ < kMaxInstructions && node_count_ + kMaxOfOne < kMaxNodes &&
+         effect_count_ + kMaxOfOne < kMaxEffects && record_bytes_ < kMaxRecordBytes / 2;
 }
 
 const TtqRecipe* RecipeBuilder::Encode(uint32_t jump_kind) {

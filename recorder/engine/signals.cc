@@ -133,8 +133,7 @@ void Install(uint32_t number, const Action& a) {
                    Number(reinterpret_cast<const void*>(&EngineSignalReturn)), ~kSynchronous});
 }
 
-// ---- In the engine's handler
-// ---------------------------------------------------------------------
+// ---- In the engine's handler -------------------------------------------------------------------
 
 void TakeRegisters(const SignalContext& from, uint16_t lent) {
   const uint64_t values[16] = {from.rax, from.rcx, from.rdx, from.rbx, from.rsp, from.rbp,
@@ -209,8 +208,7 @@ void OnSignal(int number, Info* info, UserContext* c) {
   }
 }
 
-// ---- Frames
-// --------------------------------------------------------------------------------------
+// ---- Frames ------------------------------------------------------------------------------------
 
 constexpr uint64_t kStateMagic = 0x46505853, kStateMagicEnd = 0x46505845;
 constexpr uint64_t kLegacyBytes = 512, kHeaderBytes = 64, kSoftwareAt = 464;

@@ -37,8 +37,7 @@ bool OverlapsEngine(uint64_t address, uint64_t bytes) {
   return address < kEngineEnd && address + bytes > kCodeBegin;
 }
 
-// ---- Mappings
-// ------------------------------------------------------------------------------------
+// ---- Mappings ----------------------------------------------------------------------------------
 
 struct OpenFile {
   memory::FileInfo info;
@@ -227,8 +226,7 @@ int64_t AdviseMemory(uint64_t* args) {
   return r;
 }
 
-// ---- Where the engine would be found instead of the program
-// --------------------------------------
+// ---- Where the engine would be found instead of the program ------------------------------------
 
 // Whether a path is the program's own executable by number.
 bool IsOwnExecutable(uint64_t path) {
@@ -274,8 +272,7 @@ int64_t Control(const uint64_t* args) {
   return signals::Interruptible(SYS_prctl, args);
 }
 
-// ---- What is told
-// --------------------------------------------------------------------------------
+// ---- What is told ------------------------------------------------------------------------------
 
 void TellOutput(uint64_t fd, uint64_t from, uint64_t bytes) {
   TtqOutput o = {};

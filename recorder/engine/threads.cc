@@ -68,8 +68,7 @@ void ForEachAlive(F f) {
   }
 }
 
-// ---- Turns
-// ---------------------------------------------------------------------------------------
+// ---- Turns -------------------------------------------------------------------------------------
 
 void MakeTurns() {
   const int fixed = g_turns != nullptr ? MAP_FIXED : 0;
@@ -103,8 +102,7 @@ bool OthersWait() {
   return __atomic_load_n(&g_turns->next, __ATOMIC_SEQ_CST) - g_turns->current > 1;
 }
 
-// ---- What is told
-// --------------------------------------------------------------------------------
+// ---- What is told ------------------------------------------------------------------------------
 
 // The value of st(0) as a double, as far as one can hold it. `at`: ten bytes.
 uint64_t NarrowExtended(const uint8_t* at) {
@@ -112,12 +110,12 @@ uint64_t NarrowExtended(const uint8_t* at) {
   uint16_t head;
   memcpy(&mantissa, at, 8);
   memcpy(&head, at + 8, 2);
-  constexpr int kBias = 16383 - 1023, kMost = 2047;
+  constexpr int kBias = 16383 - 1023, kMaxExponent = 2047;
   const uint64_t sign = static_cast<uint64_t>(head >> 15) << 63;
   const int exponent = (head & 0x7fff) - kBias;
   if ((head & 0x7fff) == 0x7fff) {
     const bool is_nan = mantissa << 1 != 0;
-    return sign | uint64_t{kMost} << 52 |
+    return sign | uint64_t{kMaxExponent} << 52 |
            (is_nan ? uint64_t{1} << 51 | (mantissa >> 11 & ((1ull << 51) - 1)) : 0);
   }
   if (mantissa == 0 || exponent <= 0) return sign;
@@ -125,8 +123,8 @@ uint64_t NarrowExtended(const uint8_t* at) {
   const uint64_t kept = mantissa >> 11 & ((uint64_t{1} << 52) - 1), rest = mantissa & 2047;
   const uint64_t up = rest > 1024 || (rest == 1024 && kept & 1) ? 1 : 0;
   const uint64_t value = (static_cast<uint64_t>(exponent) << 52 | kept) + up;
-  if (exponent >= kMost || value >> 52 >= static_cast<uint64_t>(kMost)) {
-    return sign | uint64_t{kMost} << 52;
+  if (exponent >= kMaxExponent || value >> 52 >= static_cast<uint64_t>(kMaxExponent)) {
+    return sign | uint64_t{kMaxExponent} << 52;
   }
   return sign | value;
 }
@@ -171,8 +169,7 @@ void TellStart(const Thread& t) {
   ring::AppendStruct(kTtqThreadStart, s);
 }
 
-// ---- Contexts
-// ------------------------------------------------------------------------------------
+// ---- Contexts ----------------------------------------------------------------------------------
 
 void Save(Thread* t) {
   memcpy(t->r, g_context.r, sizeof(t->r));
@@ -216,8 +213,7 @@ void Enter(Thread* self) {
   ring::BeginTurn(IsAlone() ? 0 : kTurnBytes);
 }
 
-// ---- Ends
-// ----------------------------------------------------------------------------------------
+// ---- Ends --------------------------------------------------------------------------------------
 
 // The kernel marks the robust locks that a thread still holds when it ends: their owner died. Here
 // it is done before, in its turn.
@@ -242,11 +238,11 @@ void LeaveRobustLocks(const Thread& t) {
   struct {
     uint64_t first, offset, pending;
   } head;
-  constexpr uint64_t kInherits = 1;  // a flag in the address; the kernel sees to these
-  constexpr unsigned kMost = 2048;   // as far as the kernel goes
+  constexpr uint64_t kInherits = 1;     // a flag in the address; the kernel sees to these
+  constexpr unsigned kMaxLocks = 2048;  // as far as the kernel goes
   if (t.robust_list == 0 || ReadGuest(t.robust_list, &head, sizeof(head)) != sizeof(head)) return;
   uint64_t at = head.first;
-  for (unsigned n = 0; n < kMost && (at & ~kInherits) != t.robust_list; ++n) {
+  for (unsigned n = 0; n < kMaxLocks && (at & ~kInherits) != t.robust_list; ++n) {
     uint64_t next;
     if (ReadGuest(at & ~kInherits, &next, 8) != 8) break;
     if (!(at & kInherits)) LeaveRobustLock(t, at + head.offset);

@@ -19,18 +19,20 @@ namespace {
 bool g_left;
 
 // Descriptors that the process has opened; and of them, those whose other end is its own.
-constexpr uint64_t kMost = 1024;
+constexpr uint64_t kMaxDescriptors = 1024;
 class Set {
  public:
-  bool Has(uint64_t fd) const { return fd < kMost && (words_[fd / 64] >> fd % 64 & 1) != 0; }
+  bool Has(uint64_t fd) const {
+    return fd < kMaxDescriptors && (words_[fd / 64] >> fd % 64 & 1) != 0;
+  }
   void Put(uint64_t fd, bool in) {
-    if (fd >= kMost) return;
+    if (fd >= kMaxDescriptors) return;
     const uint64_t bit = uint64_t{1} << fd % 64;
     words_[fd / 64] = in ? words_[fd / 64] | bit : words_[fd / 64] & ~bit;
   }
 
  private:
-  uint64_t words_[kMost / 64];
+  uint64_t words_[kMaxDescriptors / 64];
 };
 Set g_own, g_channels;
 

@@ -126,8 +126,7 @@ class Translator {
   uint32_t finished_id_;  // of the recipe
 };
 
-// ---- dispatch.cc
-// ---------------------------------------------------------------------------------
+// ---- dispatch.cc -------------------------------------------------------------------------------
 
 // A number for Context::exit. `distance` of the jump that led there is patched once there is code.
 uint32_t AddExit(ExitKind kind, uint64_t target, uint8_t* distance);
