@@ -15,14 +15,14 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../query/
 def interpreters(given=()):
     """[((major, minor, micro), path)] of each CPython whose version ttq knows, in order of version.
 
-    Those `given`; without any, one of each version and build: Debian's, pyenv's, and those that the
+    Those `given`; without any, one of each minor version and ABI (Debian's before pyenv's), and all that the
     variable TTQ_TEST_PYTHONS names, with ":" between them. One that cannot be run is left out.
     """
-    places = list(given)
-    if not places:
-        places = ["/usr/bin/python3", "/usr/local/bin/python3"]
+    wanted = list(given) or list(filter(None, os.environ.get("TTQ_TEST_PYTHONS", "").split(":")))
+    places = list(wanted)
+    if not given:
+        places += ["/usr/bin/python3", "/usr/local/bin/python3"]
         places += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
-        places += filter(None, os.environ.get("TTQ_TEST_PYTHONS", "").split(":"))
     found = {}
     for place in places:
         if not os.path.exists(place):
@@ -34,5 +34,5 @@ def interpreters(given=()):
             continue
         version = tuple(map(int, match.groups()[:3]))
         if version[0] == 3 and version[1] in MINORS:
-            found.setdefault((version, match[4], place if given else ""), place)
-    return [(version, place) for (version, _, _), place in sorted(found.items())]
+            found.setdefault((version[:2], match[4], place if place in wanted else ""), (version, place))
+    return sorted(found.values())
