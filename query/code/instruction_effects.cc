@@ -101,6 +101,20 @@ uint32_t StackSize(const cs_x86& x86) {
   return is_narrow ? 2 : 8;
 }
 
+bool IsXsave(unsigned id) {
+  switch (id) {
+    case X86_INS_XSAVE:
+    case X86_INS_XSAVE64:
+    case X86_INS_XSAVEC:
+    case X86_INS_XSAVEC64:
+    case X86_INS_XSAVEOPT:
+    case X86_INS_XSAVEOPT64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Of a memory operand. Capstone does not know how much the instructions store that save a state.
 uint32_t SizeOf(const cs_insn& insn, const cs_x86_op& op) {
   switch (insn.id) {
@@ -112,17 +126,11 @@ uint32_t SizeOf(const cs_insn& insn, const cs_x86_op& op) {
     case X86_INS_FXRSTOR:
     case X86_INS_FXRSTOR64:
       return 512;
-    case X86_INS_XSAVE:
-    case X86_INS_XSAVE64:
-    case X86_INS_XSAVEC:
-    case X86_INS_XSAVEC64:
-    case X86_INS_XSAVEOPT:
-    case X86_INS_XSAVEOPT64:
     case X86_INS_XRSTOR:
     case X86_INS_XRSTOR64:
       return 576;
     default:
-      return op.size;
+      return IsXsave(insn.id) ? 576 : op.size;
   }
 }
 
@@ -198,6 +206,7 @@ void AddImplied(const cs_insn& insn, csh handle, InstructionEffects* out) {
     out->reads |= Bit(kX87Registers);
     if (!OnlyStoresX87(insn.id)) out->writes |= Bit(kX87Registers);
   }
+  if (IsXsave(insn.id)) out->reads |= Bit(kX87Registers) | kLowVectorRegisters;
   switch (insn.id) {
     case X86_INS_PUSH:
     case X86_INS_PUSHFQ: {
@@ -222,12 +231,6 @@ void AddImplied(const cs_insn& insn, csh handle, InstructionEffects* out) {
       break;
     case X86_INS_FXSAVE:
     case X86_INS_FXSAVE64:
-    case X86_INS_XSAVE:
-    case X86_INS_XSAVE64:
-    case X86_INS_XSAVEC:
-    case X86_INS_XSAVEC64:
-    case X86_INS_XSAVEOPT:
-    case X86_INS_XSAVEOPT64:
       out->reads |= Bit(kX87Registers) | kLowVectorRegisters;
       break;
     case X86_INS_XLATB:
