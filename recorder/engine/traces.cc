@@ -168,6 +168,21 @@ bool ConcernsItself(uint64_t number, const uint64_t* args) {
   }
 }
 
+// A descriptor of nothing outside of the process, from a call that makes one.
+bool MakesChannel(uint64_t number) {
+  switch (number) {
+    case SYS_eventfd:
+    case SYS_eventfd2:
+    case SYS_epoll_create:
+    case SYS_epoll_create1:
+    case SYS_timerfd_create:
+    case SYS_memfd_create:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Of files that it only looks at, and of descriptors that are its own alone.
 bool ConcernsOwnFiles(uint64_t number, const uint64_t* args) {
   switch (number) {
@@ -215,16 +230,10 @@ bool ConcernsOwnFiles(uint64_t number, const uint64_t* args) {
     case SYS_dup3:
     case SYS_pipe:
     case SYS_pipe2:
-    case SYS_eventfd:
-    case SYS_eventfd2:
-    case SYS_epoll_create:
-    case SYS_epoll_create1:
-    case SYS_timerfd_create:
-    case SYS_memfd_create:
     case SYS_execve:
       return true;
     default:
-      return false;
+      return MakesChannel(number);
   }
 }
 
@@ -256,14 +265,6 @@ void NoteResult(uint64_t number, const uint64_t* args, int64_t result) {
       if (!IsQuiet(fd)) g_left = true;
       Opened(fd, false);
       break;
-    case SYS_eventfd:
-    case SYS_eventfd2:
-    case SYS_epoll_create:
-    case SYS_epoll_create1:
-    case SYS_timerfd_create:
-    case SYS_memfd_create:
-      Opened(fd, true);
-      break;
     case SYS_pipe:
     case SYS_pipe2: {
       uint32_t ends[2];
@@ -285,6 +286,7 @@ void NoteResult(uint64_t number, const uint64_t* args, int64_t result) {
       g_channels.Put(Descriptor(args[0]), false);
       break;
     default:
+      if (MakesChannel(number)) Opened(fd, true);
       break;
   }
 }
