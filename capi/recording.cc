@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "query/find_trace.h"
 #include "recorder/mark.h"
+#include "store/read/moment_info.h"
 
 using ttq::Address;
 using ttq::Time;
@@ -107,6 +108,8 @@ ttq_status ttq_describe_process(ttq_recording* recording, size_t index, ttq_proc
     out.end_wall_ns = known.end_wall_ns;
     out.complete = known.complete;
     out.incomplete_reason = known.incomplete_reason.c_str();
+    ASSIGN_OR_RETURN(const ttq::Process* process, recording->state->recording->Open(known.number));
+    out.history_unknown = ttq::HistoryUnknown(*process);
     return CopyOut(out, info) ? Ending() : BadSize();
   });
 }

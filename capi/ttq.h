@@ -131,7 +131,7 @@ typedef struct ttq_process_info {
   uint32_t pid;
   int by_exec; /* it replaced its parent, in the same pid */
   const char* program;
-  uint64_t end;        /* time: instructions retired */
+  uint64_t end;        /* time: instructions retired; see history_unknown */
   int has_crash;       /* a signal ended it, raised by an instruction: */
   uint64_t crash;      /* at this time */
   int fatal_signal;    /* 0: none */
@@ -141,6 +141,7 @@ typedef struct ttq_process_info {
   int64_t end_wall_ns;
   int complete; /* 0: something was not recorded, and why: */
   const char* incomplete_reason;
+  int history_unknown; /* 1: a core dump or a snapshot; `end` is 0 and counts nothing then */
 } ttq_process_info;
 
 TTQ_API ttq_status ttq_describe_recording(ttq_recording* recording, ttq_recording_info* info);

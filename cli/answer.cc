@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
@@ -30,6 +31,7 @@ FormatOptions FormatFor(const std::string& format, std::optional<uint64_t> limit
 Answered AnswerQuery(const Recording& recording, const Engine& engine, std::string_view text,
                      const ast::Query& query, const AnswerOptions& options) {
   Answered answered;
+  answered.history_unknown = HistoryUnknown(engine.process());
   const auto end = [&answered](int status) {
     answered.exit_status = status;
     return answered;

@@ -39,7 +39,8 @@ struct Answered {
   int exit_status = 0;  // kAnswered also when there are no rows
   uint64_t row_count = 0;
   std::vector<Column> columns;
-  std::vector<Row> rows;  // the first of them
+  std::vector<Row> rows;         // the first of them
+  bool history_unknown = false;  // of the process
 };
 
 // `query` was read from `text`, which errors and the JSON document quote. What goes wrong is said

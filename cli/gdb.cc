@@ -24,6 +24,7 @@
 #include "fmt/format.h"
 #include "gdb/script.h"
 #include "gdb/server.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -167,6 +168,10 @@ int RunGdbCommand(int argc, char** argv) {
     fmt::print(stderr, "ttq: the recording is incomplete: {}\n", Printable(info.incomplete_reason));
   } else if (!asked.recording->info().finished) {
     fmt::print(stderr, "ttq: the recording is still being made: it ends at {}\n", info.end.v);
+  }
+  if (const MomentInfo& moment = MomentInfoOf(asked.engine->process()); moment.history_unknown()) {
+    fmt::print(stderr, "ttq: what happened before {} is unknown: gdb can go neither back nor on\n",
+               MomentName(moment.beginning));
   }
   // A client that hangs up is no reason to die.
   signal(SIGPIPE, SIG_IGN);

@@ -38,7 +38,7 @@ std::string Ending(const Recording& recording, const ProcessInfo& p, bool moment
   if (p.fatal_signal == 0 && moment) return "still running at that moment";
   if (p.fatal_signal != 0) {
     return "killed by " + SignalName(p.fatal_signal) +
-           (p.crash ? fmt::format(" at time {}", p.crash->v) : "");
+           (p.crash && !moment ? fmt::format(" at time {}", p.crash->v) : "");
   }
   if (p.exit_status) return fmt::format("exit status {}", *p.exit_status);
   return p.complete ? "still running when the recording ended" : "not recorded";

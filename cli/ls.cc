@@ -43,7 +43,7 @@ int RunLs(int argc, char** argv) {
                       {"trace", l.path},
                       {"command", l.command},
                       {"start_wall_ns", l.start_wall_ns},
-                      {"instructions", l.instructions},
+                      {"instructions", l.instructions ? Json(*l.instructions) : Json()},
                       {"ended", l.ending.empty() ? Json() : Json(l.ending)},
                       {"finished", l.finished},
                       {"running", l.running},
@@ -67,7 +67,8 @@ int RunLs(int argc, char** argv) {
     bytes += l.bytes;
     const std::string line =
         fmt::format("{:<{}}  {:<19}  {:>12}  {:>8}  {:<9}  {}", Printable(l.name), width,
-                    HumanTime(l.start_wall_ns), HumanCount(l.instructions), HumanBytes(l.bytes),
+                    HumanTime(l.start_wall_ns), l.instructions ? HumanCount(*l.instructions) : "-",
+                    HumanBytes(l.bytes),
                     !l.problem.empty() ? "-"
                     : l.running        ? "running"
                     : !l.finished      ? "cut off"

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "cli/answer.h"
 #include "fmt/format.h"
+#include "query/engine/sources.h"
+#include "query/language/parser.h"
 
 namespace ttq {
 namespace {
@@ -205,7 +207,14 @@ class Asker {
 
 std::vector<std::string> NextQuestions(const ast::Query& query, const Answered& answered) {
   if (answered.exit_status != 0) return {};
-  return Asker(query, answered).Ask();
+  Questions questions = Asker(query, answered).Ask();
+  if (answered.history_unknown) {
+    std::erase_if(questions, [](const std::string& text) {
+      const absl::StatusOr<ast::Query> next = ParseQuery(text);
+      return !next.ok() || !IsAboutState(next->source);
+    });
+  }
+  return questions;
 }
 
 }  // namespace ttq

@@ -30,6 +30,7 @@ constexpr size_t kMaxText = 16 << 20;
 
 struct QueryOptions {
   std::string trace, file, format_name;
+  std::string said_as;  // how the next question is typed; empty: with --trace
   std::string process;
   std::optional<uint64_t> limit;
   bool exit_code = false, explain = false, full_scan = false, csv_safe = false;
@@ -39,6 +40,7 @@ struct QueryOptions {
 void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
+  app.add_option("--said-as", options->said_as)->group("");  // of `ttq snapshot`
   app.add_option("-p,--process", options->process,
                  "The process: its number in `ttq info`, its pid, its program's name, or all")
       ->type_name("P");
@@ -135,8 +137,9 @@ void SuggestNext(const QueryOptions& options, const ast::Query& query, const Ans
   constexpr std::string_view kBetween = "   ";
   std::string line;
   for (const std::string& question : NextQuestions(query, answered)) {
-    std::string command = "ttq ";
-    if (!options.trace.empty()) command += "-t " + ShellWord(options.trace) + " ";
+    std::string command = options.said_as.empty() ? "ttq " : options.said_as + " ";
+    if (!options.trace.empty() && options.said_as.empty())
+      command += "-t " + ShellWord(options.trace) + " ";
     if (!options.process.empty()) command += "-p " + ShellWord(options.process) + " ";
     command += ShellWord(question);
     std::string longer = line.empty() ? "next: " : line + std::string(kBetween);

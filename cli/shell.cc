@@ -27,6 +27,7 @@
 #include "fmt/format.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -161,10 +162,13 @@ class Shell {
     std::string ending = info.fatal_signal != 0 ? ", died of " + SignalName(info.fatal_signal)
                          : info.exit_status     ? fmt::format(", exit {}", *info.exit_status)
                                                 : "";
-    std::string text = fmt::format("{}: process {} of {}, {}, {} instructions{}\n",
-                                   Printable(recording_->info().path), info.number.v,
-                                   recording_->processes().size(), Printable(info.program),
-                                   HumanCount(info.end.v), ending);
+    const MomentInfo& moment = MomentInfoOf(engine_->process());
+    const std::string length = moment.history_unknown()
+                                   ? fmt::format("one moment ({})", MomentName(moment.beginning))
+                                   : HumanCount(info.end.v) + " instructions";
+    std::string text = fmt::format(
+        "{}: process {} of {}, {}, {}{}\n", Printable(recording_->info().path), info.number.v,
+        recording_->processes().size(), Printable(info.program), length, ending);
     return text + "`help shell` tells what there is; Ctrl-D ends.\n";
   }
 

@@ -117,7 +117,8 @@ int RunSnapshot(int argc, char** argv) {
     return kAnswered;
   }
   // As `ttq query -t DIRECTORY QUESTION`.
-  std::vector<std::string> words = {"query", "-t", directory};
+  std::vector<std::string> words = {"query", "-t", directory, "--said-as",
+                                    fmt::format("ttq snapshot {} --", pid)};
   words.insert(words.end(), question.begin(), question.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

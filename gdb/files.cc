@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "gdb/packet.h"
+#include "store/read/moment_info.h"
 
 namespace ttq::gdb {
 namespace {
@@ -214,6 +215,7 @@ std::string Files::Text(uint64_t address) {
 const std::string& Files::AuxiliaryVector() {
   if (auxiliary_vector_) return *auxiliary_vector_;
   auxiliary_vector_.emplace();
+  if (HistoryUnknown(process_)) return *auxiliary_vector_ = SearchAuxiliaryVector();
   // Of a forked process it lies where it lay in the program that forked.
   const Process* process = &process_;
   while (process->info().parent.v != 0 && !process->info().by_exec) {
@@ -254,6 +256,33 @@ const std::string& Files::AuxiliaryVector() {
     }
   }
   return *auxiliary_vector_;
+}
+
+// Where nobody knows where the program began: near the end of the first thread's stack, known by
+// the size of a page in it.
+std::string Files::SearchAuxiliaryVector() {
+  constexpr uint64_t kSearched = 256 << 10, kPageBytes = 4096, kMaxType = 64;
+  const absl::StatusOr<std::vector<Mapping>> mappings = process_.MappingsAt(Time(0));
+  if (!mappings.ok()) return "";
+  for (const Mapping& m : *mappings) {
+    if (m.path != "[stack]") continue;
+    const uint64_t size = m.range.end.v - m.range.begin.v,
+                   begin = m.range.end.v - std::min(size, kSearched);
+    std::vector<uint64_t> words((m.range.end.v - begin) / 8);
+    const absl::StatusOr<uint64_t> got =
+        timeline_.Read(Address(begin), words.size() * 8, words.data());
+    if (!got.ok() || *got != words.size() * 8) continue;
+    for (size_t at = words.size(); at-- > 1;) {
+      if (words[at] != kPageBytes || words[at - 1] != AT_PAGESZ) continue;
+      size_t first = at - 1, last = at - 1;
+      while (first >= 2 && words[first - 2] > 0 && words[first - 2] < kMaxType) first -= 2;
+      while (last + 2 < words.size() && words[last] != AT_NULL) last += 2;
+      const size_t bytes = (last + 2 - first) * 8;
+      if (words[last] != AT_NULL || bytes > 16 * kMaxAuxiliaryVector) continue;
+      return {reinterpret_cast<const char*>(words.data() + first), bytes};
+    }
+  }
+  return "";
 }
 
 std::optional<uint64_t> Files::FromAuxiliaryVector(uint64_t type) {

@@ -59,6 +59,7 @@ class Files {
   // Of a file in /proc/PID/; nullopt: it is none, or not offered.
   std::optional<std::string> InProc(const std::string& path);
   std::string Maps();
+  std::string SearchAuxiliaryVector();
   std::optional<uint64_t> FromAuxiliaryVector(uint64_t type);
   std::optional<uint64_t> Number(uint64_t address);
   std::string Text(uint64_t address);

@@ -21,6 +21,7 @@
 #include "query/language/ast.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
+#include "store/read/moment_info.h"
 
 namespace ttq::mcp {
 namespace {
@@ -109,7 +110,7 @@ class Asking {
                         "(before TIME, after TIME, between TIME and TIME).\n",
                         subject_.Title(), RealText(options_.budget_s, false)));
       }
-      return Fault(QuestionError(question_, status));
+      return Fault(QuestionError(question_, status, HistoryUnknown(subject_.engine->process())));
     }
     return {Text()};
   }

@@ -17,6 +17,7 @@
 #include "query/answers/moment.h"
 #include "query/cpython/source_text.h"
 #include "query/language/parser.h"
+#include "store/read/moment_info.h"
 
 namespace ttq::mcp {
 namespace {
@@ -61,7 +62,7 @@ class SourceView {
                                        std::chrono::duration<double>(options_.budget_s)));
     if (absl::Status status = Find(); !status.ok()) {
       if (absl::IsCancelled(status)) return Fault("cancelled, or the budget was too small\n");
-      return Fault(QuestionError(asked_, status));
+      return Fault(QuestionError(asked_, status, HistoryUnknown(subject_.engine->process())));
     }
     if (!found_) {
       return {fmt::format("{}: {} never ran\n", subject_.Title(), Printable(options_.place))};

@@ -184,13 +184,15 @@ const std::vector<Example>& Examples() {
   return *kExamples;
 }
 
-std::string QuestionError(std::string_view question, const absl::Status& status) {
+std::string QuestionError(std::string_view question, const absl::Status& status,
+                          bool history_unknown) {
   std::string text;
   if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
     text = RenderDiagnostic(question, *diagnostic);
   } else {
     text = "ttq: " + Printable(std::string(status.message())) + "\n";
   }
+  if (history_unknown) return text;
   // Those that have most words of the question, to which each of its words counts once.
   std::vector<std::string> words;
   const std::string lower = Lower(question.substr(0, 2000));

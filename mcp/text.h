@@ -37,8 +37,9 @@ std::string PlaceOf(const Value& function, const Value& module, const Value& fil
 std::string Fit(const std::string& text, size_t most = kMaxAnswer);
 
 // What is wrong with a question: the message, the place, what was perhaps meant, and three
-// questions that are right.
-std::string QuestionError(std::string_view question, const absl::Status& status);
+// questions that are right: most are about history, and are not told where that is unknown.
+std::string QuestionError(std::string_view question, const absl::Status& status,
+                          bool history_unknown = false);
 // Questions for `language` and for errors, each with what it answers.
 struct Example {
   std::string_view question, answers;

@@ -249,8 +249,9 @@ class Tools::Impl {
                                                      : one.ending;
       const bool complete = one.problem.empty() && one.finished && one.complete;
       text += fmt::format("{} | {} | {} | {} | {} | {} | {}\n", Quoted(CallName(one.path)), ended,
-                          Started(one.start_wall_ns), one.instructions, HumanSize(one.bytes),
-                          complete ? "yes" : "no",
+                          Started(one.start_wall_ns),
+                          one.instructions ? fmt::format("{}", *one.instructions) : "unknown",
+                          HumanSize(one.bytes), complete ? "yes" : "no",
                           Quoted(one.problem.empty() ? one.command : one.problem));
     }
     if (all.size() > kShown) text += fmt::format("… {} older ones\n", all.size() - kShown);

@@ -19,6 +19,7 @@
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/frame.h"
 #include "query/language/parser.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -76,7 +77,7 @@ class Collector {
     if (crash_) {
       RETURN_IF_ERROR(Faulty());
     }
-    RETURN_IF_ERROR(Around());
+    if (!HistoryUnknown(process_)) RETURN_IF_ERROR(Around());
     const ProcessInfo& info = process_.info();
     if (!info.complete) {
       document_["incomplete"].push_back(info.incomplete_reason.empty()
@@ -216,13 +217,16 @@ class Collector {
         {"command", info.arguments},
         {"process", info.number.v},
         {"pid", info.pid},
-        {"instructions", info.end.v},
+        {"instructions", HistoryUnknown(process_) ? Json() : Json(info.end.v)},
         {"threads", process_.threads().size()},
         {"started_ns", info.start_wall_ns},
         {"ended_ns", info.end_wall_ns},
         {"ended", info.fatal_signal != 0 ? "killed by " + SignalName(info.fatal_signal)
                   : info.exit_status     ? fmt::format("exited with status {}", *info.exit_status)
-                                         : std::string("how it ended was not recorded")},
+                  : HistoryUnknown(process_) ? std::string("it was running")
+                                             : std::string("how it ended was not recorded")},
+        {"history_unknown_before",
+         HistoryUnknown(process_) ? Json(MomentName(MomentInfoOf(process_).beginning)) : Json()},
         {"ttq", std::string(kVersion)},
         {"recorder", recording_.info().recorder_version}};
     if (context_.HasPython()) {

@@ -116,12 +116,18 @@ class Page {
 
   void Head(const Json& facts) {
     Add(fmt::format("<header>\n<h1>{}</h1>\n", Escape(Text(document_, "cause"))));
-    Add(fmt::format("<p>{}, at time {}{}. {} instructions; {}.</p>\n",
-                    Escape(BaseName(Text(facts, "program"))), Text(document_, "time"),
-                    Field(document_, "thread").is_null()
-                        ? ""
-                        : fmt::format(" in thread {}", Text(document_, "thread")),
-                    Text(facts, "instructions"), Escape(Text(facts, "ended"))));
+    const std::string program = Escape(BaseName(Text(facts, "program"))),
+                      ended = Escape(Text(facts, "ended")),
+                      thread = Field(document_, "thread").is_null()
+                                   ? ""
+                                   : fmt::format(" in thread {}", Text(document_, "thread"));
+    if (const std::string moment = Text(facts, "history_unknown_before"); !moment.empty()) {
+      Add(fmt::format("<p>{}{}; {}. What happened before {} is unknown.</p>\n", program, thread,
+                      ended, Escape(moment)));
+    } else {
+      Add(fmt::format("<p>{}, at time {}{}. {} instructions; {}.</p>\n", program,
+                      Text(document_, "time"), thread, Text(facts, "instructions"), ended));
+    }
     for (const Json& why : Field(document_, "incomplete")) {
       Add(fmt::format("<p class=\"warn\">Incomplete: {}</p>\n", Escape(Plain(why))));
     }

@@ -30,6 +30,7 @@ class ProcessInfo(NamedTuple):
     exit_status: Optional[int]
     complete: bool
     incomplete_reason: str
+    history_unknown: bool
 
 
 class Info(NamedTuple):
@@ -93,7 +94,7 @@ class Trace:
         return ProcessInfo(p.number, p.parent, p.pid, bool(p.by_exec), text_of(p.program), Time(p.end),
                            Time(p.crash) if p.has_crash else None, p.fatal_signal,
                            p.exit_status if p.has_exit_status else None, bool(p.complete),
-                           text_of(p.incomplete_reason))
+                           text_of(p.incomplete_reason), bool(p.history_unknown))
 
     # ---- The process ----
 
@@ -107,8 +108,13 @@ class Trace:
 
     @property
     def end(self) -> Time:
-        """Instructions retired."""
+        """Instructions retired; 0 where `history_unknown`."""
         return self._me.end
+
+    @property
+    def history_unknown(self) -> bool:
+        """Whether this is one moment, of a core dump or a snapshot: what was before it is unknown."""
+        return self._me.history_unknown
 
     @property
     def crash(self) -> Optional[Time]:
@@ -143,9 +149,9 @@ class Trace:
     def __repr__(self) -> str:
         state = " (closed)" if self.closed else ""
         ending = f"ended by signal {self._me.fatal_signal}" if self._me.fatal_signal else \
-            f"exit {self._me.exit_status}"
-        return f"<ttq trace {self.info.name}, process {self.number}: {self.program}, " \
-               f"{int(self.end):,} instructions, {ending}>{state}"
+            "running" if self._me.history_unknown else f"exit {self._me.exit_status}"
+        length = "one moment" if self._me.history_unknown else f"{int(self.end):,} instructions"
+        return f"<ttq trace {self.info.name}, process {self.number}: {self.program}, {length}, {ending}>{state}"
 
     # ---- Queries ----
 
@@ -218,7 +224,7 @@ class Trace:
             word = when.strip().lower()
             if word.isdigit():
                 return Time(word)
-            if word in ("start", "end"):
+            if word == "end" or (word == "start" and not self.history_unknown):
                 return Time(0) if word == "start" else self.end
             if word == "crash":
                 if self.crash is None:

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/natural_order.h"
 #include "fmt/format.h"
+#include "store/read/moment_info.h"
 #include "store/read/reader.h"
 #include "store/read/writer_lock.h"
 
@@ -38,7 +39,11 @@ Listed Look(const std::string& home, const std::string& name) {
   listed.bytes = info.bytes_on_disk;
   listed.finished = info.finished;
   for (const ProcessInfo& p : (*recording)->processes()) {
-    listed.instructions += p.end.v;
+    if (p.end == Time(0)) {
+      const absl::StatusOr<const Process*> process = (*recording)->Open(p.number);
+      if (process.ok() && HistoryUnknown(**process)) listed.instructions.reset();
+    }
+    if (listed.instructions) *listed.instructions += p.end.v;
     if (!p.complete) listed.complete = false;
     if (p.number != (*recording)->default_process()) continue;
     if (p.fatal_signal != 0)

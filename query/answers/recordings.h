@@ -6,6 +6,7 @@
 #define TTQ_QUERY_ANSWERS_RECORDINGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace ttq {
 struct Listed {
   std::string name, path, command, ending, problem;
   int64_t start_wall_ns = 0;
-  uint64_t instructions = 0, bytes = 0;
+  // nullopt: what happened is unknown, of a core dump or a snapshot.
+  std::optional<uint64_t> instructions = 0;
+  uint64_t bytes = 0;
   bool finished = true;
   bool complete = true;  // nothing is known to be missing in its processes
   bool running = false;  // a recorder is at work on it

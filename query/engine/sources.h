@@ -85,6 +85,9 @@ struct SourcePlan {
   std::function<std::string()> explain_nothing;
 };
 
+// Whether the source is about one time, and so can be asked of a core dump or a snapshot.
+bool IsAboutState(const ast::Source& source);
+
 // `ask` answers nested queries. An error with its place for a source that cannot be answered.
 absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
                                       const RunOptions& options, const TimeOfQuery& ask);

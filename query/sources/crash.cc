@@ -798,6 +798,8 @@ Row RowOf(const Context& context, Report r) {
   const auto address = [](const std::optional<Address>& a) {
     return a ? Value(*a) : Value(Null{});
   };
+  // Of a moment alone the lists would say that nothing happened.
+  const bool unknown = HistoryUnknown(context.process());
   return {r.time,
           OfThread(r.thread),
           context.process().RegistersAt(r.time, r.thread)->pc,
@@ -810,10 +812,10 @@ Row RowOf(const Context& context, Report r) {
           address(r.address),
           OfText(r.memory.kind),
           OfText(r.memory.text),
-          Value(std::move(origin)),
+          unknown ? Value(Null{}) : Value(std::move(origin)),
           address(r.word),
           OfText(r.word_memory.text),
-          Value(std::move(r.last_writes)),
+          unknown ? Value(Null{}) : Value(std::move(r.last_writes)),
           Value(std::move(r.backtraces)),
           std::move(r.python_object),
           Null{}};

@@ -18,6 +18,7 @@
 #include "query/ctypes/type_space.h"
 #include "query/language/diagnostic.h"
 #include "re2/re2.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
@@ -32,6 +33,12 @@ absl::StatusOr<Time> ResolveTime(const Context& context, const ast::Time& time,
       t = Time(time.number);
       break;
     case ast::Time::Kind::kStart:
+      if (const MomentInfo& moment = MomentInfoOf(context.process()); moment.history_unknown()) {
+        return ErrorAt(time.range,
+                       fmt::format("the start of the process is unknown: of it there is {} alone",
+                                   MomentName(moment.beginning)),
+                       "leave the time out");
+      }
       t = Time(0);
       break;
     case ast::Time::Kind::kEnd:

@@ -54,10 +54,7 @@ constexpr bool kIsAboutState =
 // never look like proof that nothing did.
 absl::Status RefuseHistory(const ast::Query& query, const Process& process) {
   const MomentInfo& info = MomentInfoOf(process);
-  const bool about_state =
-      std::visit([](const auto& source) { return kIsAboutState<std::decay_t<decltype(source)>>; },
-                 query.source);
-  if (about_state || !info.history_unknown()) return absl::OkStatus();
+  if (IsAboutState(query.source) || !info.history_unknown()) return absl::OkStatus();
   return ErrorAt(query.source_range,
                  fmt::format("what happened before {} is unknown: it is no recording",
                              MomentName(info.beginning)),
@@ -66,6 +63,10 @@ absl::Status RefuseHistory(const ast::Query& query, const Process& process) {
 }
 
 }  // namespace
+
+bool IsAboutState(const ast::Source& source) {
+  return std::visit([](const auto& s) { return kIsAboutState<std::decay_t<decltype(s)>>; }, source);
+}
 
 absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
                                       const RunOptions& options, const TimeOfQuery& ask) {
