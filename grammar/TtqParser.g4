@@ -116,9 +116,12 @@ functionName
   : parameter
   | Text
   | Regex
-  | functionWord templateArguments?
-    (ColonColon Tilde? word templateArguments? | Dot (word | Number | Float))*
+  | (functionWord templateArguments? | angledName)
+    (ColonColon Tilde? word templateArguments? | Dot (word | Number | Float | angledName))*
   ;
+
+// Python's: <module>, <lambda>, outer.<locals>.inner.
+angledName : Less word Greater;
 
 fileLine : file Colon number;
 

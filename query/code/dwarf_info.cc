@@ -530,6 +530,7 @@ bool DwarfInfo::Locate(uint64_t address, Place* place) {
     place->line = static_cast<int>(row->line);
   }
   place->step = impl_->LinesOf(*unit).StepAt(address);
+  place->step_file = impl_->FileName(*unit, place->step.file);
   std::shared_ptr<const UnitCode> code = impl_->CodeOf(*unit);
   std::vector<int32_t> chain;  // outermost first
   int32_t parent = -1;
@@ -545,7 +546,7 @@ bool DwarfInfo::Locate(uint64_t address, Place* place) {
   for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
     const Scope& scope = code->scopes[*it];
     const DemangledName& name = impl_->NameOf(scope.name);
-    place->frames.push_back({name.name, name.symbol, file, line});
+    place->frames.push_back({name.name, name.symbol, file, line, scope.entry == address});
     file = impl_->FileName(*unit, scope.call_file);
     line = static_cast<int>(scope.call_line);
   }

@@ -38,6 +38,7 @@ class DwarfInfo {
     std::string file;
     int line = 0;
     LineStep step;
+    std::string step_file;  // that step.file is the number of
     // Of the innermost frames, how many inlined copies begin at this very address.
     uint32_t begun = 0;
   };

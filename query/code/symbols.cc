@@ -262,7 +262,7 @@ struct SymbolFile::Impl {
       location.offset_in_function = place.offset;
       location.step = {Address(place.step.begin), Address(place.step.end)};
       location.step_line = static_cast<int>(place.step.line);
-      location.step_file = place.step.file;
+      location.step_file = std::move(place.step_file);
       location.step_is_stmt = place.step.is_stmt;
       location.begun = place.begun;
       if (!location.frames.empty()) {

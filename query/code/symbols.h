@@ -52,6 +52,8 @@ struct InlineFrame {
   std::string file;
   // From 1; 0: unknown. For an outer frame the line of the call that was inlined.
   int line = 0;
+  // The address is the function's, or the copy's, entry.
+  bool at_entry = false;
 };
 
 struct CodeLocation {
@@ -74,10 +76,10 @@ struct CodeLocation {
   uint64_t offset_in_function = 0;
   NameSource source = NameSource::kNone;
   // The code around the pc that a debugger steps over as one, and the line that it shows for it;
-  // 0: none is known. `step_file`: a number that tells files of the same unit apart.
+  // 0: none is known. `step_file`: its file, which need not be `file`.
   AddressRange step;
   int step_line = 0;
-  uint32_t step_file = 0;
+  std::string step_file;
   bool step_is_stmt = false;
   // Of the innermost `frames`, how many inlined copies begin at this very instruction.
   uint32_t begun = 0;

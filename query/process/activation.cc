@@ -15,6 +15,9 @@ namespace ttq {
 namespace {
 
 constexpr size_t kMaxSteps = 4'000'000;
+// Instructions of the function around it that a copy which is traced may be left for: those that
+// the compiler moved between, and where an exception lands before the copy's handler goes on.
+constexpr uint32_t kMaxOutside = 64;
 // A stack pointer further above a frame than this is of another stack.
 constexpr uint64_t kMaxStack = 64 << 20;
 
@@ -46,10 +49,11 @@ struct Level {
   std::string name;   // of an inlined one,
   int call_line = 0;  // and the line of its call
   uint32_t call = kNoIndex;
+  std::vector<uint32_t> copies;  // the last call of each function inlined in it
   uint32_t last_step = kNoIndex;
   AddressRange range;
   int line = 0;
-  uint32_t file = 0;
+  std::string file;
   std::optional<uint64_t> stack_pointer;  // at its first instruction, once that was asked for
 };
 
@@ -164,7 +168,8 @@ class Tracer {
     if (active_.empty()) return absl::OkStatus();
     if (IsTraced()) Line(now, time);
     if (active_.empty()) return absl::OkStatus();
-    if (now->store.v != 0 && IsTraced() && levels_.back().last_step != kNoIndex) {
+    if (now->store.v != 0 && IsTraced() && !outside_since_ &&
+        levels_.back().last_step != kNoIndex) {
       std::vector<Address>& stores = trace_.steps[levels_.back().last_step].stores;
       if (std::find(stores.begin(), stores.end(), now->store) == stores.end()) {
         stores.push_back(now->store);
@@ -210,7 +215,7 @@ class Tracer {
   void Call(Instruction* now, Time time) {
     Active call;
     call.return_address = previous_.next;
-    if (IsTraced()) {
+    if (IsTraced() && !outside_since_) {
       call.call = AddCall(now, time, /*jumped=*/false);
       const uint32_t depth = trace_.activations[levels_.back().activation].depth + 1;
       if (depth < depth_ && LocationOf(now).source != NameSource::kPlt) {
@@ -253,6 +258,7 @@ class Tracer {
 
   // The current function's end: it handed over to another.
   void Jumped(Instruction* now, Time time) {
+    if (outside_since_ && active_.size() == 1) return EndAsked();
     Active& current = active_.back();
     const uint32_t index = AddCall(now, time, /*jumped=*/true);
     PopLevels(current.level, time, "tail call");
@@ -339,6 +345,7 @@ class Tracer {
   }
 
   void Unwound(Time time) {
+    if (outside_since_ && active_.size() == 1) return EndAsked();
     if (active_.back().level != Active::kNone) PopLevels(active_.back().level, time, "unwound");
     active_.pop_back();
   }
@@ -420,8 +427,7 @@ class Tracer {
     }
   }
 
-  void Stop(Level* level, const CodeLocation& location, size_t frame, int line, Address pc,
-            Time time) {
+  void Stop(Level* level, size_t frame, const std::string& file, int line, Address pc, Time time) {
     if (level->last_step != kNoIndex) {
       trace_.steps[level->last_step].end = time;
       trace_.steps[level->last_step].seen = true;
@@ -433,7 +439,7 @@ class Tracer {
     step.activation = level->activation;
     step.inlined = static_cast<uint32_t>(frame);
     step.line = line;
-    if (frame < location.frames.size()) step.file = location.frames[frame].file;
+    step.file = file;
     trace_.steps.push_back(std::move(step));
     if (trace_.steps.size() >= kMaxSteps) trace_.truncated = true;
   }
@@ -452,9 +458,11 @@ class Tracer {
     // Frames outside of the activation asked for.
     const size_t outside = base == 0 && outermost_inlined_ ? base_frame_ : 0;
     if (outside >= frames || (outside > 0 && !SameCopy(location, frames - 1 - outside))) {
-      PopLevels(0, time, "inlined");
-      active_.clear();
-      return;
+      return Outside(time);
+    }
+    if (outside_since_) {
+      if (location.frames[frames - 1 - outside].at_entry) return EndAsked();
+      outside_since_.reset();
     }
     const size_t inner = frames - 1 - outside;  // inlined at pc, below the activation
     const uint32_t depth = trace_.activations[levels_[base].activation].depth;
@@ -474,20 +482,7 @@ class Tracer {
     PopLevels(base + 1 + same, time, "inlined");
     for (size_t i = same; i < wanted; ++i) {
       CallSite(location, frame_of(i), now->address, time);
-      TracedCall call;
-      call.time = time;
-      call.entry = now->address;
-      call.inlined = true;
-      call.function = location.frames[frame_of(i + 1)].function;
-      call.activation = static_cast<uint32_t>(trace_.activations.size());
-      const auto index = static_cast<uint32_t>(trace_.calls.size());
-      trace_.calls.push_back(std::move(call));
-      if (levels_.back().last_step != kNoIndex) {
-        trace_.steps[levels_.back().last_step].calls.push_back(index);
-      }
-      PushLevel(now->address, time, location, frame_of(i + 1),
-                depth + static_cast<uint32_t>(i) + 1);
-      levels_.back().call = index;
+      PushCopy(location, frame_of(i + 1), now->address, time, depth + static_cast<uint32_t>(i) + 1);
     }
     Level& level = levels_.back();
     if (inner > wanted) {
@@ -501,7 +496,7 @@ class Tracer {
     EndCopy(time);
     const int line = location.step_line;
     if (level.last_step == kNoIndex) {
-      if (line != 0) Stop(&level, location, frame_of(wanted), line, now->address, time);
+      if (line != 0) Stop(&level, frame_of(wanted), location.step_file, line, now->address, time);
       Refresh(&level, location);
       return;
     }
@@ -509,9 +504,41 @@ class Tracer {
     if (now->address == location.step.begin &&
         (line != level.line || location.step_file != level.file)) {
       if (!location.step_is_stmt) return;
-      Stop(&level, location, frame_of(wanted), line, now->address, time);
+      Stop(&level, frame_of(wanted), location.step_file, line, now->address, time);
     }
     Refresh(&level, location);
+  }
+
+  void PushCopy(const CodeLocation& location, size_t frame, Address pc, Time time, uint32_t depth) {
+    const std::string& function = location.frames[frame].function;
+    uint32_t call = location.frames[frame].at_entry ? kNoIndex : LastCopy(levels_.back(), function);
+    const bool goes_on = call != kNoIndex && trace_.calls[call].activation != kNoIndex;
+    if (!goes_on) call = AddCopy(&levels_.back(), function, pc, time);
+    PushLevel(pc, time, location, frame, depth);
+    Level& level = levels_.back();
+    level.call = call;
+    if (goes_on) {
+      level.activation = trace_.calls[call].activation;
+      trace_.activations.pop_back();
+    } else {
+      trace_.calls[call].activation = level.activation;
+    }
+  }
+
+  // Not in the copy asked for. It may go on: see kMaxOutside.
+  void Outside(Time time) {
+    if (!outside_since_) {
+      outside_since_ = time;
+      last_inside_ = last_time_;
+      outside_ = 0;
+    }
+    if (++outside_ > kMaxOutside) EndAsked();
+  }
+  void EndAsked() {
+    last_time_ = last_inside_;
+    PopLevels(0, *outside_since_, "inlined");
+    outside_since_.reset();
+    active_.clear();
   }
 
   // Whether the copy asked for is still what runs.
@@ -536,10 +563,10 @@ class Tracer {
     Level& level = levels_.back();
     const int line = location.frames[frame].line;
     if (level.last_step != kNoIndex && level.line == line) return;
-    Stop(&level, location, frame, line, pc, time);
+    Stop(&level, frame, location.frames[frame].file, line, pc, time);
     level.range = location.step;
     level.line = line;
-    level.file = location.step_file;
+    level.file = location.frames[frame].file;
   }
 
   // The calls of copies that are not followed: those that begin here.
@@ -549,14 +576,28 @@ class Tracer {
     const bool begins = frame - 1 < location.begun && !PreviousIsIn(location, frame - 1);
     if (copy_ != kNoIndex && trace_.calls[copy_].function == function && !begins) return;
     EndCopy(time);
+    copy_ = location.frames[frame - 1].at_entry ? kNoIndex : LastCopy(level, function);
+    if (copy_ == kNoIndex) copy_ = AddCopy(&level, function, pc, time);
+  }
+  // The last call of an inlined function, which goes on where its code is not entered anew.
+  uint32_t LastCopy(const Level& level, const std::string& function) const {
+    for (const uint32_t call : level.copies) {
+      if (trace_.calls[call].function == function) return call;
+    }
+    return kNoIndex;
+  }
+  uint32_t AddCopy(Level* level, const std::string& function, Address pc, Time time) {
     TracedCall call;
     call.time = time;
     call.entry = pc;
     call.inlined = true;
     call.function = function;
-    copy_ = static_cast<uint32_t>(trace_.calls.size());
+    const auto index = static_cast<uint32_t>(trace_.calls.size());
     trace_.calls.push_back(std::move(call));
-    if (level.last_step != kNoIndex) trace_.steps[level.last_step].calls.push_back(copy_);
+    if (level->last_step != kNoIndex) trace_.steps[level->last_step].calls.push_back(index);
+    std::erase_if(level->copies, [&](uint32_t c) { return trace_.calls[c].function == function; });
+    level->copies.push_back(index);
+    return index;
   }
   void EndCopy(Time time) {
     if (copy_ != kNoIndex) trace_.calls[copy_].returned = time;
@@ -564,6 +605,7 @@ class Tracer {
   }
 
   void Finish() {
+    if (outside_since_) EndAsked();
     const ProcessInfo& info = process_.info();
     const char* ended = "end";
     if (!trace_.truncated) {
@@ -599,6 +641,11 @@ class Tracer {
   absl::flat_hash_map<uint32_t, uint32_t> also_returns_;
   bool outermost_inlined_ = false;  // the activation asked for is a copy,
   size_t base_frame_ = 0;           // so many frames are around it
+  // That copy is not what runs, though its function is: since when, for how many instructions, and
+  // the last of its own.
+  std::optional<Time> outside_since_;
+  uint32_t outside_ = 0;
+  Time last_inside_;
 };
 
 }  // namespace

@@ -246,10 +246,12 @@ class PythonTrace {
     }
     for (const auto& group : CallsOf(folded)) {
       for (const uint32_t i : {group.front(), group.back()}) {
-        shown_[i].time = calls_[i].call.current_from();
+        const auto [shown, is_new] = shown_.try_emplace(i);
+        if (!is_new) continue;  // it is the row's first and last
+        shown->second.time = calls_[i].call.current_from();
         entries_.emplace(calls_[i].call.current_from(), i);
         if (!calls_[i].end) continue;
-        shown_[i].returned = calls_[i].end->time;
+        shown->second.returned = calls_[i].end->time;
         if (calls_[i].end->kind == TransitionKind::kReturn) {
           returns_.emplace(calls_[i].end->time, i);
         }

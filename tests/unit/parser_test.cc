@@ -125,6 +125,8 @@ constexpr Form kForms[] = {
     {"py locals in frame 2"},
     {"py source"},
     {"py calls to Model.forward", "py calls to `Model.forward`"},
+    {"py calls to <module>", "py calls to `<module>`"},
+    {"py calls to outer.<locals>.inner", "py calls to `outer.<locals>.inner`"},
     {"py calls to model.py:7"},
     {"py exceptions after 5 in thread 2"},
     {"py executions of model.py:7"},

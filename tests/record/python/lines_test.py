@@ -64,6 +64,12 @@ def check(ttq, interpreter):
             return f"py trace of run: want {[r['line'] for r in own]}, got {[r['line'] for r in trace]}"
         if sum(r["times"] for r in folded) != len(own):
             return f"py trace of run has {sum(r['times'] for r in folded)} lines of {len(own)}"
+        # A call is shown with each of its arguments once.
+        for row in folded:
+            for call in row["calls"] or []:
+                names = [a["name"] for a in call["args"] or []]
+                if len(names) != len(set(names)):
+                    return f"py trace of run: {call['function']} has the arguments {names}"
         # A span that begins in the middle of a function.
         middle = rows[len(rows) // 2]["time"] + 1
         got, = ask(f"py executions of lines!/./ between {middle} and {called['return_time']}")
