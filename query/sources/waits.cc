@@ -24,8 +24,10 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
+#include "query/cpython/locks.h"
 #include "query/cpython/runtime.h"
 #include "query/cpython/state.h"
+#include "query/cpython/tasks.h"
 #include "query/process/stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
@@ -47,6 +49,8 @@ struct Wait {
   std::optional<ThreadNo> owner;  // the thread that it waits for, where that can be known
   std::optional<Time> since;
   std::string cycle;  // "deadlock: thread 2 → lock_a → thread 5 → lock_b → thread 2"; empty: none
+  // Of a row that is about a task of asyncio: its name, what it awaits, who awaits it.
+  std::string task, awaits, awaited_by;
 };
 
 // glibc's pthread_mutex_t (sysdeps/x86/nptl/bits/struct_mutex.h): lock, count, owner, users, kind.
@@ -105,8 +109,11 @@ class Finder {
       waits.push_back(std::move(wait));
     }
     NameCycles(&waits);
+    AddTasks(&waits);
     return waits;
   }
+  // What is not among them, a sentence; "": nothing.
+  const std::string& missing() const { return missing_; }
 
  private:
   absl::Status FindGil() {
@@ -253,6 +260,7 @@ class Finder {
       if (holder != ThreadNo() && holder != wait->thread) wait->owner = holder;
       return Say("GIL", holder == ThreadNo() ? "held by no thread" : "", wait);
     }
+    if (FillPythonLock(address, wait)) return absl::OkStatus();
     const auto expected = static_cast<uint32_t>(registers.gpr[kRdx]);
     const std::optional<uint32_t> word = Word(address);
     ASSIGN_OR_RETURN(const Stack stack,
@@ -315,6 +323,38 @@ class Finder {
       }
     }
     return Say("mutex", std::move(what), wait);
+  }
+
+  // A lock of Python's, or what of its library waits.
+  bool FillPythonLock(uint64_t address, Wait* wait) {
+    if (python_ == nullptr) return false;
+    if (!locks_) locks_.emplace(python_.get());
+    const std::optional<python::LockWait> lock = locks_->Find(wait->thread, address);
+    if (!lock) return false;
+    wait->kind = lock->kind;
+    wait->what = lock->what;
+    wait->owner = lock->owner;
+    return true;
+  }
+
+  void AddTasks(std::vector<Wait>* waits) {
+    if (python_ == nullptr) return;
+    const std::vector<python::TaskWait> tasks = python::FindTaskWaits(*python_, &missing_);
+    for (const python::TaskWait& task : tasks) {
+      Wait wait;
+      wait.thread = task.thread;
+      wait.kind = "task";
+      wait.task = task.name;
+      wait.awaits = task.awaits;
+      for (const size_t other : task.awaited_by) {
+        absl::StrAppend(&wait.awaited_by, wait.awaited_by.empty() ? "" : ", ", tasks[other].name);
+      }
+      wait.what = fmt::format("{}{} awaits {}", task.name, task.at.empty() ? "" : ", " + task.at,
+                              task.awaits);
+      if (!wait.awaited_by.empty()) absl::StrAppend(&wait.what, "; awaited by ", wait.awaited_by);
+      wait.cycle = task.cycle;
+      waits->push_back(std::move(wait));
+    }
   }
 
   // ---- Descriptors ------------------------------------------------------------------------------
@@ -471,6 +511,8 @@ class Finder {
   std::vector<Thread> alive_;
   std::map<ThreadNo, Registers> registers_;
   std::map<uint64_t, ThreadNo> gils_;  // by address, who holds them
+  std::optional<python::LockFinder> locks_;
+  std::string missing_;
   bool descriptors_read_ = false;
   std::map<int, std::string> opened_;
 };
@@ -478,7 +520,7 @@ class Finder {
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Waits&, const ast::Query& query, const Context& context,
-                                const RunOptions& options, const TimeOfQuery& ask) {
+                                const RunOptions&, const TimeOfQuery& ask) {
   ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
   SourcePlan plan;
   Add(&plan, "thread", Type::kInteger);
@@ -487,20 +529,34 @@ absl::StatusOr<SourcePlan> Plan(const ast::Waits&, const ast::Query& query, cons
   Add(&plan, "held_by", Type::kInteger);
   Add(&plan, "since", Type::kTime);
   Add(&plan, "cycle", Type::kString);
-  SetCompute(
-      &plan,
-      [&context, at, control = options.control]() -> absl::StatusOr<std::vector<Row>> {
-        ASSIGN_OR_RETURN(std::vector<Wait> waits, Finder(context, at, control).Run());
-        std::vector<Row> rows;
-        for (const Wait& wait : waits) {
-          if (wait.kind.empty()) continue;
-          rows.push_back({OfThread(wait.thread), OfText(wait.kind), OfText(wait.what),
-                          wait.owner ? OfThread(*wait.owner) : Value(Null{}),
-                          wait.since ? Value(*wait.since) : Value(Null{}), OfText(wait.cycle)});
-        }
-        return rows;
-      },
-      "the registers and the memory of each thread");
+  Add(&plan, "task", Type::kString);
+  Add(&plan, "awaits", Type::kString);
+  Add(&plan, "awaited_by", Type::kString);
+  plan.presentation.table_columns = {"thread", "kind", "what", "held_by", "since", "cycle"};
+  plan.open = [&context, at](const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
+    const std::shared_ptr<Outcome> outcome = request.outcome;
+    ScanControl* control = request.options->control;
+    return OperatorPtr(std::make_unique<ComputedSource>(
+        [&context, at, control, outcome]() -> absl::StatusOr<std::vector<Row>> {
+          Finder finder(context, at, control);
+          ASSIGN_OR_RETURN(std::vector<Wait> waits, finder.Run());
+          if (!finder.missing().empty()) outcome->MarkIncomplete(finder.missing());
+          std::vector<Row> rows;
+          for (const Wait& wait : waits) {
+            if (wait.kind.empty()) continue;
+            rows.push_back({wait.thread == ThreadNo() ? Value(Null{}) : OfThread(wait.thread),
+                            OfText(wait.kind), OfText(wait.what),
+                            wait.owner ? OfThread(*wait.owner) : Value(Null{}),
+                            wait.since ? Value(*wait.since) : Value(Null{}), OfText(wait.cycle),
+                            OfText(wait.task), OfText(wait.awaits), OfText(wait.awaited_by)});
+          }
+          return rows;
+        },
+        outcome));
+  };
+  plan.explain = [](const SourceRequest&) {
+    return absl::StatusOr<std::string>("the registers and the memory of each thread");
+  };
   plan.presentation.no_rows = "no thread waits";
   return plan;
 }

@@ -6,12 +6,16 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
 import time
 
-from cores import SKIPPED, check, end, finish, gcore, imported, program, rows, run, start
+from cores import HERE, SKIPPED, check, end, finish, gcore, imported, program, rows, run, start
+
+sys.path.insert(0, os.path.join(HERE, "../support"))
+from interpreters import interpreters  # noqa: E402
 
 
 def waits(trace, when="end"):
@@ -99,31 +103,113 @@ def takes(): q.get()
 threading.Thread(target=takes, daemon=True).start()
 print("ready", flush=True)
 time.sleep(1000)
-""", lambda w: w[2]["kind"] in ("semaphore", "futex", "condition", "mutex")
+""", lambda w: w[2]["kind"] == "queue" and w[2]["what"].startswith("Queue.get of q (0x")
              and w[1]["kind"] in ("sleep", "poll")),
-    "gather": ("""
-import asyncio
-async def never(e): await e.wait()
-async def main():
-    e = asyncio.Event()
-    print("ready", flush=True)
-    await asyncio.gather(never(e), never(e))
-asyncio.run(main())
-""", lambda w: w[1]["kind"] == "poll" and "eventpoll" in w[1]["what"]),
+    "join": ("""
+import threading
+done = threading.Event()
+def worker(): done.wait()
+t = threading.Thread(target=worker, daemon=True)
+t.start()
+print("ready", flush=True)
+t.join()
+""", lambda w: w[1]["kind"] == "join" and w[1]["held_by"] == 2 and "Thread.join of t " in w[1]["what"]
+             and w[2]["kind"] == "event" and "Event.wait of done " in w[2]["what"]),
+    "self": ("""
+import threading
+lock = threading.RLock()
+other = threading.Lock()
+other.acquire()
+def worker():
+    with lock:
+        other.acquire()
+threading.Thread(target=worker, daemon=True).start()
+print("ready", flush=True)
+lock.acquire()
+""", lambda w: w[1]["kind"] == "RLock" and w[1]["held_by"] == 2 and "lock (" in w[1]["what"]
+             and w[2]["kind"] == "lock" and "other (" in w[2]["what"] and w[2]["held_by"] is None
+             and not w[1]["cycle"] and not w[2]["cycle"]),
 }
+# Of each CPython: who holds a plain lock is known from 3.11 on.
+ORDER = """
+import threading, time
+lock_a, lock_b = threading.Lock(), threading.Lock()
+def takes(one, other):
+    with one:
+        time.sleep(0.2)
+        with other:
+            pass
+threading.Thread(target=takes, args=(lock_a, lock_b), daemon=True).start()
+time.sleep(0.1)
+threading.Thread(target=takes, args=(lock_b, lock_a), daemon=True).start()
+time.sleep(1)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+TASKS = """
+import asyncio
+tasks = {}
+async def waits(other):
+    await asyncio.sleep(0.05)
+    await tasks[other]
+async def never(event):
+    await event.wait()
+async def main():
+    tasks["a"] = asyncio.create_task(waits("b"), name="a")
+    tasks["b"] = asyncio.create_task(waits("a"), name="b")
+    event = asyncio.Event()
+    some = [asyncio.create_task(never(event), name=name) for name in ("one", "two")]
+    await asyncio.sleep(0.2)
+    print("ready", flush=True)
+    await asyncio.gather(*some)
+asyncio.run(main())
+"""
+
+
+def python(scratch, interpreter, name, code):
+    script = os.path.join(scratch, f"hangs_{name}.py")
+    with open(script, "w") as file:
+        file.write(code)
+    process = start([interpreter, script], scratch)
+    time.sleep(0.3)
+    trace = os.path.join(scratch, name + ".ttq")
+    shutil.rmtree(trace, ignore_errors=True)
+    run("snapshot", "-q", "-o", trace, str(process.pid))
+    end(process)
+    return rows(trace, "waits")
+
+
+def versions(scratch):
+    for version, interpreter in interpreters():
+        if version[1] > 13:
+            continue
+        found = {r["thread"]: r for r in python(scratch, interpreter, "order", ORDER)}
+        for one, other in ((2, 3), (3, 2)):
+            row = found[one]
+            known = version >= (3, 11) and other
+            check(row["kind"] == "lock" and row["what"].startswith("other (")
+                  and row["held_by"] == (known or None)
+                  and bool(row["cycle"]) == bool(known), f"{version}: thread {one}: {row}")
+        found = python(scratch, interpreter, "tasks", TASKS)
+        check(any(r["kind"] == "poll" and "eventpoll" in r["what"] for r in found),
+              f"{version}: the loop's thread: {found}")
+        tasks = {r["task"]: r for r in found if r["kind"] == "task"}
+        check(set(tasks) == {"a", "b", "one", "two", "Task-1"}, f"{version}: {sorted(tasks)}")
+        if len(tasks) != 5:
+            continue
+        check(tasks["a"]["awaits"] == "b" and tasks["a"]["awaited_by"] == "b"
+              and tasks["a"]["cycle"] in ("deadlock: a → b → a", "deadlock: b → a → b")
+              and tasks["b"]["cycle"] == tasks["a"]["cycle"], f"{version}: {tasks['a']}")
+        check(tasks["Task-1"]["awaits"] == "one, two (gather)" and not tasks["Task-1"]["cycle"]
+              and tasks["Task-1"]["thread"] == 1, f"{version}: {tasks['Task-1']}")
+        check("wait() at locks.py:" in tasks["one"]["awaits"] and not tasks["one"]["cycle"]
+              and tasks["one"]["awaited_by"] == "Task-1"
+              and "never() at hangs_tasks.py:8" in tasks["one"]["what"], f"{version}: {tasks['one']}")
 
 
 def pythons(scratch):
     for name, (code, right) in PYTHON.items():
-        script = os.path.join(scratch, f"hangs_{name}.py")
-        with open(script, "w") as file:
-            file.write(code)
-        process = start(["/usr/bin/python3", script], scratch)
-        time.sleep(0.3)
-        trace = os.path.join(scratch, name + ".ttq")
-        run("snapshot", "-q", "-o", trace, str(process.pid))
-        end(process)
-        found = waits(trace)
+        found = {r["thread"]: r for r in python(scratch, "/usr/bin/python3", name, code)}
         check(right(found), f"{name}: {found}")
 
 
@@ -152,6 +238,7 @@ def main():
             sys.exit(SKIPPED)
         natives(scratch)
         pythons(scratch)
+        versions(scratch)
     finish()
 
 
