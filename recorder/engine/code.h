@@ -13,6 +13,8 @@
 
 namespace ttq::engine {
 
+enum Vector : uint8_t { kMmx, kXmm, kYmm };
+
 class Code {
  public:
   uint8_t* at() const { return at_; }
@@ -87,6 +89,30 @@ class Code {
     Operand(vector, base, displacement);
   }
 
+  // All of a vector register.
+  void StoreVector(uint8_t vector, Vector kind, uint8_t base, int32_t displacement) {
+    if (kind == kYmm) {
+      Vex(vector, base, true, 0);
+    } else {
+      Byte(0x40 | (vector >> 3) << 2 | base >> 3);
+      Byte(0x0f);
+    }
+    Byte(kind == kMmx ? 0x7f : 0x11);
+    Operand(vector, base, displacement);
+  }
+  // reg = the highest bit of each element (of 1, 4 or 8 bytes; of MMX and of bytes: no 32).
+  void HighBits(uint8_t reg, uint8_t vector, Vector kind, unsigned element) {
+    if (kind == kYmm) {
+      Vex(reg, vector, true, element == 8 ? 1 : 0);
+    } else {
+      if (kind == kXmm && element != 4) Byte(0x66);
+      Byte(0x40 | (reg >> 3) << 2 | vector >> 3);
+      Byte(0x0f);
+    }
+    Byte(element == 1 ? 0xd7 : 0x50);
+    Byte(0xc0 | (reg & 7) << 3 | (vector & 7));
+  }
+
   void Jump(const void* to) {
     Byte(0xe9);
     Relative(to);
@@ -123,6 +149,12 @@ class Code {
   }
 
  private:
+  // A prefix of three bytes, map 0F, one operand unused.
+  void Vex(uint8_t reg, uint8_t rm, bool wide_vector, unsigned narrow) {
+    Byte(0xc4);
+    Byte((reg & 8 ? 0u : 0x80u) | 0x40u | (rm & 8 ? 0u : 0x20u) | 1u);
+    Byte(0x78u | (wide_vector ? 4u : 0u) | narrow);
+  }
   uint8_t* Later() {
     at_ += 4;
     return at_ - 4;

@@ -164,12 +164,16 @@ void Translator::LogStored(Node address, unsigned bytes, uint8_t base, int32_t d
 
 Node Translator::AddressOf(const Instruction& i) {
   const MemoryOperand& m = i.memory;
+  if (m.relative) return recipe_.Constant(static_cast<uint64_t>(m.displacement));
+  return AddressWith(
+      m, m.index >= 0 ? recipe_.Register(static_cast<unsigned>(m.index)) : Node{kTtqNoNode});
+}
+
+Node Translator::AddressWith(const MemoryOperand& m, Node index) {
   RecipeBuilder& r = recipe_;
-  if (m.relative) return r.Constant(static_cast<uint64_t>(m.displacement));
   Node sum = kTtqNoNode;
   if (m.base >= 0) sum = r.Register(static_cast<unsigned>(m.base));
-  if (m.index >= 0) {
-    Node index = r.Register(static_cast<unsigned>(m.index));
+  if (index != kTtqNoNode) {
     if (m.shift != 0) index = r.Make(kTtqShl, 8, index, r.Constant(m.shift));
     sum = sum == kTtqNoNode ? index : r.Make(kTtqAdd, 8, sum, index);
   }
@@ -583,7 +587,7 @@ void Translator::EmitLogged(const Instruction& i) {
 }
 
 void Translator::EmitPlain(const Instruction& i) {
-  if (!EmitExpression(i)) EmitLogged(i);
+  if (!EmitMasked(i) && !EmitExpression(i)) EmitLogged(i);
   NoteVectors(i);
 }
 

@@ -19,6 +19,10 @@ int64_t g_syscall = -1;
 uint32_t g_thread;
 void (*g_flush)();
 
+// Pages of files that have been read once, by the low bits of their number.
+constexpr size_t kReadablePages = 4096;
+uint64_t g_readable[kReadablePages];
+
 // The first mapping that ends beyond `address`.
 size_t Lower(uint64_t address) {
   size_t low = 0, high = g_count;
@@ -52,6 +56,16 @@ void Remove(size_t at) {
   memmove(g_mappings + at, g_mappings + at + 1, (g_count - at) * sizeof(Mapping));
 }
 
+// Pages of a file may lie beyond its end.
+bool IsReadable(uint64_t page) {
+  uint64_t& known = g_readable[page / kPage % kReadablePages];
+  if (known == page) return true;
+  uint8_t byte;
+  if (ReadGuest(page, &byte, 1) != 1) return false;
+  known = page;
+  return true;
+}
+
 // Makes `address` a border between mappings.
 void Split(uint64_t address) {
   const size_t at = Lower(address);
@@ -72,10 +86,17 @@ void ForEach(uint64_t begin, uint64_t end, F f) {
 }
 
 void Cut(uint64_t begin, uint64_t end) {
-  bool translated = false;
-  ForEach(begin, end, [&](Mapping* m) { translated = translated || m->translated; });
+  bool translated = false, files = false;
+  ForEach(begin, end, [&](Mapping* m) {
+    translated = translated || m->translated;
+    files = files || m->is_file;
+  });
   for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end;) Remove(i);
   if (translated) g_flush();
+  if (!files) return;
+  for (uint64_t& page : g_readable) {
+    if (page >= begin && page < end) page = 0;
+  }
 }
 
 bool IsZero(const uint8_t* at, size_t bytes) {
@@ -117,14 +138,8 @@ size_t ExecutableBytes(uint64_t address, size_t most) {
     const Mapping* m = Find(address + have);
     if (m == nullptr || !(m->protection & PROT_EXEC)) break;
     const uint64_t left = m->end - (address + have);
-    // Pages of a file may lie beyond its end: each is tried once.
-    static uint64_t known_page = 1;
     const uint64_t page = PageDown(address + have);
-    if (m->is_file && page != known_page) {
-      uint8_t byte;
-      if (ReadGuest(address + have, &byte, 1) != 1) break;
-      known_page = page;
-    }
+    if (m->is_file && !IsReadable(page)) break;
     const uint64_t page_left = page + kPage - (address + have);
     const uint64_t n = left < page_left ? left : page_left;
     have += n < most - have ? n : most - have;

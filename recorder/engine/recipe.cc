@@ -96,6 +96,14 @@ void RecipeBuilder::Store(Node address, unsigned bytes, Node value) {
   AddEffect(kTtqStore, bytes, address, value);
 }
 
+void RecipeBuilder::LoadIf(Node address, unsigned bytes, Node guard) {
+  AddEffect(kTtqLoad, bytes, address, kTtqNoNode, guard);
+}
+
+void RecipeBuilder::StoreIf(Node address, unsigned bytes, Node value, Node guard) {
+  AddEffect(kTtqStore, bytes, address, value, guard);
+}
+
 void RecipeBuilder::SetRegister(unsigned number, Node value) {
   register_[number] = value;
   AddEffect(kTtqSetReg, number, kTtqNoNode, value);
@@ -136,9 +144,9 @@ const TtqRecipe* RecipeBuilder::Encode(uint32_t jump_kind) {
   return r;
 }
 
-void RecipeBuilder::AddEffect(unsigned kind, unsigned size, Node address, Node value) {
+void RecipeBuilder::AddEffect(unsigned kind, unsigned size, Node address, Node value, Node guard) {
   effects_[effect_count_++] = {static_cast<uint8_t>(kind), static_cast<uint8_t>(size), address,
-                               value, kTtqNoNode};
+                               value, guard};
 }
 
 }  // namespace ttq::engine

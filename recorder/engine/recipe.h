@@ -40,6 +40,9 @@ class RecipeBuilder {
   void StartInstruction(const Instruction& i, const uint8_t* code);
   void Load(Node address, unsigned bytes);
   void Store(Node address, unsigned bytes, Node value);
+  // The same where `guard` is not 0.
+  void LoadIf(Node address, unsigned bytes, Node guard);
+  void StoreIf(Node address, unsigned bytes, Node value, Node guard);
   void SetRegister(unsigned number, Node value);
   void SetVector(unsigned word, Node value);  // kTtqNoNode: not known from here on
   void Exit(unsigned number);
@@ -50,7 +53,7 @@ class RecipeBuilder {
   const TtqRecipe* Encode(uint32_t jump_kind);
 
  private:
-  void AddEffect(unsigned kind, unsigned size, Node address, Node value);
+  void AddEffect(unsigned kind, unsigned size, Node address, Node value, Node guard = kTtqNoNode);
 
   enum { kMaxNodes = 3000, kMaxEffects = 3000, kMaxInstructionBytes = 64 * 24 };
   Node register_[kTtqRegCount];

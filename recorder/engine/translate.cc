@@ -72,17 +72,15 @@ bool IsPortString(const Instruction& i) {
   return i.space == kOneByte && i.opcode >= 0x6c && i.opcode <= 0x6f;
 }
 
+}  // namespace
+
 // Whether an instruction is one that the engine knows how to record. Those that only the kernel may
 // execute fault, as they should.
-bool IsKnown(const Instruction& i) {
+bool Translator::IsKnown(const Instruction& i) {
   const Form& f = *i.form;
+  if (IsMasked(i)) return true;
   if (f.traits & kVectorIndex) return false;
   if (i.mask != 0 && i.has_memory && f.memory_access & kWrite) return false;
-  // vmaskmov and vpmaskmov to memory.
-  if (i.space == kVex + 2 && i.has_memory &&
-      (i.opcode == 0x2e || i.opcode == 0x2f || i.opcode == 0x8e)) {
-    return false;
-  }
   if (i.space == kMap0F && i.opcode == 0xae && i.repeat == 1 && i.mod == 3 && (i.reg & 7) < 4) {
     return false;  // rdfsbase, wrgsbase, …
   }
@@ -112,8 +110,6 @@ bool IsKnown(const Instruction& i) {
   if (stack) return !i.narrow || i.wide;
   return IsString(i) || IsPortString(i) || i.Is(kOneByte, 0xd7);
 }
-
-}  // namespace
 
 // Whether nothing of the superblock comes after it.
 bool Translator::EndsSuperblock(const Instruction& i) const {

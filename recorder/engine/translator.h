@@ -70,6 +70,7 @@ class Translator {
   void EmitEngineExit(ExitKind kind, uint64_t target);
   void FinishRecipe(uint32_t jump_kind);
   bool EndsSuperblock(const Instruction& i) const;
+  static bool IsKnown(const Instruction& i);
 
   // instructions.cc
   void EmitPlain(const Instruction& i);       // any instruction that goes on to the next
@@ -82,6 +83,7 @@ class Translator {
   void Copy(const Instruction& i);
   void CopyWithAddressIn(const Instruction& i, uint8_t reg);
   Node AddressOf(const Instruction& i);
+  Node AddressWith(const MemoryOperand& m, Node index);
   void LoadAddress(const Instruction& i, uint8_t place);
   void LogResults(const Instruction& i, uint16_t registers);
   void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
@@ -90,6 +92,22 @@ class Translator {
   void NoteVectors(const Instruction& i);
   void LogVectors(bool returning);
   void LogNumbers();
+
+  // masked.cc
+  struct Masked {  // a masked load or store of consecutive elements
+    Node address;
+    Vector kind;
+    unsigned element;  // bytes of one
+    uint8_t mask, values;
+    bool stores;
+  };
+  static bool IsMasked(const Instruction& i);
+  bool EmitMasked(const Instruction& i);
+  void EmitMaskedMove(const Instruction& i, const Masked& m);
+  void EmitGather(const Instruction& i);
+  Node LogVector(uint8_t vector, Vector kind, unsigned bytes);
+  Node LogMask(const Instruction& i, uint8_t vector, Vector kind, unsigned element);
+  Node BitOf(Node mask, unsigned number);
 
   uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
   void GiveBack(uint8_t reg);

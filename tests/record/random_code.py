@@ -114,11 +114,30 @@ class Writer:
             choices += [f"vmovdqu {m()}, {y()}", f"vmovdqu {y()}, {m()}", f"vpaddq {y()}, {y()}, {y()}",
                         f"vpxor {m()}, {y()}, {y()}", f"vextracti128 $1, {y()}, {m()}",
                         f"vpbroadcastb {m()}, {y()}", f"vpmovmskb {y()}, {self.register(4)}"]
+            choices += [self.masked(), self.gather()]
+        choices += [f"maskmovdqu {x()}, {x()}"]
         if "bmi2" in FLAGS:
             r = lambda: self.register(8)
             choices += [f"andn {r()}, {r()}, {r()}", f"shlx {r()}, {m()}, {r()}", f"rorx $9, {r()}, {r()}",
                         f"mulx {m()}, {r()}, {r()}", f"pdep {r()}, {r()}, {r()}", f"blsr {r()}, {r()}"]
         return self.random.choice(choices)
+
+    def masked(self):
+        op = self.random.choice("vmaskmovps vmaskmovpd vpmaskmovd vpmaskmovq".split())
+        kind = self.random.choice(["xmm", "ymm"])
+        v = lambda: self.vector(kind)
+        return f"{op} {v()}, {v()}, {self.memory()}" if self.random.random() < .6 else f"{op} {self.memory()}, {v()}, {v()}"
+
+    def gather(self):
+        index, mask, to = self.random.sample(range(8), 3)
+        op, shift, i, v = self.random.choice([
+            ("vpgatherdd", "vpsrld $24", "y", "y"), ("vgatherdps", "vpsrld $24", "x", "x"),
+            ("vpgatherdq", "vpsrld $24", "x", "y"), ("vgatherdpd", "vpsrld $24", "x", "x"),
+            ("vpgatherqq", "vpsrlq $56", "y", "y"), ("vgatherqpd", "vpsrlq $56", "x", "x"),
+            ("vpgatherqd", "vpsrlq $56", "y", "x"), ("vgatherqps", "vpsrlq $56", "x", "x")])
+        scale = self.random.choice([1, 2, 4, 8])
+        return (f"{shift}, %{i}mm{index}, %{i}mm{index};"
+                f" {op} %{v}mm{mask}, {self.random.randrange(512)}(%rdi,%{i}mm{index},{scale}), %{v}mm{to}")
 
     def sequence(self):
         for r in NAMES[8]:

@@ -202,9 +202,9 @@ Form Ask(unsigned space, unsigned opcode, unsigned variant, unsigned reg) {
   const bool is_register = variant & 1;
   const bool evex = space > kEvex && space != kSystem;
   Decoded d;
-  for (unsigned attempt = 0; attempt < (is_register ? 32 : 8); ++attempt) {
+  for (unsigned attempt = 0; attempt < (is_register ? 32 : 16); ++attempt) {
     // A register, or what several instructions of one row differ by; [rbx]; a vector of addresses.
-    const bool vector = !is_register && attempt >= 4;
+    const bool vector = !is_register && attempt & 4;
     const unsigned vvvv = attempt & 2 ? 6 : 0, mask = evex ? attempt & 1 : 0;
     const unsigned rm = is_register ? (attempt / 4 + 3) % 8 : vector ? 4 : 3;
     Bytes b = Head(space, opcode, variant, vvvv, mask);
@@ -212,7 +212,8 @@ Form Ask(unsigned space, unsigned opcode, unsigned variant, unsigned reg) {
     if (space != kSystem) {
       const unsigned mod = is_register ? 3 : evex ? 1 : 0;
       b.push_back(static_cast<uint8_t>(mod << 6 | reg << 3 | rm));
-      if (vector) b.push_back(0x13);  // rbx, and vector register 2
+      // rbx, and a vector register, which may not be one of the others
+      if (vector) b.push_back(attempt & 8 ? 0x2b : 0x13);
       if (mod == 1) b.push_back(1);
     }
     b.insert(b.end(), 16, 0);
