@@ -89,6 +89,38 @@ class Code {
     Operand(vector, base, displacement);
   }
 
+  // The arithmetic flags go to ax, and back from there.
+  void SaveFlags() {
+    Byte(0x9f);                          // lahf
+    Byte(0x0f), Byte(0x90), Byte(0xc0);  // seto al
+  }
+  void RestoreFlags() {
+    Byte(0x04), Byte(0x7f);  // add al, 127
+    Byte(0x9e);              // sahf
+  }
+  // reg = the low `bytes` (2, 4 or 8) of another, sign-extended.
+  void SignExtend(uint8_t reg, uint8_t from, unsigned bytes) {
+    if (bytes == 8) return Move(reg, from);
+    Byte(0x48 | (reg >> 3) << 2 | from >> 3);
+    if (bytes == 2) Byte(0x0f);
+    Byte(bytes == 2 ? 0xbf : 0x63);
+    Byte(0xc0 | (reg & 7) << 3 | (from & 7));
+  }
+  // Arithmetic; changes flags.
+  void ShiftRight(uint8_t reg, unsigned count) {
+    Byte(0x48 | reg >> 3);
+    Byte(0xc1);
+    Byte(0xf8 | (reg & 7));
+    Byte(count);
+  }
+  // reg += other << shift
+  void AddScaled(uint8_t reg, uint8_t other, unsigned shift) {
+    Byte(0x48 | (reg >> 3) << 2 | (other >> 3) << 1 | reg >> 3);
+    Byte(0x8d);
+    Byte(0x44 | (reg & 7) << 3);
+    Byte(shift << 6 | (other & 7) << 3 | (reg & 7));
+    Byte(0);
+  }
   // All of a vector register.
   void StoreVector(uint8_t vector, Vector kind, uint8_t base, int32_t displacement) {
     if (kind == kYmm) {

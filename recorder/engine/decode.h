@@ -58,6 +58,12 @@ struct Instruction {
   }
 };
 
+// bt, bts, btr and btc of memory by a register: the bit number reaches beyond the operand.
+inline bool IsBitString(const Instruction& i) {
+  return i.has_memory && i.space == kMap0F &&
+         (i.opcode == 0xa3 || i.opcode == 0xab || i.opcode == 0xb3 || i.opcode == 0xbb);
+}
+
 // Decodes the instruction at `code`, of which `bytes` can be read, that the program has at `pc`.
 // False when it is none that is known.
 bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out);

@@ -3,6 +3,11 @@
 // Superblocks are found by a hash of their address; a direct jump between two is patched the first
 // time that it is taken. Indirect ones go through Context::jump, see translate.cc. All translations
 // are given up at once when memory changes that code was translated from, or when there is no room.
+//
+// Code that a just-in-time compiler has made may change without a system call. Superblocks of such
+// code are never linked: each time that one is entered, the engine compares the instructions with
+// what was translated. Nothing can change them while it runs: it ends behind the first store, and
+// no other thread runs meanwhile.
 
 #include "recorder/engine/dispatch.h"
 
@@ -78,16 +83,29 @@ bool IsFull() {
          g_superblock_count == kMaxSuperblocks || g_exit_count + 1024 > kMaxExits;
 }
 
+bool IsUnchanged(const Superblock& s) {
+  for (unsigned k = 0; k < s.run_count; ++k) {
+    const CodeRun& run = s.runs[k];
+    if (memory::ExecutableBytes(run.pc, run.bytes) != run.bytes ||
+        memcmp(reinterpret_cast<const void*>(run.pc), run.content, run.bytes) != 0) {
+      return false;
+    }
+  }
+  return s.run_count != 0;
+}
+
 // The superblock at Context::pc, translated if need be.
 const Superblock& SuperblockHere() {
   const uint64_t pc = g_context.pc;
   uint32_t* slot = Slot(pc);
-  if (*slot != 0) return g_superblocks[*slot - 1];
+  if (*slot != 0) {
+    const Superblock& known = g_superblocks[*slot - 1];
+    if (!known.may_change || IsUnchanged(known)) return known;
+  }
   if (IsFull()) {
     FlushTranslations();
     slot = Slot(pc);
   }
-  memory::NoteTranslated(pc);
   Superblock& made = g_superblocks[g_superblock_count];
   g_translator.Translate(pc, &made);
   *slot = ++g_superblock_count;
@@ -194,7 +212,9 @@ void SetNextCode(uint8_t* at) { g_code = at; }
 
 const uint8_t* FindBody(uint64_t pc) {
   const uint32_t* slot = Slot(pc);
-  return *slot != 0 ? g_superblocks[*slot - 1].body : nullptr;
+  if (*slot == 0) return nullptr;
+  const Superblock& s = g_superblocks[*slot - 1];
+  return s.may_change ? nullptr : s.body;
 }
 
 extern "C" {
@@ -206,9 +226,9 @@ void HandleExit() {
     case kLink: {
       if (!CanExecute()) break;
       const uint64_t generation = g_generation;
-      const uint8_t* body = SuperblockHere().body;
-      if (generation == g_generation) Code::Patch(exit.distance, body);
-      g_context.resume = reinterpret_cast<uint64_t>(body);
+      const Superblock& s = SuperblockHere();
+      if (generation == g_generation && !s.may_change) Code::Patch(exit.distance, s.body);
+      g_context.resume = reinterpret_cast<uint64_t>(s.body);
       return;
     }
     case kRoom:
@@ -235,7 +255,7 @@ void HandleMiss() {
   g_context.pc = g_context.target;
   if (!CanExecute()) return GoOn();
   const Superblock& s = SuperblockHere();
-  g_context.jump[s.pc & ((1 << kJumpTableBits) - 1)] = s.checked;
+  if (!s.may_change) g_context.jump[s.pc & ((1 << kJumpTableBits) - 1)] = s.checked;
   g_context.resume = reinterpret_cast<uint64_t>(s.body);
 }
 

@@ -549,6 +549,32 @@ void Translator::LoadAddress(const Instruction& i, uint8_t place) {
   code_.Word32(static_cast<uint64_t>(m.displacement));
 }
 
+// Where the operand of a bit string instruction is that the bit number leads to.
+Node Translator::BitStringAddress(const Instruction& i) {
+  RecipeBuilder& r = recipe_;
+  const unsigned bytes = i.wide ? 8 : i.narrow ? 2 : 4, shift = i.wide ? 6 : i.narrow ? 4 : 5;
+  const Node number = r.Low(r.ReadOperand(i, i.reg, bytes), bytes);
+  const Node words = r.Make(kTtqSar, bytes, number, r.Constant(shift));
+  const Node distance = r.Make(kTtqMul, 8, r.Make(kTtqSext, bytes, words, 0, 8), r.Constant(bytes));
+  return r.Make(kTtqAdd, 8, AddressOf(i), distance);
+}
+
+// The same for a register that holds the address of the operand. Keeps flags in rax meanwhile.
+void Translator::MoveToBitString(const Instruction& i, uint8_t place) {
+  const unsigned shift = i.wide ? 6 : i.narrow ? 4 : 5;
+  const auto busy = static_cast<uint16_t>(i.reads | Bit(place) | Bit(kRax));
+  const uint8_t words = Borrow(busy), kept = Borrow(busy);
+  code_.SignExtend(words, i.reg, i.wide ? 8 : i.narrow ? 2 : 4);
+  code_.Move(kept, kRax);
+  code_.SaveFlags();
+  code_.ShiftRight(words, shift);
+  code_.AddScaled(place, words, shift - 3);
+  code_.RestoreFlags();
+  code_.Move(kRax, kept);
+  GiveBack(kept);
+  GiveBack(words);
+}
+
 void Translator::EmitLogged(const Instruction& i) {
   const Form& f = *i.form;
   const bool xlat = i.Is(kOneByte, 0xd7);
@@ -560,7 +586,7 @@ void Translator::EmitLogged(const Instruction& i) {
   if (saves_state) stored = StateBytes(i.opcode == 0xae && (i.reg & 7) == 4);
   Node address = kTtqNoNode;
   if (i.has_memory && f.memory_access != kNoAccess) {
-    address = AddressOf(i);
+    address = IsBitString(i) ? BitStringAddress(i) : AddressOf(i);
     if (f.memory_access & kRead && !saves_state) recipe_.Load(address, f.memory_bytes);
   } else if (xlat) {
     const Node low = recipe_.Make(kTtqExtract, 1, recipe_.Register(kRax));
@@ -574,13 +600,15 @@ void Translator::EmitLogged(const Instruction& i) {
   // The address is taken before the instruction, which may change what it is made of.
   const bool relative = i.memory.relative;
   const uint16_t wrong_half = !relative ? 0 : i.rm & 8 ? 0x00ff : 0xff00;
-  const uint8_t place = Borrow(i.reads | i.writes | wrong_half | Bit(5) | Bit(12) | Bit(13));
+  const auto rax = static_cast<uint16_t>(IsBitString(i) ? Bit(kRax) : 0);
+  const uint8_t place = Borrow(i.reads | i.writes | wrong_half | rax | Bit(5) | Bit(12) | Bit(13));
   LoadAddress(i, place);
   if (relative) {
     CopyWithAddressIn(i, place);
   } else {
     Copy(i);
   }
+  if (IsBitString(i)) MoveToBitString(i, place);
   LogResults(i, i.writes);
   LogStored(address, stored, place, 0, i.memory.segment, i.reads | i.writes);
   GiveBack(place);

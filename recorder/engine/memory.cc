@@ -161,13 +161,15 @@ uint64_t TakeModuleSpace(uint64_t bytes) {
   return taken;
 }
 
+bool MayChange(uint64_t address) {
+  const Mapping* m = Find(address);
+  // What is no file's has been written by the program, which will make it writable again for more.
+  return m != nullptr && (m->protection & PROT_WRITE || m->shared || !m->is_file);
+}
+
 void NoteTranslated(uint64_t address) {
   auto* m = const_cast<Mapping*>(Find(address));
-  if (m == nullptr || m->translated) return;
-  if (m->protection & PROT_WRITE || m->shared) {
-    Refuse((Text() << "code that may change, at 0x").Hex(address));
-  }
-  m->translated = true;
+  if (m != nullptr) m->translated = true;
 }
 
 void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo& file) {

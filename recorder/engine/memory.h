@@ -31,7 +31,9 @@ size_t ExecutableBytes(uint64_t address, size_t most);
 bool IsWritable(uint64_t address);
 // A place for a module, within the reach of translated code; 0 when none is left.
 uint64_t TakeModuleSpace(uint64_t bytes);
-// The code at an address is being translated. Refuses code that may change without notice.
+// Whether the code at an address may change without a system call.
+bool MayChange(uint64_t address);
+// The code at an address, which may not, is being translated.
 void NoteTranslated(uint64_t address);
 
 // What a system call, or the start of the program, has done. Each tells the reader. Code that was

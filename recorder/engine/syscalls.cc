@@ -381,6 +381,11 @@ int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
     case SYS_rseq:
     case SYS_clone3:
     case 425:  // io_uring_setup: the kernel would write memory at moments that nobody can tell
+    case SYS_io_setup:  // and here
+    case SYS_io_destroy:
+    case SYS_io_submit:
+    case SYS_io_cancel:
+    case SYS_io_getevents:
       return kNoSys;
     case SYS_fork:
     case SYS_vfork:

@@ -67,6 +67,9 @@ bool IsString(const Instruction& i) {
          ((i.opcode >= 0xa4 && i.opcode <= 0xa7) || (i.opcode >= 0xaa && i.opcode <= 0xaf));
 }
 bool IsRepeated(const Instruction& i) { return IsString(i) && i.repeat != 0; }
+bool MayStore(const Instruction& i) {
+  return i.form->memory_access & kWrite || i.form->traits & kImplicitMemory;
+}
 bool IsBreakpoint(const Instruction& i) { return i.Is(kOneByte, 0xcc); }
 bool IsPortString(const Instruction& i) {
   return i.space == kOneByte && i.opcode >= 0x6c && i.opcode <= 0x6f;
@@ -96,6 +99,7 @@ bool Translator::IsKnown(const Instruction& i) {
       return false;
     }
   }
+  if (i.memory.narrow && IsBitString(i)) return false;
   if (i.memory.narrow && IsLoop(i) && i.opcode != 0xe3) return false;
   if (i.Is(kMap0F, 0x34) || i.Is(kMap0F, 0x05 + 0x30)) return false;  // sysenter, sysexit
   if (!(f.traits & kImplicitMemory)) return true;
@@ -129,6 +133,9 @@ void Translator::Collect(uint64_t pc) {
     Instruction& i = instructions_[count_];
     const size_t readable = memory::ExecutableBytes(after_, kLongestInstruction);
     if (readable == 0 && count_ > 0) break;  // its turn comes as a superblock of its own
+    const bool may_change = memory::MayChange(after_);
+    if (count_ == 0) may_change_ = may_change;
+    if (may_change != may_change_) break;
     if (!Decode(reinterpret_cast<const uint8_t*>(after_), readable, after_, &i) || !IsKnown(i)) {
       ends_by_unknown_ = count_ == 0;
       break;
@@ -140,8 +147,11 @@ void Translator::Collect(uint64_t pc) {
     if (count_ > 0 && IsRepeated(i)) break;
     used_ = used;
     ++count_;
+    if (!may_change) memory::NoteTranslated(i.pc);
     after_ = i.next();
     if (EndsSuperblock(i)) break;
+    // It may have written the next one.
+    if (may_change && MayStore(i)) break;
     if (IsConditional(i) && ++exits == kMaxSideExits) break;
     if (IsJump(i)) {
       bool again = false;
@@ -150,6 +160,26 @@ void Translator::Collect(uint64_t pc) {
       if (again || memory::ExecutableBytes(after_, 1) == 0) break;
     }
   }
+}
+
+// What the instructions were, to be compared with what they are.
+void Translator::KeepCode(Superblock* out) const {
+  out->may_change = may_change_;
+  if (!may_change_) return;
+  auto* runs = AllocateArray<CodeRun>(count_);
+  unsigned used = 0;
+  for (unsigned k = 0; k < count_; ++k) {
+    const Instruction& i = instructions_[k];
+    if (used == 0 || runs[used - 1].pc + runs[used - 1].bytes != i.pc) runs[used++] = {i.pc, 0, {}};
+    runs[used - 1].bytes += i.length;
+  }
+  for (unsigned k = 0; k < used; ++k) {
+    auto* content = AllocateArray<uint8_t>(runs[k].bytes);
+    memcpy(content, reinterpret_cast<const void*>(runs[k].pc), runs[k].bytes);
+    runs[k].content = content;
+  }
+  out->runs = runs;
+  out->run_count = static_cast<uint8_t>(used);
 }
 
 bool Translator::FlagsAreDeadAtStart() const {
@@ -477,6 +507,7 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   *out = {};
   out->pc = pc;
   Collect(pc);
+  KeepCode(out);
   code_.set_at(NextCode());
   start_ = code_.at();
   if (ends_by_unknown_) {  // found out only if it is executed

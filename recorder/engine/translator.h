@@ -19,6 +19,13 @@ struct Mark {
   uint8_t instruction;
 };
 
+// Consecutive bytes of a superblock's instructions, as they were when it was translated.
+struct CodeRun {
+  uint64_t pc;
+  uint32_t bytes;
+  const uint8_t* content;
+};
+
 struct Superblock {
   uint64_t pc;
   const uint8_t* checked;  // code that indirect branches lead to: checks the target first
@@ -30,7 +37,10 @@ struct Superblock {
   uint16_t record_bytes;
   uint8_t log_register;  // while it runs
   uint8_t instruction_count;
+  bool may_change;      // what it was made from may, without a system call: see dispatch.cc
+  uint8_t run_count;    // where it may change
   const uint64_t* pcs;  // of its instructions
+  const CodeRun* runs;
 };
 
 // How translated code is left, see dispatch.cc.
@@ -54,6 +64,7 @@ class Translator {
 
   // translate.cc
   void Collect(uint64_t pc);
+  void KeepCode(Superblock* out) const;
   bool FlagsAreDeadAtStart() const;
   void ChooseLogRegister();
   void EmitCheckedEntry(uint64_t pc, bool flags_dead);
@@ -85,6 +96,8 @@ class Translator {
   Node AddressOf(const Instruction& i);
   Node AddressWith(const MemoryOperand& m, Node index);
   void LoadAddress(const Instruction& i, uint8_t place);
+  Node BitStringAddress(const Instruction& i);
+  void MoveToBitString(const Instruction& i, uint8_t place);
   void LogResults(const Instruction& i, uint16_t registers);
   void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
                  uint16_t busy);
@@ -122,6 +135,7 @@ class Translator {
   Instruction instructions_[kMaxInstructions];
   unsigned count_;
   bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
+  bool may_change_;       // the superblock's code
   uint64_t after_;        // where the code after the last instruction is
   uint16_t used_;         // general registers that the instructions use
   uint8_t log_register_;

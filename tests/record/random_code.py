@@ -76,6 +76,10 @@ class Writer:
         op = self.random.choice(["imul", "cmov" + self.random.choice(CONDITIONS), "bsf", "bsr", "bt", "popcnt"])
         if op == "bt":
             op, source = self.random.choice(["bt", "bts", "btr", "btc"]), self.register(size)
+            if self.random.random() < .5:  # the bit number reaches beyond the operand
+                bit = self.random.choice(NAMES[8])
+                return (f"movq ${self.random.randrange(-999, 2999)}, %{bit};"
+                        f" {op}{SUFFIX[size]} %{NAMES[size][NAMES[8].index(bit)]}, {self.random.randrange(200, 960)}(%rdi)")
         return f"{op}{SUFFIX[size]} {source}, {to}"
 
     def extend(self):
