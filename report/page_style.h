@@ -8,12 +8,12 @@
 
 namespace ttq {
 
-inline constexpr char kPageStyleHash[] = "sha256-c3/CnY4xXWrsJNDXT5jRBTGVfi3NSTzYe0M8kE/0hq0=";
+inline constexpr char kPageStyleHash[] = "sha256-yERnJVq4Ca1r97Ni315zDZrCnv+Ee75JhYMTaS0AgKw=";
 
 // clang-format off
 inline constexpr char kPageStyle[] =
 R"css(:root{color-scheme:light dark;--ink:#1b1f24;--dim:#57606a;--paper:#fff;--card:#f6f8fa;--rule:#d0d7de;--bad:#b3261e;--badpaper:#fdecea;--mark:#fff3c4;--link:#0550ae}
-@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--dim:#9ea7b3;--paper:#0d1117;--card:#161b22;--rule:#3d444d;--bad:#ff9a90;--badpaper:#3a1512;--mark:#4a3c00;--link:#79b8ff}}
+@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--dim:#9ea7b3;--paper:#0d1117;--card:#161b22;--rule:#3d444d;--bad:#ff9a90;--badpaper:#3a1512;--mark:#463800;--link:#79b8ff}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:72rem;padding:1.5rem 1rem 4rem;background:var(--paper);color:var(--ink);font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.5rem;line-height:1.3;margin:0 0 .5rem;color:var(--bad)}

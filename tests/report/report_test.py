@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """`ttq report`: the page of programs that die, fail or are well. What it says is what the questions below its
 parts answer; it is well-formed, the same twice, without anything that loads or runs; hostile text stays text.
+Tidy finds no fault with it, nor does axe-core (contrast, names, order) in Chromium, light or dark, narrow or wide.
 
-    report_test.py TTQ
+    report_test.py TTQ MODULES
+
+What looks at pages in Chromium is installed in the directory MODULES, once; where it cannot be, that part is skipped.
 """
 
 import base64
@@ -11,11 +14,16 @@ import html.parser
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
-TTQ = os.path.abspath(sys.argv[1])
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import npm
+
+TTQ, MODULES = (os.path.abspath(p) for p in sys.argv[1:3])
 EVIL = "</script><script>alert(1)</script>&\"'<img src=x onerror=alert(2)>\u202e"
 VOID = {"meta"}
 VOID_SVG = {"circle", "line", "rect", "path"}
@@ -217,10 +225,29 @@ def python(scratch):
     expect(document["kind"] == "moment" and "did not crash" in document["cause"], document["cause"])
 
 
+def look(scratch):
+    """At all pages that were made."""
+    pages = [os.path.join(scratch, name) for name in sorted(os.listdir(scratch)) if name.endswith(".html")]
+    expect(pages, "no page was made")
+    if shutil.which("tidy"):
+        for page in pages:
+            run = subprocess.run(["tidy", "-q", "-e", page], capture_output=True, text=True)
+            expect(run.returncode == 0, f"tidy of {os.path.basename(page)}: {run.stderr[:1000]}")
+    reason = npm.install(os.path.join(HERE, "package.json"), MODULES)
+    chromium = shutil.which("chromium")
+    if reason or not chromium:
+        print("not looked at in Chromium: " + (reason or "it is not installed"))
+        return
+    run = subprocess.run(["node", os.path.join(HERE, "look.mjs"), chromium, *pages], cwd=MODULES, timeout=300,
+                         capture_output=True, text=True)
+    expect(run.returncode == 0 and not run.stdout, f"in Chromium: {run.stdout}{run.stderr[-1000:]}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         crash(scratch)
         python(scratch)
+        look(scratch)
     for problem in problems:
         print(problem)
     return 1 if problems else 0
