@@ -17,13 +17,14 @@ import time
 
 import faults
 
-MOMENTS = 17  # of each kind
+MOMENTS = 12  # of each kind
 AT_ONCE = 4
+SMALL_BLOCKS = ["--block-size", "1"]  # more of them to be killed in, in less time
 
 
 def one(ttq, counter, kind, number, delay):
     directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{kind}-{number}")
-    record = ttq.start("record", "-o", directory, counter, stop)
+    record = ttq.start("record", *SMALL_BLOCKS, "-o", directory, counter, stop)
     time.sleep(delay)
     program = next(iter(faults.children_of(record.pid)), None)
     while program is None and os.path.exists(f"/proc/{record.pid}"):
@@ -66,7 +67,7 @@ def ask_while_recording(ttq, counter):
     """How long it takes until something can be asked, in seconds."""
     directory, stop = ttq.place("live"), ttq.place("stop-live")
     started = time.monotonic()
-    record = ttq.start("record", "-o", directory, counter, stop)
+    record = ttq.start("record", *SMALL_BLOCKS, "-o", directory, counter, stop)
     soon, values = None, []
     while len(values) < 2:
         assert time.monotonic() < started + 60, values

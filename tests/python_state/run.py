@@ -9,6 +9,8 @@ say the same, from memory alone. Without a CPython of a version that ttq knows t
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,7 +81,7 @@ def without_instances(text):
 
 
 def check_situations(ttq, python, version):
-    trace = ttq.record(python, f"{HERE}/programs/situations.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/situations.py")
     output, backtraces = ttq.rows(trace, "events output", "events output | py backtrace")
     writes = ttq.writes(output, "@")
     if len(writes) < 20:
@@ -129,7 +131,8 @@ INSTANCES = {
 
 
 def check_instances(ttq, python, version):
-    trace = ttq.record(python, f"{HERE}/programs/instances.py")
+    program = shutil.copy(f"{HERE}/programs/instances.py", ttq.home)
+    trace = ttq.record(python, "-S", program)
     output = ttq.outputs(trace, "")
     text, ready = "".join(t for _, _, t in output), output[-1][0]
     rows = ttq.ask(trace, f"py locals at {ready}")["rows"]
@@ -156,12 +159,19 @@ def check_instances(ttq, python, version):
     for (expression, value), got in zip(expressions.items(), printed):
         same(f"py print {expression}", got[0]["value"], value)
     same("py source", [r["source"].strip() for r in listing if r["current"] == ">"], ['print("ready", flush=True)'])
-    return len(wanted) + len(INSTANCES)
+    # The script is edited, then removed, after it ran: its lines come out of the recording.
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("# Something else.\n" * 200)
+    query = f"py source at {ready}"
+    same("edited", ttq.ask(trace, query)["rows"], listing)
+    os.unlink(program)
+    same("removed", ttq.ask(trace, query)["rows"], listing)
+    return len(wanted) + len(INSTANCES) + 2
 
 
 def check_library(ttq, python, version):
     """Objects of the standard library: the repr is the one that Python gives, character by character."""
-    trace = ttq.record(python, f"{HERE}/programs/library.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/library.py")
     output = ttq.outputs(trace, "")
     wanted = dict(re.findall(r"^@(\w+)=0x([^\n]*)$", "".join(t for _, _, t in output), re.M))
     if len(wanted) < 150:
@@ -183,26 +193,10 @@ def check_library(ttq, python, version):
     return len(wanted) + 6
 
 
-def check_edited(ttq, python, version):
-    """A script that is edited, then removed, after it ran: its lines come out of the recording."""
-    program = os.path.join(ttq.home, "edited.py")
-    with open(program, "w", encoding="utf-8") as file:
-        file.write("def f():\n    x = 'original'\n    print(x, flush=True)\nf()\n")
-    trace = ttq.record(python, program)
-    with open(program, "w", encoding="utf-8") as file:
-        file.write("# Something else.\n" * 10)
-    query = "py source at (events output | first 1)"
-    lines = ["def f():", "    x = 'original'", "    print(x, flush=True)", "f()"]
-    same("edited", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
-    os.unlink(program)
-    same("removed", [r["source"] for r in ttq.ask(trace, query)["rows"]], lines)
-    return 2
-
-
 def check_arrays(ttq, python, version):
     if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode != 0:
         return None
-    trace = ttq.record(python, f"{HERE}/programs/arrays.py")
+    trace = ttq.record(python, f"{HERE}/programs/arrays.py")  # numpy is found by site
     writes = ttq.ask(trace, "events output")["rows"]
     text = "".join(bytes.fromhex(r["bytes"]).decode() for r in writes)
     values = {r["name"]: r["value"] for r in ttq.ask(trace, f"py locals at {writes[-1]['time']}")["rows"]}
@@ -224,7 +218,7 @@ def compare_hung(ttq, python, number, at):
     trace = os.path.join(ttq.home, "hung.ttq")
     subprocess.run(["rm", "-rf", trace], check=True)
     program = f"{HERE}/programs/hung.py"
-    with subprocess.Popen([ttq.ttq, "record", "-o", trace, "--", python, program], text=True,
+    with subprocess.Popen([ttq.ttq, "record", "-o", trace, "--", python, "-S", program], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as record:
         if record.stdout.readline() != "ready\n":
             raise Wrong("the program did not get ready")
@@ -257,7 +251,7 @@ EVALUATION = "_PyEval_EvalFrameDefault"
 def check_mixed(ttq, python, version):
     """The Python frames of `backtrace mixed` are those that the program wrote, and the C functions
     that run them stand between them where the program called through C."""
-    trace = ttq.record(python, f"{HERE}/programs/mixed.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/mixed.py")
     output, both, python_only, native_only, last_calls, returned = ttq.rows(
         trace, "events output", "events output | backtrace mixed", "events output | py backtrace",
         "events output | backtrace", "py calls to /./ | last 60 | py backtrace",
@@ -306,7 +300,7 @@ def check_mixed(ttq, python, version):
 
 def check_forks(ttq, python, version):
     """Python in children: of os.fork in the first thread and in another, of multiprocessing."""
-    trace = ttq.record(python, f"{HERE}/programs/forks.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/forks.py")
     of_main = ["main", "<module>"]
     of_thread = ["run", "_bootstrap_inner", "_bootstrap"]
     inside = {3: ["child", "forks"] + of_main, 4: ["child", "forks"] + of_thread, 5: ["target", "run"]}
@@ -335,7 +329,7 @@ def check_forks(ttq, python, version):
 
 def check_shared(ttq, python, version):
     """When an object that one thread made and another freed lived, against the program's weak reference."""
-    trace = ttq.record(python, f"{HERE}/programs/shared.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/shared.py")
     output = ttq.ask(trace, "events output")["rows"]
     said = [(bytes.fromhex(row["bytes"]).decode().strip(), row["time"]) for row in output]
     (address, made), (alive, then), (gone, after) = [s for s in said if s[0]]
@@ -357,7 +351,7 @@ def check_shared(ttq, python, version):
 
 def check_interpreters(ttq, python, version):
     """Several interpreters in one thread, one of which runs code on behalf of another."""
-    trace = ttq.record(python, f"{HERE}/programs/subinterpreters.py")
+    trace = ttq.record(python, "-S", f"{HERE}/programs/subinterpreters.py")
     output, stacks, both, calls = ttq.rows(trace, "events output", "events output | py backtrace",
                                            "events output | backtrace mixed", "py calls to inside")
     writes = ttq.writes(output, "@")
@@ -441,7 +435,7 @@ def check_crashes(ttq, python, version):
     traces = {}
 
     def crash(way):
-        trace = traces[way] = ttq.record(python, f"{HERE}/programs/crashes.py", way,
+        trace = traces[way] = ttq.record(python, "-S", f"{HERE}/programs/crashes.py", way,
                                           status=(128 + signal.SIGSEGV, 128 + signal.SIGBUS))
         (row,), (said,) = ttq.rows(trace, "crash", "events output | first 1")
         address = bytes.fromhex(said["bytes"]).decode().strip()
@@ -452,15 +446,12 @@ def check_crashes(ttq, python, version):
         same(f"{way}: its caller", stacks[0][-1], "<module>")
         if not any("wait" in stack for stack in stacks[1:]):
             raise Wrong(f"{way}: the waiting thread has no Python stack: {stacks}")
-        run = subprocess.run([ttq.ttq, "crash", trace], capture_output=True, text=True, timeout=600)
-        if run.returncode != 0 or "in Python" not in run.stdout:
-            raise Wrong(f"ttq crash: exit {run.returncode}: {run.stdout}{run.stderr}")
-        return row["python_object"], address, run.stdout
+        return row["python_object"], address
 
     def brief(object_):
         return [object_["address"], object_["type"], object_["state"]]
 
-    found, address, text = crash("freed")
+    found, address = crash("freed")
     same("freed", brief(found or dict.fromkeys(["address", "type", "state"])), [address, "function", "freed"])
     same("created", [found["created_by"]["function"].split(".")[-1], found["created_by"]["line"]],
          ["make", line_of("crashes.py", "def victim")])
@@ -470,10 +461,13 @@ def check_crashes(ttq, python, version):
                         if o["balance"] and o["python"]["function"] == "release"], [(-1, "release")])
     # Who gave it back has a name where the interpreter has symbols.
     back = rf"-1 (Py_D\w+ )?at crashes.py:{line_of('crashes.py', 'Py_DecRef')}"
-    for part in ("Python object", f"function at {address}", "by crashes.py:", back):
-        if not re.search(part, text):
-            raise Wrong(f"ttq crash does not say {part!r}:\n{text}")
-    found, address, text = crash("overwritten")
+    run = subprocess.run([ttq.ttq, "crash", traces["freed"]], capture_output=True, text=True, timeout=600)
+    if run.returncode != 0:
+        raise Wrong(f"ttq crash: exit {run.returncode}: {run.stderr}")
+    for part in ("in Python", "Python object", f"function at {address}", "by crashes.py:", back):
+        if not re.search(part, run.stdout):
+            raise Wrong(f"ttq crash does not say {part!r}:\n{run.stdout}")
+    found, address = crash("overwritten")
     same("overwritten", brief(found or dict.fromkeys(["address", "type", "state"])),
          [address, "__main__.Victim", "overwritten"])
     same("created", [found["created_by"]["function"], found["created_by"]["line"]],
@@ -485,7 +479,14 @@ def check_crashes(ttq, python, version):
     return 3
 
 
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main():
+    # Under nohup it is ignored, here and in all that is started.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ttq, directory = sys.argv[1], sys.argv[2]
     only = [a for a in sys.argv[3:] if not os.path.isabs(a)]
     found = interpreters([a for a in sys.argv[3:] if os.path.isabs(a)])
@@ -494,16 +495,18 @@ def main():
         sys.exit(SKIPPED)
     wrong = 0
     for version, python in found:
-        for check in (check_situations, check_instances, check_library, check_edited, check_arrays, check_hung,
+        for check in (check_situations, check_instances, check_library, check_arrays, check_hung,
                       check_mixed, check_forks, check_crashes, check_shared, check_interpreters,
                       check_embedded):
             if only and check.__name__[6:] not in only:
                 continue
             name = f"{'.'.join(map(str, version))} ({python}) {check.__name__[6:]}"
             with tempfile.TemporaryDirectory(prefix="python-", dir=directory) as home:
+                before = cpu_seconds()
                 try:
                     count = check(Ttq(ttq, home), python, version)
-                    print(f"{name}: " + ("not installed" if count is None else f"{count} compared"), flush=True)
+                    print(f"{name}: " + ("not installed" if count is None else f"{count} compared") +
+                          f", {cpu_seconds() - before:.1f} s of CPU", flush=True)
                 except Wrong as error:
                     wrong += 1
                     print(f"{name}: WRONG: {error}", flush=True)

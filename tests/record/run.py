@@ -14,7 +14,6 @@ The part "native" is what the native engine records (--engine=native).
 import bisect
 import collections
 import concurrent.futures
-import glob
 import json
 import os
 import re
@@ -24,6 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from interpreters import interpreters  # noqa: E402
 
 ENGINE = [sys.argv.pop(1)] if sys.argv[1].startswith("--engine=") else []
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -79,12 +81,9 @@ def cases():
                 "jump 64", "divide 0", "illegal", "trap", "general", "abort", "overflow", "privileged",
                 "beyond 0", "beyond 1", "queue 10", "queue 31", "queue 40", "kill 7", "kill 31"):
         yield ours("end", *end.split())
-    python = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
     script = os.path.join(HERE, "programs", "stdlib.py")
-    for path in ["/usr/bin/python3", *python]:
-        version = run([path, "-c", "import sys; print(sys.version_info >= (3, 8), sys.version[:6])"])
-        if version.out.startswith(b"True"):
-            yield Case("python " + version.out.decode().split()[1], [path, script], b"")
+    for version, path in interpreters():
+        yield Case("python " + ".".join(map(str, version)), [path, script], b"")
     numpy = run(["/usr/bin/python3", "-c", "import numpy"]).status == 0
     yield Case("numpy", ["/usr/bin/python3", os.path.join(HERE, "programs", "arrays.py")]
                if numpy else None, b"")

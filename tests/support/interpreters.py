@@ -12,7 +12,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../query/
     MINORS = [int(minor) for minor in re.findall(r"&kVersion3(\d\d)", file.read())]
 
 
-def interpreters(given=()):
+def every(given=()):
     """[((major, minor, micro), path)] of each CPython whose version ttq knows, in order of version.
 
     Those `given`; without any, one of each minor version and ABI (Debian's before pyenv's), and all that the
@@ -36,3 +36,18 @@ def interpreters(given=()):
         if version[0] == 3 and version[1] in MINORS:
             found.setdefault((version[:2], match[4], place if place in wanted else ""), (version, place))
     return sorted(found.values())
+
+
+def interpreters(given=()):
+    """Those of every() that this test is for: of one minor version where TTQ_TEST_MINOR names it ("3.11")."""
+    minor = os.environ.get("TTQ_TEST_MINOR")
+    return [(version, path) for version, path in every(given) if minor in (None, name_of(version))]
+
+
+def name_of(version):
+    return f"{version[0]}.{version[1]}"
+
+
+if __name__ == "__main__":
+    # The minor versions that are here, for CMake.
+    print(*dict.fromkeys(name_of(version) for version, _ in every()), sep=";", end="")

@@ -25,7 +25,7 @@ problems = []
 class Recording:
     def __init__(self, ttq, interpreter, path, script, *arguments):
         self.ttq, self.interpreter, self.path = ttq, interpreter, path
-        subprocess.run([ttq, "record", "-o", path, "--", interpreter, HERE / script, *arguments], check=True,
+        subprocess.run([ttq, "record", "-o", path, "--", interpreter, "-S", HERE / script, *arguments], check=True,
                        capture_output=True)
 
     def said(self):

@@ -178,22 +178,22 @@ OF_ALL = {"uncaught", "late", "tests", "test_small"}
 def cases(interpreter):
     missing = {"type": "Missing", "message": "('one', 0)", "line": 10, "raised_by": "raise", "test": None,
                "locals": {"table": "{}", "key": "'one'", "size": 0}, "chain": [("cause", "KeyError")], "tests": []}
-    yield "uncaught", UNCAUGHT, ["{script}"], missing
-    yield "late", LATE, ["{script}"], {
+    yield "uncaught", UNCAUGHT, ["-S", "{script}"], missing
+    yield "late", LATE, ["-S", "{script}"], {
         "type": "KeyError", "message": "7", "line": 6, "raised_by": "C", "test": None, "thread": 2,
         "locals": {"number": 7, "parts": "[7, 'two']"}, "chain": [], "tests": []}
-    yield "says", SAYS, ["{script}"], {
+    yield "says", SAYS, ["-S", "{script}"], {
         "type": "SystemExit", "message": "left: no input", "line": 5, "raised_by": "C", "test": None,
         "locals": {"reason": "'no input'"}, "chain": [], "tests": []}
-    yield "interrupted", INTERRUPTED, ["{script}"], {
+    yield "interrupted", INTERRUPTED, ["-S", "{script}"], {
         "type": "KeyboardInterrupt", "message": "", "raised_by": "C", "test": None,
         "locals": {"turns": 100000}, "chain": [], "tests": []}
     if run(interpreter, "-c", "ExceptionGroup").returncode == 0:
-        yield "group", GROUP, ["{script}"], {
+        yield "group", GROUP, ["-S", "{script}"], {
             "type": "ExceptionGroup", "message": "several (2 sub-exceptions)", "line": 4, "raised_by": "raise",
             "test": None, "locals": {"within": "ExceptionGroup('within', [KeyError('k')])"}, "chain": [], "tests": []}
-    yield "leaves", "import sys\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    sys.exit(3)\n", ["{script}"], None
-    yield "tests", TESTS, ["{script}"], {
+    yield "leaves", "import sys\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    sys.exit(3)\n", ["-S", "{script}"], None
+    yield "tests", TESTS, ["-S", "{script}"], {
         "type": "AssertionError", "message": "3 != 4", "raised_by": "raise", "test": "__main__.Sums.test_wrong",
         "locals": {"msg": "'3 != 4'"}, "chain": [],
         "tests": ["__main__.Sums.test_wrong", "__main__.Sums.test_wrong_too"]}

@@ -14,7 +14,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 import asking  # noqa: E402
-from interpreters import interpreters  # noqa: E402
+from interpreters import every, interpreters  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 problems = []
@@ -247,9 +247,8 @@ def check_growing(r):
 
 def main():
     ttq = sys.argv[1]
-    tried = 0
-    for _, interpreter in interpreters(sys.argv[2:]):
-        tried += 1
+    found = interpreters(sys.argv[2:])
+    for _, interpreter in found:
         with tempfile.TemporaryDirectory() as directory:
             check_lives(Recording(ttq, directory, interpreter, "lives.py"))
             variables = Recording(ttq, directory, interpreter, "variables.py")
@@ -258,9 +257,10 @@ def main():
             check_growing(variables)
             children = Recording(ttq, directory, interpreter, "children.py")
             check_children(children)
-            if tried == 1:
+            # Which process is asked is no matter of the interpreter.
+            if interpreter == every(sys.argv[2:])[0][1]:
                 check_other_processes(children, directory)
-    if tried == 0:
+    if not found:
         print("skipped: no interpreter was found")
     for problem in problems:
         print(problem)

@@ -106,7 +106,7 @@ def main():
             before = len(problems)
             for script, check in [("kinds.py", check_lives), ("items.py", check_items)]:
                 path = f"{directory}/{'.'.join(map(str, version))}-{script}.ttq"
-                run = subprocess.run([ttq, "record", "-q", "-o", path, "--", interpreter, "-W", "ignore",
+                run = subprocess.run([ttq, "record", "-q", "-o", path, "--", interpreter, "-S", "-W", "ignore",
                                       str(HERE / script)], check=True, capture_output=True, text=True)
                 check(of_package.open(path), run.stdout, interpreter)
             print(f"{'FAIL' if len(problems) > before else 'ok'}: {version} {interpreter}")
