@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `ttq export`: an answer as a file that other tools load. JSON lines and CSV are written here,
-// Parquet and Arrow by packages for node (tools/to_columns.cjs), from JSON lines.
+// `ttq export`: an answer as a file that other tools load.
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,14 +11,11 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "fmt/format.h"
+#include "query/answers/columns.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
-
-#ifndef TTQ_TO_COLUMNS
-#error "the build defines TTQ_TO_COLUMNS"
-#endif
 
 namespace ttq {
 namespace {
@@ -33,46 +27,6 @@ int Refuse(const absl::Status& status, std::string_view query) {
   }
   if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
   return Complain(status, absl::IsInvalidArgument(status) ? kUsage : kUnreadable);
-}
-
-// Of an installation beside the command, else of the sources it was built from.
-std::string ScriptPath() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  if (n > 0 && static_cast<size_t>(n) < sizeof path) {
-    const std::string command(path, static_cast<size_t>(n));
-    const std::string script =
-        command.substr(0, command.rfind('/')) + "/../share/ttq/to_columns.cjs";
-    if (access(script.c_str(), R_OK) == 0) return script;
-  }
-  return TTQ_TO_COLUMNS;
-}
-
-// Writes the JSON lines in the file `rows`, of `columns`, as `format` to `output`.
-absl::Status ToColumns(const std::string& format, const std::string& rows,
-                       const std::vector<Column>& columns, const std::string& output) {
-  std::string types;
-  for (const Column& column : columns) {
-    types += types.empty() ? "{" : ",";
-    AppendJsonString(column.name, &types);
-    types += fmt::format(":\"{}\"", TypeName(column.type));
-  }
-  types += '}';
-  const std::string script = ScriptPath();
-  const pid_t child = fork();
-  if (child < 0) return absl::ErrnoToStatus(errno, "cannot start node");
-  if (child == 0) {
-    execlp("node", "node", script.c_str(), format.c_str(), rows.c_str(), types.c_str(),
-           output.c_str(), nullptr);
-    fprintf(stderr, "ttq: --to %s needs node (package nodejs): %s\n", format.c_str(),
-            strerror(errno));
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format("no {} file was written", format));
 }
 
 // Takes itself away unless it is kept.
@@ -135,25 +89,19 @@ int RunExport(int argc, char** argv) {
   AnswerContext context;
   AnswerSummary summary;
   format.format = to == "csv" ? Format::kCsv : Format::kJsonLines;
-  format.texts_only = to == "arrow";
-  const absl::Status status = WriteAnswer(
-      **stream, context, format,
-      [&](std::string_view piece) { fwrite(piece.data(), 1, piece.size(), out); }, &summary);
+  const Sink sink = [&](std::string_view piece) { fwrite(piece.data(), 1, piece.size(), out); };
+  const bool columns = to == "parquet" || to == "arrow";
+  const absl::Status status = columns ? WriteColumns(**stream, to, sink, &summary)
+                                      : WriteAnswer(**stream, context, format, sink, &summary);
   const bool written = ferror(out) == 0;
   if (fclose(out) != 0 || !written) {
     return Complain(fmt::format("cannot write {}: {}", output, strerror(errno)), kUnreadable);
   }
   if (!status.ok()) return Refuse(status, query);
   if (summary.interrupted) return Complain("interrupted", kInterrupted);
-  absl::Status kept;
-  if (to == "parquet" || to == "arrow") {
-    Temporary columns(output + "." + to + ".new");
-    kept = ToColumns(to, rows.path(), (*stream)->columns(), columns.path());
-    if (kept.ok()) kept = columns.KeepAs(output);
-  } else {
-    kept = rows.KeepAs(output);
+  if (const absl::Status kept = rows.KeepAs(output); !kept.ok()) {
+    return Complain(kept, kUnreadable);
   }
-  if (!kept.ok()) return Complain(kept, kUnreadable);
   if (!summary.remarks.empty()) Complain("note: " + summary.remarks, 0);
   return kAnswered;
 }

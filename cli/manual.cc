@@ -169,9 +169,8 @@ ttq diff --ignore 'time|random' --exit-code run-1 run-2  # 1 when they differ
 
   jsonl     a row per line, as an object
   csv       a header line, then rows
-  parquet   needs node, and in or above the working directory the package
-            @duckdb/node-api (npm install @duckdb/node-api)
-  arrow     an IPC file; needs node and the package apache-arrow
+  parquet   Apache Parquet, compressed by zstd
+  arrow     an Arrow IPC file (Feather 2)
 
 Addresses and values are text ("0x…"), times and counts integers.
 )",
