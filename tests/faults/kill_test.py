@@ -17,7 +17,7 @@ import time
 
 import faults
 
-MOMENTS = 12  # of each kind
+MOMENTS = 10  # of each kind
 AT_ONCE = 4
 SMALL_BLOCKS = ["--block-size", "1"]  # more of them to be killed in, in less time
 
@@ -100,7 +100,7 @@ def main():
     with faults.Ttq(sys.argv[1]) as ttq, \
             concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         soon = ask_while_recording(ttq, sys.argv[2])
-        jobs = [pool.submit(one, ttq, sys.argv[2], kind, number, random.uniform(0, 2 * soon))
+        jobs = [pool.submit(one, ttq, sys.argv[2], kind, number, random.uniform(0, 1.6 * soon))
                 for number in range(MOMENTS) for kind in ("program", "recorder", "both")]
         done = [job.result() for job in jobs]
         pids = [d[0] for d in done if d]

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -140,9 +141,9 @@ def check(scratch, interpreter, name, text, arguments, expected):
         return None if answer["rows"] == [] and told else f"{name}: {answer}"
     if len(answer["rows"]) != 1 or not answer["complete"]:
         return f"{name}: {answer} {program.stderr}"
-    signal = answer["rows"][0]["signal"]
-    if signal != ("SIGINT" if expected["type"] == "KeyboardInterrupt" else None):
-        return f"{name}: signal {signal}"
+    number = answer["rows"][0]["signal"]
+    if number != ("SIGINT" if expected["type"] == "KeyboardInterrupt" else None):
+        return f"{name}: signal {number}"
     exception = answer["rows"][0]["exception"]
     got = {key: exception[key] for key in expected if key in exception}
     got["locals"] = {k: v for k, v in exception["frames"][0]["locals"].items() if k in expected["locals"]}
@@ -205,6 +206,7 @@ def cases(interpreter):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which nohup ignores, here and in what is started
     failed = tried = 0
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
         jobs = []
