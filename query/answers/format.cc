@@ -72,22 +72,12 @@ void AppendCsv(const Value& value, Type type, const FormatOptions& options, std:
 }
 
 void AppendJsonRow(const std::vector<std::string>& keys, const std::vector<Column>& columns,
-                   const Row& row, bool texts_only, std::string* out) {
+                   const Row& row, std::string* out) {
   *out += '{';
   for (size_t i = 0; i < row.size(); ++i) {
     if (i > 0) *out += ',';
     *out += keys[i];
-    if (!texts_only || row[i].is_null()) {
-      AppendJson(row[i], columns[i].type, out);
-      continue;
-    }
-    std::string json;
-    AppendJson(row[i], columns[i].type, &json);
-    if (json.front() == '"') {
-      *out += json;
-    } else {
-      AppendJsonString(json, out);
-    }
+    AppendJson(row[i], columns[i].type, out);
   }
   *out += '}';
 }
@@ -322,7 +312,7 @@ class AnswerWriter {
     out_ += "],\"rows\":[";
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
       if (summary_.rows > 1) out_ += ',';
-      AppendJsonRow(keys, columns, row, /*texts_only=*/false, &out_);
+      AppendJsonRow(keys, columns, row, &out_);
       return true;
     });
     const bool complete = status.ok() && stream_.complete();
@@ -344,7 +334,7 @@ class AnswerWriter {
   absl::Status JsonLines() {
     const std::vector<std::string> keys = Keys();
     const absl::Status status = ForEachRow(options_.limit, [&](const Row& row) {
-      AppendJsonRow(keys, stream_.columns(), row, options_.texts_only, &out_);
+      AppendJsonRow(keys, stream_.columns(), row, &out_);
       out_ += '\n';
       return true;
     });

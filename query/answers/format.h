@@ -56,9 +56,6 @@ struct FormatOptions {
   bool csv_safe = false;
   // Rows to write at most (lines, of a hex dump); what is left out is announced.
   std::optional<uint64_t> limit;
-  // JSON lines whose every value is a text: of numbers their digits, of objects and lists their
-  // JSON. For readers that would round a number.
-  bool texts_only = false;
   // Called with each row that is written. May be null.
   std::function<void(const Row&)> on_row;
 };
