@@ -46,14 +46,14 @@ Answered AnswerQuery(const Recording& recording, const Engine& engine, std::stri
   Progress progress(&control);
   if (options.explain) {
     absl::StatusOr<std::string> plan = engine.Explain(query, run);
-    progress.Hide();
+    progress.Stop();
     if (!plan.ok()) return end(ReportQueryError(plan.status(), text));
     WriteOut(*plan);
     return end(kAnswered);
   }
   absl::StatusOr<std::unique_ptr<ResultStream>> stream = engine.Run(query, run);
   if (!stream.ok()) {
-    progress.Hide();
+    progress.Stop();
     return end(ReportQueryError(stream.status(), text));
   }
   answered.columns = (*stream)->columns();
@@ -62,7 +62,7 @@ Answered AnswerQuery(const Recording& recording, const Engine& engine, std::stri
     if (answered.rows.size() < options.keep_rows) answered.rows.push_back(row);
   };
   Pager pager({.enabled = options.pager && format.format == Format::kTable,
-               .before_writing = [&] { progress.Hide(); },
+               .write = StdoutAfter(&progress),
                .on_start = [&] { progress.Stop(); },
                .on_quit = [&] { control.cancelled.store(true); }});
   AnswerSummary summary;

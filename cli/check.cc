@@ -26,12 +26,11 @@ int RunCheck(int argc, char** argv) {
   const absl::Status status = (*recording)
                                   ->Check(
                                       [&](const std::string& problem) {
-                                        progress.Hide();
                                         ++problems;
-                                        Complain(problem, 0);
+                                        progress.Without([&] { Complain(problem, 0); });
                                       },
                                       &control);
-  progress.Hide();
+  progress.Stop();
   if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
   if (!status.ok()) return Complain(status, kUnreadable);
   if (problems > 0) {

@@ -136,10 +136,7 @@ void WriteOut(std::string_view text) {
 }
 
 Sink StdoutAfter(Progress* progress) {
-  return [progress](std::string_view piece) {
-    progress->Hide();
-    WriteOut(piece);
-  };
+  return [progress](std::string_view piece) { progress->Without([&] { WriteOut(piece); }); };
 }
 
 InterruptGuard::InterruptGuard(ScanControl* control, bool every) {
@@ -183,16 +180,20 @@ Progress::~Progress() {
 }
 
 void Progress::Stop() {
-  if (!thread_.joinable()) return;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     done_ = true;
+    Hide();
   }
   wake_.notify_all();
-  Hide();
 }
 
-// REQUIRES: mutex_ is held.
+void Progress::Without(const std::function<void()>& write) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Hide();
+  write();
+}
+
 void Progress::Show() {
   const uint64_t total = control_->blocks_total.load(), done = control_->blocks_done.load();
   if (total == 0) return;
@@ -210,7 +211,6 @@ void Progress::Show() {
 }
 
 void Progress::Hide() {
-  std::lock_guard<std::mutex> lock(mutex_);
   if (!shown_) return;
   shown_ = false;
   fputs("\r\x1b[K", stderr);

@@ -81,13 +81,15 @@ class Progress {
   explicit Progress(const ScanControl* control);
   ~Progress();
   Progress(const Progress&) = delete;
-  // Takes the line away, so that something else can be printed.
-  void Hide();
-  // Shows nothing any more.
+  // Runs `write`, which prints something, with the line taken away.
+  void Without(const std::function<void()>& write);
+  // Takes the line away, and shows nothing any more.
   void Stop();
 
  private:
+  // REQUIRES of both: mutex_ is held.
   void Show();
+  void Hide();
 
   const ScanControl* control_;
   std::mutex mutex_;

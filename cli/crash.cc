@@ -286,13 +286,13 @@ int RunCrash(int argc, char** argv) {
     AnswerSummary summary;
     const absl::Status status =
         WriteAnswer(**stream, context, options, StdoutAfter(&progress), &summary);
-    progress.Hide();
+    progress.Stop();
     if (!status.ok()) return Complain(status, kUnreadable);
     return summary.interrupted ? kInterrupted : kAnswered;
   }
   Row row;
   absl::StatusOr<bool> more = (*stream)->Next(&row);
-  progress.Hide();
+  progress.Stop();
   if (!more.ok()) return Complain(more.status(), kUnreadable);
   std::string text;
   if (*more) {

@@ -104,7 +104,7 @@ int RunReport(int argc, char** argv) {
   {
     Progress progress(&control);
     text = AutopsyJson(*asked.recording, *asked.engine, options);
-    progress.Hide();
+    progress.Stop();
   }
   if (absl::IsCancelled(text.status())) return Complain("interrupted", kInterrupted);
   if (absl::IsInvalidArgument(text.status()) || absl::IsNotFound(text.status()) ||

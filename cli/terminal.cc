@@ -114,8 +114,7 @@ Pager::~Pager() { Finish(); }
 
 void Pager::Direct(std::string_view text) {
   if (text.empty()) return;
-  if (options_.before_writing) options_.before_writing();
-  WriteOut(text);
+  options_.write ? options_.write(text) : WriteOut(text);
 }
 
 void Pager::Write(std::string_view text) {
@@ -140,7 +139,7 @@ void Pager::Write(std::string_view text) {
 }
 
 void Pager::Start() {
-  if (options_.before_writing) options_.before_writing();
+  if (options_.on_start) options_.on_start();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     direct_ = true;
@@ -173,7 +172,6 @@ void Pager::Start() {
       pid_ = pid;
       pipe_ = ends[1];
       signal(SIGPIPE, SIG_IGN);
-      if (options_.on_start) options_.on_start();
     }
   }
   std::string text;

@@ -40,8 +40,10 @@ class Pager {
  public:
   struct Options {
     bool enabled = true;
-    // Before anything is written; and when the pager begins, which has the screen from then on.
-    std::function<void()> before_writing, on_start;
+    // Writes to stdout what does not go to the pager; empty: WriteOut.
+    std::function<void(std::string_view)> write;
+    // The pager is to begin: it has the screen from then on.
+    std::function<void()> on_start;
     // The user has left the pager: more is of no use. Called once, by Write.
     std::function<void()> on_quit;
   };
