@@ -29,7 +29,7 @@ CMAKE_FLAGS ?= $(if $(shell command -v ccache),"-DCMAKE_CXX_COMPILER_LAUNCHER=$(
 
 FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
-QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz
+QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz core_fuzz
 
 .PHONY: all configure demo test test-quick test-tsan tidy configure-fuzz fuzz bench install uninstall wheel deb clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.

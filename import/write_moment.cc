@@ -53,7 +53,7 @@ class Writer {
     State();
     uint32_t tid = 0;
     for (const MomentThread& thread : moment_.threads) {
-      const TtqThread start{++tid, thread.os_tid, 0, 0};
+      const TtqThread start{.tid = ++tid, .os_tid = thread.os_tid};
       out_.Put(kTtqThreadStart, start);
       const TtqThreadAt at{tid, thread.syscall};
       out_.Put(kTtqThreadAt, at, thread.name);
