@@ -67,20 +67,20 @@ std::string ElfBuildId(ReadFileBytes read) {
 
 std::string ElfBuildId(std::string_view file) { return ElfBuildId(ReadFrom(file)); }
 
-std::optional<uint64_t> ElfLoadBias(std::string_view head, uint64_t offset, uint64_t address,
+std::vector<uint64_t> ElfLoadBiases(std::string_view head, uint64_t offset, uint64_t address,
                                     uint8_t protection) {
-  std::optional<uint64_t> bias;
+  std::vector<uint64_t> biases;
+  ptrdiff_t same = 0;  // of them, of segments with that protection
   for (const Elf64_Phdr& p : ProgramHeaders(ReadFrom(head))) {
     if (p.p_type != PT_LOAD) continue;
     uint64_t begin = p.p_offset & ~uint64_t{4095};
     if (offset < begin || offset >= p.p_offset + p.p_filesz) continue;
     uint8_t own = static_cast<uint8_t>((p.p_flags & PF_R ? 1 : 0) | (p.p_flags & PF_W ? 2 : 0) |
                                        (p.p_flags & PF_X ? 4 : 0));
-    if (bias && own != protection) continue;
-    bias = address - ((p.p_vaddr & ~uint64_t{4095}) + (offset - begin));
-    if (own == protection) break;
+    const uint64_t bias = address - ((p.p_vaddr & ~uint64_t{4095}) + (offset - begin));
+    biases.insert(own == protection ? biases.begin() + same++ : biases.end(), bias);
   }
-  return bias;
+  return biases;
 }
 
 }  // namespace ttq

@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 
@@ -24,10 +24,11 @@ std::string ElfBuildId(ReadFileBytes read);
 std::string ElfBuildId(std::string_view file);
 
 // What to add to the file's virtual addresses when file offset `offset` is mapped at `address` with
-// `protection` (PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4); nullopt when no loadable segment holds
-// that offset. Two segments may share a page of the file: the one with that protection is meant.
-// `head`: as much of the file as its program headers take.
-std::optional<uint64_t> ElfLoadBias(std::string_view head, uint64_t offset, uint64_t address,
+// `protection` (PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4); empty when no loadable segment holds that
+// offset. Two segments may share a page of the file: the one with that protection comes first,
+// though the dynamic linker may have changed it since (PT_GNU_RELRO). `head`: as much of the file
+// as its program headers take.
+std::vector<uint64_t> ElfLoadBiases(std::string_view head, uint64_t offset, uint64_t address,
                                     uint8_t protection);
 
 }  // namespace ttq

@@ -396,11 +396,16 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
         if (absl::IsNotFound(head.status())) CheckBeyondFile(c.file_id, 0).IgnoreError();
         continue;
       }
-      auto bias = ElfLoadBias(*head, c.file_offset, c.range.begin.v, c.protection);
-      if (!bias) continue;
-      auto it = std::find_if(out.rbegin(), out.rend(), [&](const LoadedModule& m) {
-        return m.file_id == c.file_id && m.load_bias == *bias && m.unloaded == kTimeMax;
-      });
+      const std::vector<uint64_t> biases =
+          ElfLoadBiases(*head, c.file_offset, c.range.begin.v, c.protection);
+      if (biases.empty()) continue;
+      // Rather a part of a module that is there than one of its own.
+      auto it = out.rend();
+      for (size_t i = 0; i < biases.size() && it == out.rend(); ++i) {
+        it = std::find_if(out.rbegin(), out.rend(), [&](const LoadedModule& m) {
+          return m.file_id == c.file_id && m.load_bias == biases[i] && m.unloaded == kTimeMax;
+        });
+      }
       if (it != out.rend()) {
         it->range.begin = std::min(it->range.begin, c.range.begin);
         it->range.end = std::max(it->range.end, c.range.end);
@@ -410,7 +415,7 @@ absl::StatusOr<std::vector<LoadedModule>> ProcessReader::Modules() const {
       m.path = c.path;
       m.file_id = c.file_id;
       m.range = c.range;
-      m.load_bias = *bias;
+      m.load_bias = biases.front();
       m.loaded = c.time;
       auto record = database_.Get(Family::kMeta, FileKey(c.file_id));
       if (record.ok()) {

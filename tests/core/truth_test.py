@@ -58,7 +58,11 @@ def states(trace):
     for column in ("start", "instructions"):
         check(rows(trace, "threads")[0][column] is None, f"threads tell {column}")
     check(rows(trace, "maps")[0]["since"] is None, "maps tell since when")
-    check(rows(trace, "modules")[0]["loaded"] is None, "modules tell when they were loaded")
+    modules = rows(trace, "modules")
+    check(modules[0]["loaded"] is None, "modules tell when they were loaded")
+    # The page that RELRO made read-only is no module of its own.
+    paths = [m["path"] for m in modules]
+    check(len(paths) == len(set(paths)), f"a module twice: {paths}")
     info = run("info", trace).stdout
     check("unknown" in info and "writes" not in info, info)
 

@@ -251,7 +251,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     default:
       (void)ElfBuildId(value);
-      (void)ElfLoadBias(value, 0, 0x400000, 5);
+      (void)ElfLoadBiases(value, 0, 0x400000, 5);
       break;
   }
   return 0;
