@@ -188,12 +188,8 @@ void NoteRegisters(Instruction* i) {
   }
 }
 
-}  // namespace
-
-bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out) {
-  *out = {};
-  out->pc = pc;
-  Reader in(code, bytes);
+bool Take(Reader* reader, Instruction* out) {
+  Reader& in = *reader;
   Head head;
   if (!TakeHead(&in, out, &head)) return false;
   out->opcode = in.Byte();
@@ -238,6 +234,17 @@ bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out) {
     if (f.low_access & kWrite) out->writes |= bit;
   }
   return true;
+}
+
+}  // namespace
+
+bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out) {
+  *out = {};
+  out->pc = pc;
+  Reader in(code, bytes);
+  if (Take(&in, out)) return true;
+  out->is_cut = bytes < kLongestInstruction && in.past_end();
+  return false;
 }
 
 }  // namespace ttq::engine

@@ -29,6 +29,7 @@ struct Instruction {
   uint64_t pc;
   const Form* form;
   uint8_t length;
+  bool is_cut;  // see Decode
   Space space;
   uint8_t opcode;
   uint8_t repeat;  // 0, 1: F3, 2: F2; of VEX and EVEX too
@@ -65,7 +66,7 @@ inline bool IsBitString(const Instruction& i) {
 }
 
 // Decodes the instruction at `code`, of which `bytes` can be read, that the program has at `pc`.
-// False when it is none that is known.
+// False when it is none that is known; `is_cut` then tells whether it goes on beyond `bytes`.
 bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out);
 
 }  // namespace ttq::engine

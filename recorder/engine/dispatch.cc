@@ -116,7 +116,7 @@ bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
 
 void GoOn() {
   if (signals::Waiting()) signals::Deliver();
-  while (!CanExecute()) signals::RaiseAtJump();
+  while (!CanExecute()) signals::RaiseAtFetch(g_context.pc);
   g_context.resume = reinterpret_cast<uint64_t>(SuperblockHere().body);
 }
 
@@ -245,8 +245,16 @@ void HandleExit() {
     case kPopFlags:
       PopFlags();
       break;
-    case kRefuse:
-      RefuseInstruction(exit.target);
+    case kRefuse: {
+      const size_t bytes = memory::ExecutableBytes(exit.target, kLongestInstruction);
+      Instruction i;
+      if (Decode(reinterpret_cast<const uint8_t*>(exit.target), bytes, exit.target, &i) ||
+          !i.is_cut) {
+        RefuseInstruction(exit.target);
+      }
+      signals::RaiseAtFetch(exit.target + bytes);
+      break;
+    }
   }
   GoOn();
 }

@@ -12,7 +12,7 @@
 namespace ttq::engine {
 namespace {
 
-constexpr int64_t kInterrupted = -4;
+constexpr int64_t kInterrupted = -4, kBadAddress = -14;
 
 enum How : uint8_t {
   kNothing,
@@ -304,6 +304,9 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       SYS_io_submit,
                                       SYS_io_cancel,
                                       SYS_io_getevents,
+                                      SYS_pkey_mprotect,
+                                      SYS_pkey_alloc,
+                                      SYS_pkey_free,
                                       437 /* openat2 */,
                                       SYS_ioprio_get,
                                       SYS_ioprio_set,
@@ -346,6 +349,13 @@ T Read(uint64_t address) {
   T value = {};
   ReadGuest(address, &value, sizeof(value));
   return value;
+}
+
+uint64_t WritableBytes(const MemoryRange& range) {
+  const uint64_t end = range.address + range.bytes;
+  uint64_t at = range.address;
+  while (at < end && memory::IsWritable(at)) at = PageDown(at) + kPage;
+  return (at < end ? at : end) - range.address;
 }
 
 uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -618,6 +628,11 @@ void TellSyscallWrites(uint64_t number, const uint64_t* args, const CallNotes& n
   if (call == nullptr) return;
   for (const Piece& p : call->pieces) TellPiece(p, args, notes, result);
   TellOthers(number, args, notes, result);
+  if (result != kBadAddress) return;
+  // The kernel has written up to where it could not; how much of the rest, nobody says.
+  MemoryRange ranges[16];
+  const size_t count = PossibleWrites(number, args, notes, ranges, 16);
+  for (size_t k = 0; k < count; ++k) Written(ranges[k].address, WritableBytes(ranges[k]));
 }
 
 namespace {

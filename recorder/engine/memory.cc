@@ -149,7 +149,13 @@ size_t ExecutableBytes(uint64_t address, size_t most) {
 
 bool IsWritable(uint64_t address) {
   const Mapping* m = Find(address);
-  return m != nullptr && (m->protection & PROT_WRITE) != 0;
+  return m != nullptr && (m->protection & PROT_WRITE) != 0 && !IsBeyondFile(address);
+}
+
+bool IsBeyondFile(uint64_t address) {
+  const Mapping* m = Find(address);
+  return m != nullptr && m->is_file && (m->protection & PROT_READ) != 0 &&
+         !IsReadable(PageDown(address));
 }
 
 uint64_t TakeModuleSpace(uint64_t bytes) {

@@ -397,26 +397,27 @@ void Deliver() {
   Act(info);
 }
 
-void RaiseAtJump() {
+void RaiseAtFetch(uint64_t address) {
   constexpr int32_t kNotMapped = 1, kForbidden = 2;
   constexpr uint64_t kPageFault = 14, kUserFetch = 0x14;
-  const memory::Mapping* m = memory::Find(g_context.pc);
+  const memory::Mapping* m = memory::Find(address);
   Info info = {};
   info.number = static_cast<int32_t>(kSegv);
   info.code = m != nullptr ? kForbidden : kNotMapped;
-  info.address = g_context.pc;
-  if (m != nullptr && m->protection & 4) {  // beyond the end of a file
+  info.address = address;
+  // The processor looks at what a page may be used for only where there is one.
+  if (memory::IsBeyondFile(address) || (m != nullptr && m->protection & 4)) {
     info.number = static_cast<int32_t>(kBus);
     info.code = 2;
   }
   constexpr uint64_t kHighest = uint64_t{1} << 47;
-  if (g_context.pc >= kHighest) {
+  if (address >= kHighest) {
     info.code = 0x80;
     info.address = 0;
   }
   g_trap = kPageFault;
   g_error = kUserFetch;
-  g_address = g_context.pc;
+  g_address = address;
   Tell(kTtqSignal, info, g_context.pc);
   Act(info);
 }

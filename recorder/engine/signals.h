@@ -43,8 +43,8 @@ void PassOn();
 bool Waiting();
 // Delivers what waits: goes to the program's handler, or ends the process.
 void Deliver();
-// The program has jumped to where nothing can be executed.
-void RaiseAtJump();
+// Of the instruction at the program's pc, the byte at `address` cannot be executed.
+void RaiseAtFetch(uint64_t address);
 // Ends the recording and the process by a signal.
 [[noreturn]] void Die(uint32_t number);
 

@@ -75,6 +75,7 @@ def cases():
         yield ours(name)
     if ENGINE:  # Valgrind's recording of it is compared with the native engine's, see native_threads
         yield ours("pthreads")
+        yield installed("node", ["node", "-e", "console.log([3, 1, 2].sort(), JSON.stringify({a: 1}))"])
     # Every way to end.
     for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",
                 "raise 9", "raise 11", "raise 15", "raise 31", "kill 2", "kill 9", "segv", "jump 0",
@@ -106,8 +107,8 @@ def cases():
 
 
 # What the native engine takes, and a machine has. It is to be all of cases().
-NATIVE = ("instructions", "avx2", "syscalls", "code", "signals", "memory", "bare", "confined", "exceptions", "processes", "spawn", "threads", "pthreads",
-          "sqlite3", "git", "shell", "#!", "env")
+NATIVE = ("instructions", "avx2", "syscalls", "code", "signals", "siginfo", "memory", "bare", "confined",
+          "exceptions", "processes", "spawn", "threads", "pthreads", "sqlite3", "git", "shell", "#!", "env", "node")
 
 NATIVE_ENDS = ["end " + end for end in ("exit 7", "thread 9", "last 3", "raise 11", "raise 15", "kill 9", "segv", "jump 0",
                                         "jump 64", "divide 0", "illegal", "trap", "overflow", "privileged",

@@ -169,6 +169,8 @@ static void Files(void) {
   off_t from = 0;
   int p[2];
   CHECK(pipe(p) == 0 && sendfile(p[1], fd, &from, 7) == 7 && from == 7);
+  const long key = syscall(SYS_pkey_alloc, 0, 0);
+  if (key > 0) syscall(SYS_pkey_free, key);
   aio_context_t aio = 0;
   struct iocb request = {.aio_lio_opcode = IOCB_CMD_PREAD,
                          .aio_fildes = (uint32_t)fd,
