@@ -52,11 +52,15 @@ struct Context {
   uint64_t resume;     // where translated code goes on
   uint64_t engine_stack;
   uint64_t fs_base, gs_base;  // the program's
+  // Its flag AC, which programs set to find out what processor there is. It is not in force: the
+  // engine's own accesses are not aligned.
+  uint64_t alignment_check;
   const void*
       jump[1 << kJumpTableBits];  // by the low bits of an address: code that checks the rest
 };
 
 extern Context g_context;
+inline constexpr uint64_t kAlignmentCheck = 0x40000;
 
 extern "C" {
 // Where translated code goes to leave by exit `exit`; when an indirect branch found no code.

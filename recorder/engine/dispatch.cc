@@ -122,10 +122,11 @@ void GoOn() {
 
 // popf: the value is in Context::target.
 void PopFlags() {
-  constexpr uint64_t kTrap = 0x100, kDirectionFlag = 0x400, kProgram = 0x244dd5;
+  constexpr uint64_t kTrap = 0x100, kDirectionFlag = 0x400, kProgram = 0x204dd5;
   const uint64_t value = g_context.target;
   if (value & kTrap) Refuse((Text() << "a program that steps itself, at 0x").Hex(g_context.pc));
   g_context.flags = (g_context.flags & ~kProgram) | (value & kProgram);
+  g_context.alignment_check = value & kAlignmentCheck;
   const uint64_t direction = value & kDirectionFlag ? ~uint64_t{0} : 1;
   memcpy(reinterpret_cast<void*>(g_context.log - 8), &direction, 8);
 }

@@ -446,6 +446,14 @@ bool Translator::EmitStack(const Instruction& i) {
   }
   if (i.opcode == 0x9c) {  // pushf
     Copy(i);
+    const uint8_t value = Borrow(i.reads | i.writes);
+    const uint8_t bit = Borrow(i.reads | i.writes | Bit(value));
+    code_.Load(value, kRsp, 0, 8, 0);
+    code_.LoadFrom(bit, &g_context.alignment_check);
+    code_.AddScaled(value, bit, 0);
+    code_.Store(value, kRsp, 0, 8);
+    GiveBack(bit);
+    GiveBack(value);
     const Node below = r.Add(top, -8);
     r.SetRegister(kRsp, below);
     LogStored(below, 8, kRsp, 0, 0, 0);

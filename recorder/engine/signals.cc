@@ -298,6 +298,7 @@ void BuildFrame(const Info& info, const Action& action) {
   sp = ((state - sizeof(Frame)) & ~uint64_t{15}) - 8;
   if (sp > end || !CanWrite(sp, end)) Die(kSegv);
   SaveState(state);
+  const uint64_t flags = g_context.flags | g_context.alignment_check;
   Frame f = {};
   f.return_address = action.restorer;
   constexpr uint64_t kHasExtendedState = 1, kStrictStack = 2 | 4;
@@ -305,11 +306,10 @@ void BuildFrame(const Info& info, const Action& action) {
   f.context.stack = Own().alternate;
   if (OnAlternateStack(r[kRsp])) f.context.stack.flags |= kOnStack;
   constexpr uint16_t kCode = 0x33, kData = 0x2b;
-  f.context.registers = {r[8],       r[9],      r[10],   r[11],   r[12],        r[13],
-                         r[14],      r[15],     r[kRdi], r[kRsi], r[kRbp],      r[kRbx],
-                         r[kRdx],    r[kRax],   r[kRcx], r[kRsp], g_context.pc, g_context.flags,
-                         kCode,      0,         0,       kData,   g_error,      g_trap,
-                         Own().mask, g_address, state,   {}};
+  f.context.registers = {r[8],    r[9],    r[10],        r[11],      r[12],     r[13],   r[14],
+                         r[15],   r[kRdi], r[kRsi],      r[kRbp],    r[kRbx],   r[kRdx], r[kRax],
+                         r[kRcx], r[kRsp], g_context.pc, flags,      kCode,     0,       0,
+                         kData,   g_error, g_trap,       Own().mask, g_address, state,   {}};
   f.context.mask = Own().mask;
   f.info = info;
   memcpy(reinterpret_cast<void*>(sp), &f, sizeof(f));
@@ -517,8 +517,9 @@ void Return() {
   const SignalContext& c = f.context.registers;
   RestoreState(c.state);
   TakeRegisters(c, 0);
-  constexpr uint64_t kProgram = 0x250dd5;
+  constexpr uint64_t kProgram = 0x210dd5;
   g_context.flags = (c.flags & kProgram) | 0x202;
+  g_context.alignment_check = c.flags & kAlignmentCheck;
   g_context.pc = c.rip;
   Own().mask = f.context.mask & ~kNeverBlocked;
   if (!(f.context.stack.flags & kDisabled)) {

@@ -173,7 +173,7 @@ void TellStart(const Thread& t) {
 
 void Save(Thread* t) {
   memcpy(t->r, g_context.r, sizeof(t->r));
-  t->flags = g_context.flags;
+  t->flags = g_context.flags | g_context.alignment_check;
   t->pc = g_context.pc;
   t->fs_base = g_context.fs_base;
   t->gs_base = g_context.gs_base;
@@ -181,7 +181,8 @@ void Save(Thread* t) {
 
 void Load(const Thread& t) {
   memcpy(g_context.r, t.r, sizeof(t.r));
-  g_context.flags = t.flags;
+  g_context.flags = t.flags & ~kAlignmentCheck;
+  g_context.alignment_check = t.flags & kAlignmentCheck;
   g_context.pc = t.pc;
   g_context.fs_base = t.fs_base;
   g_context.gs_base = t.gs_base;

@@ -144,6 +144,19 @@ static void States(void) {
 }
 
 // Short loops, which are unrolled until they are full of long instructions, or of exits.
+// Programs that ask what processor there is change AC and look whether it stays changed. Meanwhile
+// nothing may be accessed that is not aligned.
+static int AlignmentCheck(void) {
+  uint64_t before, after;
+  __asm__ volatile(
+      "sub $256, %%rsp\n"  // beyond the red zone
+      "pushfq; pop %0; mov %0, %1; xor $0x40000, %1; push %1; popfq\n"
+      "pushfq; pop %1; push %0; popfq\n"
+      "add $256, %%rsp"
+      : "=&r"(before), "=&r"(after)::"cc", "memory");
+  return ((before ^ after) & 0x40000) != 0;
+}
+
 static void Loops(void) {
   long n = 300;
   __asm__ volatile(
@@ -168,6 +181,6 @@ int main(void) {
     Vectors();
     States();
   }
-  printf("%016lx\n", Sum());
+  printf("%016lx %d\n", Sum(), AlignmentCheck());
   return 0;
 }
