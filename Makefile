@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
 # Everything is built by CMake; this file installs what is missing and gives short names.
 #
-#   make            build/ttq, build/libttq.so, build/python
-#   make demo       record a crash of a real program, and find its cause
-#   make test       everything that can fail
-#   make test-quick unit, golden and style tests alone, of what is built already
-#   make test-tsan  the C API's tests with ThreadSanitizer (a build of its own)
-#   make tidy       clang-tidy on the files that a branch changed
-#   make fuzz       every fuzz target for FUZZ_SECONDS (600)
-#   make bench      the figures of docs/performance.md
-#   make install    into PREFIX (default /usr/local), below DESTDIR if that is set
-#   make uninstall  what the last `make install` from BUILD put there
-#   make wheel      a wheel for pip, in BUILD: the package, the command, the recorder and their libraries
-#   make deb        a Debian package, in BUILD
+#   make                build/ttq, build/libttq.so, build/python
+#   make demo           record a crash of a real program, and find its cause
+#   make test           everything that can fail
+#   make test-quick     unit, golden and style tests alone, of what is built already
+#   make test-sanitize  unit and golden tests with ASan and UBSan (a build of its own)
+#   make test-debug     all tests of a Debug build: -O0, assertions of the standard library
+#   make test-clang     all tests of a build by clang
+#   make test-tsan      the C API's tests with ThreadSanitizer (a build of its own)
+#   make tidy           clang-tidy on the files that a branch changed
+#   make fuzz           every fuzz target for FUZZ_SECONDS (600)
+#   make bench          the figures of docs/performance.md
+#   make install        into PREFIX (default /usr/local), below DESTDIR if that is set
+#   make uninstall      what the last `make install` from BUILD put there
+#   make wheel          a wheel for pip, in BUILD: the package, the command, the recorder and their libraries
+#   make deb            a Debian package, in BUILD
 #   make clean
 #
 # Each installs the Debian packages it needs first (packages.txt); SETUP=: leaves that out.
@@ -31,7 +34,8 @@ FUZZ_SECONDS ?= 600
 # Those that `make test` builds, for a few seconds each: the others need all of the query engine.
 QUICK_FUZZ = parse_fuzz digest_fuzz records_fuzz ring_fuzz core_fuzz
 
-.PHONY: all configure demo test test-quick test-tsan tidy configure-fuzz fuzz bench install uninstall wheel deb clean
+.PHONY: all configure demo test test-quick test-sanitize test-debug test-clang test-tsan tidy \
+    configure-fuzz fuzz bench install uninstall wheel deb clean
 # Two apt-get at once would get in each other's way; ninja and ctest use all cores by themselves.
 .NOTPARALLEL:
 
@@ -62,6 +66,22 @@ test-quick: setup-test
 	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
 	ninja -C $(BUILD) -j $(JOBS) quick_tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -L 'unit|golden|style'
+
+test-sanitize: setup-test
+	@cmake -S . -B $(BUILD)/asan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=ON $(CMAKE_FLAGS)
+	ninja -C $(BUILD)/asan -j $(JOBS) quick_tests
+	ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) -L 'unit|golden'
+
+test-debug: setup-test
+	@cmake -S . -B $(BUILD)/debug -G Ninja -DTTQ_TESTS=ON -DCMAKE_BUILD_TYPE=Debug \
+	    -DCMAKE_CXX_FLAGS_DEBUG='-O0 -g1 -D_GLIBCXX_ASSERTIONS' $(CMAKE_FLAGS)
+	ninja -C $(BUILD)/debug -j $(JOBS)
+	ctest --test-dir $(BUILD)/debug --output-on-failure -j $(JOBS)
+
+test-clang: setup-test
+	@CC=clang-14 CXX=clang++-14 cmake -S . -B $(BUILD)/clang -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
+	ninja -C $(BUILD)/clang -j $(JOBS)
+	ctest --test-dir $(BUILD)/clang --output-on-failure -j $(JOBS)
 
 test-tsan: setup-test all
 	@cmake -S . -B $(BUILD)/tsan -G Ninja -DTTQ_TESTS=ON -DTTQ_SANITIZE=thread $(CMAKE_FLAGS)

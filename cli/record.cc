@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_reserve.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -152,6 +154,22 @@ std::string WhatStays(const IngestTotals& totals, bool stopped, bool closing) {
                      amount);
 }
 
+// What a recording ends with when memory runs out: what is under way is stored from it.
+constexpr size_t kReserve = 16 << 20;
+
+// For want of memory nothing can be done any more. Nothing here allocates.
+void GiveUp() {
+  static std::atomic<bool> given_up{false};
+  while (given_up.exchange(true)) pause();
+  constexpr std::string_view kLine =
+      "ttq: out of memory: the program is not recorded any further, what was stored stays\n";
+  if (write(STDERR_FILENO, kLine.data(), kLine.size()) < 0) {
+    // Nobody is there to read it.
+  }
+  LetProgramsGo();
+  _exit(kOwnFailure);
+}
+
 struct RecordedRun {
   int status = 0;            // to exit with
   bool crashed = false;      // the program died by a signal
@@ -167,6 +185,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
     run.status = Fail(status, message);
     return run;
   };
+  std::optional<MemoryReserve> reserve(std::in_place, kReserve, GiveUp);
   auto writer = NewRecording(output, options.launch.command, &run.directory);
   if (!writer.ok()) return fail(kOwnFailure, std::string(writer.status().message()));
 
@@ -187,6 +206,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         if (const std::optional<std::string> reached = watch->Look((*writer)->totals())) {
           (*writer)->ReachLimit(*reached);
         }
+        if (MemoryReserve::Spent()) (*writer)->Fail(absl::UnavailableError("out of memory"));
         const bool is_full =
             options.stop_when_full && absl::IsResourceExhausted((*writer)->error());
         stopped = stopped || is_full;
@@ -199,6 +219,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
         return (*writer)->Idle();
       });
   absl::Status finished = (*writer)->Finish();
+  reserve.reset();
   watch.reset();
   if (const auto why = result.ok() ? NeedsValgrind(options, *result) : std::nullopt) {
     writer->reset();

@@ -51,6 +51,9 @@ constexpr char kToolName[] = "ttq-amd64-linux", kEngineName[] = "ttq-engine";
 // /usr/bin/valgrind is a script that changes the environment on the way to this.
 constexpr char kValgrind[] = "/usr/bin/valgrind.bin";
 
+// The lock that tells programs that they are recorded: see RingDirectory.
+int g_ring_directory = -1;
+
 class RingDirectory {
  public:
   // `bytes`: what there must be room for.
@@ -69,6 +72,7 @@ class RingDirectory {
     return absl::UnavailableError("no place for the rings: " + why);
   }
   ~RingDirectory() {
+    g_ring_directory = -1;
     std::error_code ignored;
     fs::remove_all(path_, ignored);
     close(fd_);
@@ -78,7 +82,9 @@ class RingDirectory {
   void Unlock() { flock(fd_, LOCK_UN); }
 
  private:
-  RingDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  RingDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {
+    g_ring_directory = fd;
+  }
 
   static absl::StatusOr<std::unique_ptr<RingDirectory>> MakeIn(const std::string& base,
                                                                uint64_t bytes) {
@@ -335,6 +341,12 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
     found_but = s;
   }
   return found_but;
+}
+
+void LetProgramsGo() {
+  if (g_ring_directory >= 0) flock(g_ring_directory, LOCK_UN);
+  while (g_child > 0 && waitpid(g_child, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 bool InterruptedTwice() { return g_interrupted_twice; }

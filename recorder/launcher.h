@@ -58,6 +58,10 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed);
 
+// In the middle of Launch, on any thread: lets all programs go on unrecorded, and waits until the
+// first of them has ended. Allocates nothing. The caller ends this process.
+void LetProgramsGo();
+
 // Whether Ctrl-C was pressed twice within two seconds since the last Launch began.
 bool InterruptedTwice();
 

@@ -179,7 +179,7 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
     ring::NextBlock(false);
   };
   const Kind kind = KindOf(name, 0);
-  if (kind != Kind::kOurs) {
+  if (kind != Kind::kOurs || ring::IsDetached()) {
     tell();
     ring::Header()->became_other = kind == Kind::kForeign;
     signals::GiveMaskToKernel();

@@ -333,6 +333,10 @@ void Announce() {
 }
 
 bool IsOpen() { return g_ring != nullptr; }
+bool IsDetached() {
+  DetachIfRecorderIsGone();
+  return g_detached;
+}
 TtqRing* Header() { return g_ring; }
 const char* Name() { return g_name; }
 void SetBegin(void (*begin)()) { g_begin = begin; }

@@ -32,6 +32,8 @@ void Create(const Options& options, const Parent& parent);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
+// Whether nobody records this process any more.
+bool IsDetached();
 TtqRing* Header();
 const char* Name();
 

@@ -127,19 +127,39 @@ void __wrap_vgPlain_am_show_nsegments(Int level, const HChar* who) {
   VG_(exit)(125);
 }
 
-// Valgrind keeps what it shows the program as /proc/self/cmdline in a file. It goes beside the
-// rings: the user's TMPDIR is for the program, and may not be there. It is made before options are
-// read.
+// Where the rings are; null before the command line is there. Valgrind asks for files before it has
+// read the options.
 extern XArray* VG_(args_for_valgrind);
-HChar* __real_vgPlain_getenv(const HChar* name);
-HChar* __wrap_vgPlain_getenv(const HChar* name);
-HChar* __wrap_vgPlain_getenv(const HChar* name) {
-  const Bool asked = VG_(strcmp)(name, "TMPDIR") == 0 && VG_(args_for_valgrind) != NULL;
-  for (Int i = 0; asked && i < VG_(sizeXA)(VG_(args_for_valgrind)); i++) {
+static const HChar* ring_directory(void) {
+  for (Int i = 0; VG_(args_for_valgrind) && i < VG_(sizeXA)(VG_(args_for_valgrind)); i++) {
     HChar* option = *(HChar**)VG_(indexXA)(VG_(args_for_valgrind), i);
     if (VG_(strncmp)(option, "--ring=", 7) == 0) return option + 7;
   }
-  return __real_vgPlain_getenv(name);
+  return NULL;
+}
+
+// Valgrind keeps what it shows the program as /proc/self/cmdline in a file. It goes beside the
+// rings: the user's TMPDIR is for the program, and may not be there.
+HChar* __real_vgPlain_getenv(const HChar* name);
+HChar* __wrap_vgPlain_getenv(const HChar* name);
+HChar* __wrap_vgPlain_getenv(const HChar* name) {
+  const HChar* rings = VG_(strcmp)(name, "TMPDIR") == 0 ? ring_directory() : NULL;
+  if (!rings) return __real_vgPlain_getenv(name);
+  struct vg_stat st;
+  return (HChar*)(sr_isError(VG_(stat)(rings, &st)) ? "/tmp" : rings);
+}
+
+// A recorder that was killed may have left this program to itself before it began, and the next one
+// may have taken the directory away: no reason for Valgrind to end it for want of a log.
+SysRes __real_vgPlain_open(const HChar* path, Int flags, Int mode);
+SysRes __wrap_vgPlain_open(const HChar* path, Int flags, Int mode);
+SysRes __wrap_vgPlain_open(const HChar* path, Int flags, Int mode) {
+  SysRes r = __real_vgPlain_open(path, flags, mode);
+  if (!sr_isError(r) || !(flags & VKI_O_CREAT)) return r;
+  const HChar* rings = ring_directory();
+  const SizeT n = rings ? VG_(strlen)(rings) : 0;
+  if (!n || VG_(strncmp)(path, rings, n) != 0 || VG_(strncmp)(path + n, "/log.", 5) != 0) return r;
+  return __real_vgPlain_open("/dev/null", VKI_O_WRONLY, 0);
 }
 
 // A forked child goes on with its parent's log. Valgrind would open one by name, and end a child
@@ -147,8 +167,9 @@ HChar* __wrap_vgPlain_getenv(const HChar* name) {
 void __wrap_vgPlain_logging_atfork_child(ThreadId tid);
 void __wrap_vgPlain_logging_atfork_child(ThreadId tid) {}
 
-// A program that is about to be exec'ed runs by itself, unrecorded, where recording would keep it
-// from running: with another user's rights, or with another instruction set.
+// A program that is about to be exec'ed runs by itself, unrecorded, where nobody records it, or
+// where recording would keep it from running: with another user's rights, or with another
+// instruction set.
 Bool __real_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv);
 Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv);
 Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** argv) {
@@ -166,7 +187,7 @@ Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** 
     VG_(close)(sr_Res(file));
   }
   ttq_ring()->became_other = !ours;
-  return ours;
+  return ours && !ttq_ring_is_detached();
 }
 
 static Bool process_option(const HChar* arg) {

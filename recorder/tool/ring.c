@@ -117,6 +117,11 @@ static void detach_if_recorder_is_gone(void) {
   leave_nothing_behind();
 }
 
+Bool ttq_ring_is_detached(void) {
+  detach_if_recorder_is_gone();
+  return g_detached;
+}
+
 // Makes sure that there is memory behind a piece of the ring.
 static Bool have_memory(UChar* at, SizeT bytes) {
   long r = raw_syscall(__NR_madvise, (long)at, bytes, 23 /* MADV_POPULATE_WRITE */, 0, 0, 0);

@@ -17,6 +17,8 @@ void ttq_ring_create(const HChar* directory, ULong block_bytes, UInt block_count
 void ttq_ring_announce(void);
 // In a forked child: forgets the parent's ring, which the child must not write to.
 void ttq_ring_forget(void);
+// Whether nobody records this process any more.
+Bool ttq_ring_is_detached(void);
 const HChar* ttq_ring_name(void);
 TtqRing* ttq_ring(void);
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -92,6 +93,40 @@ def ask_while_recording(ttq, counter):
     return soon
 
 
+def without_recorder(ttq):
+    """A program whose recorder was killed before it began, and whose directory the next recorder has
+    taken away, runs to its own end; so does what a program executes after its recorder is gone."""
+    tools = os.path.join(os.path.dirname(ttq.path), "libexec/ttq")
+    gone = "/dev/shm/ttq-00000000-4194303"  # a recorder's number that no process has
+    for words in (["/usr/bin/valgrind.bin", "--tool=ttq", "-q", "--vgdb=no", "--trace-children=yes",
+                   f"--log-file={gone}/log.%p", f"--ring={gone}", "/bin/sh"],
+                  [f"{tools}/ttq-engine", f"--ring={gone}", "--", "/bin/sh", "sh"]):
+        p = subprocess.run([*words, "-c", "/bin/echo $(/bin/echo 1); exit 7"], text=True, timeout=60,
+                           env=dict(os.environ, VALGRIND_LIB=tools), stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, check=False)
+        assert (p.returncode, p.stdout, p.stderr) == (7, "1\n", ""), p
+    for engine in ("valgrind", "native"):
+        directory, stop = ttq.place(f"gone-{engine}"), ttq.place(f"stop-gone-{engine}")
+        # The shell's own process goes on to the end; those that it starts come after the kill.
+        record = ttq.start("record", f"--engine={engine}", "-o", directory, "/bin/sh", "-c",
+                           f"echo ready; while ! [ -e {stop} ]; do :; done; "
+                           "for i in 1 2 3; do /bin/echo $i || exit 8; done; exec sh -c 'exit 7'")
+        assert record.stdout.readline() == "ready\n"
+        program = faults.children_of(record.pid)[0]
+        os.kill(record.pid, signal.SIGKILL)
+        record.wait(timeout=60)
+        status, _, error = ttq.run("record", "-o", ttq.place(f"after-{engine}"), "/bin/true")
+        assert status == 0, error
+        assert not faults.ring_directories([record.pid])
+        with open(stop, "w", encoding="ascii"):
+            pass
+        _, status = os.waitpid(program, 0)
+        assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 7, (engine, status)
+        assert record.stdout.read() == "1\n2\n3\n"
+        status, _, error = ttq.run("check", directory)
+        assert status == 0, error
+
+
 def main():
     faults.adopt_orphans()
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
@@ -99,6 +134,7 @@ def main():
     random.seed(seed)
     with faults.Ttq(sys.argv[1]) as ttq, \
             concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        without_recorder(ttq)
         soon = ask_while_recording(ttq, sys.argv[2])
         jobs = [pool.submit(one, ttq, sys.argv[2], kind, number, random.uniform(0, 1.6 * soon))
                 for number in range(MOMENTS) for kind in ("program", "recorder", "both")]
