@@ -64,6 +64,30 @@ static void add_pieces_of_ioctl(ThreadId tid, UInt request, Addr a) {
   for (UInt i = 0; i < n / 8; i++) guess_piece(tid, ((const UWord*)a)[i], kGuessOfIoctl);
 }
 
+// What prctl writes through its second argument; Valgrind tells of the older options alone.
+static void add_pieces_of_prctl(ThreadId tid, const UWord* args) {
+  enum { kGetName = 16, kNameBytes = 16, kGetTidAddress = 40 };
+  switch (args[0]) {
+    case 2 /* PR_GET_PDEATHSIG */:
+    case 5 /* PR_GET_UNALIGN */:
+    case 9 /* PR_GET_FPEMU */:
+    case 11 /* PR_GET_FPEXC */:
+    case 19 /* PR_GET_ENDIAN */:
+    case 25 /* PR_GET_TSC */:
+    case 37 /* PR_GET_CHILD_SUBREAPER */:
+      add_piece(tid, args[1], 4, False);
+      break;
+    case kGetTidAddress:
+      add_piece(tid, args[1], 8, False);
+      break;
+    case kGetName:
+      add_piece(tid, args[1], kNameBytes, False);
+      break;
+    default:
+      break;
+  }
+}
+
 void ttq_add_pieces(ThreadId tid, UInt number, const UWord* args) {
   switch (number) {
     case __NR_mmap:  // these change what memory there is
@@ -109,6 +133,15 @@ void ttq_add_pieces(ThreadId tid, UInt number, const UWord* args) {
       Int count = args[0];
       for (UInt i = 1; i <= 3 && count > 0; i++)
         add_piece(tid, args[i], ((SizeT)count + 63) / 64 * 8, False);
+      break;
+    }
+    case __NR_prctl:
+      add_pieces_of_prctl(tid, args);
+      break;
+    case __NR_msgctl: {
+      enum { kSet = 1, kRemove = 0, kQueueBytes = 120 };
+      const UWord command = args[1] & 0xff;  // without IPC_64
+      if (command != kSet && command != kRemove) add_piece(tid, args[2], kQueueBytes, False);
       break;
     }
     default:
