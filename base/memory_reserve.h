@@ -16,7 +16,8 @@ namespace ttq {
 class MemoryReserve {
  public:
   // One at a time in a process. `last_words` is called, on any thread, when there is no memory
-  // although the reserve is spent; it must not allocate, and must not return. Throws std::bad_alloc.
+  // although the reserve is spent; it must not allocate, and must not return. Throws
+  // std::bad_alloc.
   MemoryReserve(size_t bytes, void (*last_words)());
   ~MemoryReserve();
   MemoryReserve(const MemoryReserve&) = delete;

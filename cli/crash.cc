@@ -108,7 +108,7 @@ void AddHops(const List& hops, std::string* out) {
 }
 
 // "report.py:35 in mean" of a place in Python.
-std::string PythonPlace(const Value* place) {
+std::string PythonLocation(const Value* place) {
   if (place == nullptr || place->object() == nullptr) return "";
   const std::string file = FieldText(*place->object(), "file");
   return fmt::format("{}:{} in {}", file.substr(file.rfind('/') + 1),
@@ -120,7 +120,7 @@ std::string PythonPlace(const Value* place) {
 std::string OwnerText(const Object& owner, const std::string& number) {
   std::string text = number;
   const std::string function = FieldText(owner, "function"),
-                    place = PythonPlace(FieldOf(owner, "python"));
+                    place = PythonLocation(FieldOf(owner, "python"));
   if (!function.empty()) text += " " + function;
   if (!place.empty()) text += " at " + place;
   return text;
@@ -133,7 +133,7 @@ void AddPythonObject(const Object& object, std::string* out) {
   for (const char* what : {"created", "freed"}) {
     const std::string time = FieldText(object, std::string(what) + "_time", Type::kTime);
     if (time.empty()) continue;
-    const std::string place = PythonPlace(FieldOf(object, std::string(what) + "_by"));
+    const std::string place = PythonLocation(FieldOf(object, std::string(what) + "_by"));
     const std::string native = FieldText(object, std::string(what) + "_in");
     *out += fmt::format("  {:<12} at {}{}{}\n", what, time, place.empty() ? "" : " by " + place,
                         native.empty() ? "" : ", in " + native);
@@ -304,7 +304,7 @@ int RunCrash(int argc, char** argv) {
   const std::string& note = (*stream)->note();
   if (!note.empty()) text += (*more ? "\nnote: " : "") + Printable(note) + "\n";
   progress.Stop();
-  WritePaged(text, no_pager);
+  WritePaged(WrappedForScreen(text), no_pager);
   return kAnswered;
 }
 

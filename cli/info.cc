@@ -203,7 +203,7 @@ int RunInfo(int argc, char** argv) {
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);
   if (!status.ok()) return Complain(status, kUnreadable);
-  WritePaged(text, no_pager || format == "json");
+  WritePaged(format == "json" ? text : WrappedForScreen(text), no_pager || format == "json");
   return kAnswered;
 }
 

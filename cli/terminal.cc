@@ -220,6 +220,49 @@ void Pager::Finish() {
   }
 }
 
+namespace {
+
+// Bytes before what a line says: its indent, and a label that a gap of two columns ends.
+size_t LabelOf(std::string_view line) {
+  constexpr size_t kMaxLabel = 24;
+  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  const size_t gap = line.find("  ", indent);
+  const size_t next = gap == std::string_view::npos ? gap : line.find_first_not_of(' ', gap);
+  if (next != std::string_view::npos && next <= kMaxLabel) return next;
+  constexpr size_t kDeeper = 4;
+  return std::min(indent + kDeeper, kMaxLabel);
+}
+
+}  // namespace
+
+std::string WrappedForScreen(std::string_view text) {
+  if (!IsTerminal(STDOUT_FILENO)) return std::string(text);
+  const size_t width = SizeOfScreen(STDOUT_FILENO).columns;
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end);
+    const size_t label = LabelOf(line);
+    if (DisplayWidth(line) <= width || label + 2 > width / 2) {
+      out += line;
+      continue;
+    }
+    if (line.ends_with('\n')) line.remove_suffix(1);
+    // The first piece has the label, which takes as many columns as the others are indented.
+    out += line.substr(0, label);
+    std::string_view separator;
+    for (const std::string& piece : WrapText(line.substr(label), width - label)) {
+      out += separator;
+      if (!separator.empty()) out.append(label, ' ');
+      out += piece;
+      separator = "\n";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
 void WritePaged(std::string_view text, bool no_pager) {
   Pager pager({.enabled = !no_pager});
   pager.Write(text);

@@ -80,6 +80,10 @@ class Pager {
 // All of it at once.
 void WritePaged(std::string_view text, bool no_pager);
 
+// `text`, whose lines are broken where the terminal that stdout is has no more room. What follows
+// is below what the line says, behind its label. Not a terminal: as it is.
+std::string WrappedForScreen(std::string_view text);
+
 }  // namespace ttq
 
 #endif  // TTQ_CLI_TERMINAL_H_

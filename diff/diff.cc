@@ -37,7 +37,7 @@ std::vector<FrameText> TextOf(const Stack& stack) {
   return out;
 }
 
-Place PlaceOf(const Frame& f) { return {f.function, f.module, f.file, f.line}; }
+SourceLocation LocationOf(const Frame& f) { return {f.function, f.module, f.file, f.line}; }
 
 class Comparison {
  public:
@@ -152,7 +152,7 @@ absl::StatusOr<std::optional<std::array<Time, 2>>> Comparison::After(
 
 absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& origin) {
   Decision decision;
-  decision.place = sides_[0]->PlaceOf(d.last[0].pc);
+  decision.place = sides_[0]->LocationOf(d.last[0].pc);
   for (int i : {0, 1}) {
     decision.branch[i] = sides_[i]->EffectsAt(d.last[i].pc, d.last[i].time).text;
   }
@@ -197,7 +197,7 @@ absl::Status Comparison::AddOrigin(Origin origin, FirstDifference* first) {
   const ThreadNo thread = o.thread.v == 0 ? first->thread : o.thread;
   ASSIGN_OR_RETURN(const Stack stack, sides_[0]->StackAt(o.at[0].time, thread));
   first->origin_stack = TextOf(stack);
-  if (const Frame* own = sides_[0]->OwnFrame(stack)) first->origin_place = PlaceOf(*own);
+  if (const Frame* own = sides_[0]->OwnFrame(stack)) first->origin_place = LocationOf(*own);
   return absl::OkStatus();
 }
 
@@ -208,12 +208,12 @@ absl::StatusOr<FirstDifference> Comparison::Explain(const Divergence& d) {
   for (int i : {0, 1}) {
     const Step& where = d.last[i].exists ? d.last[i] : d.next[i];
     first.time[i] = d.next[i].exists ? d.next[i].time : d.last[i].time;
-    if (d.next[i].exists) first.next[i] = sides_[i]->PlaceOf(d.next[i].pc);
+    if (d.next[i].exists) first.next[i] = sides_[i]->LocationOf(d.next[i].pc);
     if (!where.exists) continue;
     ASSIGN_OR_RETURN(stacks_[i], sides_[i]->StackAt(where.time, d.thread));
     first.stacks[i] = TextOf(stacks_[i]);
   }
-  if (const Frame* own = sides_[0]->OwnFrame(stacks_[0])) first.place = PlaceOf(*own);
+  if (const Frame* own = sides_[0]->OwnFrame(stacks_[0])) first.place = LocationOf(*own);
   first.in_own_code = d.last[0].exists && sides_[0]->IsOwnCode(d.last[0].pc);
   ASSIGN_OR_RETURN(auto origin, origins_.OfBranch(d));
   if (!origin.steps.empty()) {
@@ -496,7 +496,7 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
     if (!stack.ok()) continue;  // of a thread that ended there
     first.stacks[i] = TextOf(*stack);
     if (const Frame* own = sides_[i]->OwnFrame(*stack); own != nullptr && i == 0) {
-      first.place = PlaceOf(*own);
+      first.place = LocationOf(*own);
     }
   }
   if (origin) {

@@ -42,23 +42,23 @@ struct Decision {
   std::array<std::string, 2> branch;    // the instruction
   std::array<std::string, 2> compared;  // the instruction that set its flags; "" when none did
   std::array<std::string, 2> values;    // "5, 10"
-  Place place;
+  SourceLocation place;
 };
 
 struct FirstDifference {
   // "control flow", "output", "system call", "exit status"
   std::string kind;
   ThreadNo thread;
-  std::array<Time, 2> time;   // of the first instruction that only this side executed
-  std::array<Place, 2> next;  // its place
-  Place place;                // of the last one that both did, in the program's own code
-  bool in_own_code = false;   // it was that code itself, no library's on its behalf
+  std::array<Time, 2> time;            // of the first instruction that only this side executed
+  std::array<SourceLocation, 2> next;  // its place
+  SourceLocation place;                // of the last one that both did, in the program's own code
+  bool in_own_code = false;            // it was that code itself, no library's on its behalf
   std::array<std::vector<FrameText>, 2> stacks;
   std::optional<Decision> decision;
   std::string detail;  // of output, system calls
   Origin origin;
   // The place the origin is in, in the program's own code, and the stack there on side A.
-  Place origin_place;
+  SourceLocation origin_place;
   std::vector<FrameText> origin_stack;
 };
 

@@ -233,7 +233,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
   }
   stack_shift_ = registers[0].gpr[kRsp] - registers[1].gpr[kRsp];
   step->at = at;
-  step->place = sides_[0]->PlaceOf(at[0].pc);
+  step->place = sides_[0]->LocationOf(at[0].pc);
   *placement = false;
   const InstructionEffects& e = effects[0];
   if (e.reads != effects[1].reads || e.memory.size() != effects[1].memory.size()) {
@@ -584,8 +584,8 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
       origin.at = {now[0].step, now[1].step};
       origin.value = {ValueText(0, location), ValueText(1, location)};
       origin.text = fmt::format("{} was last written in {} here, in {} there", Describe(location),
-                                ToText(sides_[0]->PlaceOf(now[0].step.pc)),
-                                ToText(sides_[1]->PlaceOf(now[1].step.pc)));
+                                ToText(sides_[0]->LocationOf(now[0].step.pc)),
+                                ToText(sides_[1]->LocationOf(now[1].step.pc)));
       return absl::OkStatus();
     }
     // Written by one of them only while the other went another way: that is why it differs.
@@ -594,7 +594,7 @@ absl::Status OriginFinder::FollowOne(Location location, Origin* result) {
     }
     // A place in a block of memory: how far a loop went, or where the block lies.
     if (location.end_copies > 0 || IsBlockAddress(location)) {
-      const std::string function = sides_[0]->PlaceOf(now[0].step.pc).function;
+      const std::string function = sides_[0]->LocationOf(now[0].step.pc).function;
       if (IsAllocator(function)) {
         origin.kind = OriginKind::kAddress;
         origin.thread = now[0].thread;
@@ -690,8 +690,8 @@ absl::StatusOr<std::optional<std::string>> OriginFinder::NeverWritten(int which,
                                                    .direction = Direction::kBackward,
                                                    .want_values = false}));
       if (!call || call->time <= written) break;
-      return std::optional("a variable of " +
-                           ToText(Place{frame.function, frame.module, frame.file, frame.line}));
+      return std::optional("a variable of " + ToText(SourceLocation{frame.function, frame.module,
+                                                                    frame.file, frame.line}));
     }
     if (*region == "[stack]") return std::optional<std::string>();
   }
@@ -731,7 +731,7 @@ absl::StatusOr<bool> OriginFinder::IsUninitialized(
     const Definition& d = *found[i];
     who[i] = d.initial  ? "nothing"
              : d.kernel ? "the kernel"
-                        : ToText(sides_[i]->PlaceOf(d.step.pc));
+                        : ToText(sides_[i]->LocationOf(d.step.pc));
     input.value[i] = ValueText(i, location);
     input.time[i] = location.before[i];
   }
@@ -767,7 +767,7 @@ bool OriginFinder::IsThreadOrder(const Location& location,
                  ? "nobody yet"
                  : fmt::format("thread {} in {}", writer[i].v,
                                found[i]->kernel ? "a system call"
-                                                : ToText(sides_[i]->PlaceOf(found[i]->step.pc)));
+                                                : ToText(sides_[i]->LocationOf(found[i]->step.pc)));
     input.value[i] = who[i];
     input.time[i] = found[i]->step.time;
   }
@@ -866,7 +866,7 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
   for (int i : {0, 1}) {
     who[i] = found[i]->initial  ? "nothing"
              : found[i]->kernel ? "the kernel"
-                                : ToText(sides_[i]->PlaceOf(found[i]->step.pc));
+                                : ToText(sides_[i]->LocationOf(found[i]->step.pc));
   }
   origin->text = fmt::format("{} was last written by {} here, by {} there", Describe(location),
                              who[0], who[1]);
@@ -946,10 +946,11 @@ absl::StatusOr<Origin> OriginFinder::OfBranch(const Divergence& d) {
                  d.next[1].exists ? d.next[1] : d.last[1]};
     if (!d.next[0].exists || !d.next[1].exists) {
       origin.text = fmt::format("{} ends here", d.next[0].exists ? "the second" : "the first");
-    } else if (sides_[0]->PlaceOf(d.next[0].pc).function ==
-               sides_[1]->PlaceOf(d.next[1].pc).function) {
+    } else if (sides_[0]->LocationOf(d.next[0].pc).function ==
+               sides_[1]->LocationOf(d.next[1].pc).function) {
       origin.kind = OriginKind::kCode;
-      origin.text = fmt::format("the code of {} differs", ToText(sides_[0]->PlaceOf(d.next[0].pc)));
+      origin.text =
+          fmt::format("the code of {} differs", ToText(sides_[0]->LocationOf(d.next[0].pc)));
     } else {
       origin.text = "a signal or a change of context on one side";
     }

@@ -31,7 +31,7 @@ namespace ttq::diff {
 struct OriginStep {
   std::array<Step, 2> at;
   std::array<std::string, 2> instruction;
-  Place place;                       // on side A
+  SourceLocation place;              // on side A
   std::string what;                  // "rax", "counter (4 bytes at 0x4010)"
   std::array<std::string, 2> value;  // of `what`, before the instruction; "": not known
   std::array<uint64_t, 2> number{};  // the same when it is a number of up to 8 bytes

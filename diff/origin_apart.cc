@@ -214,7 +214,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyCopied(
     std::optional<Definition> writer = found[i];
     while (writer && !writer->initial && !writer->kernel && copies[i].size() < kMaxCopies) {
       // Before that the memory was another's.
-      if (IsAllocator(sides_[i]->PlaceOf(writer->step.pc).function)) break;
+      if (IsAllocator(sides_[i]->LocationOf(writer->step.pc).function)) break;
       copies[i].push_back(*writer);
       ASSIGN_OR_RETURN(auto source, SourceOf(i, *writer, *value));
       if (!source) break;
@@ -261,7 +261,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyMoved(
     from.before[i] = *called;
     from.thread[i] = writer.thread;
   }
-  step.place = sides_[0]->PlaceOf(step.at[0].pc);
+  step.place = sides_[0]->LocationOf(step.at[0].pc);
   step.what = Describe(from);
   step.value = {ValueText(0, from), ValueText(1, from)};
   origin->steps.push_back(std::move(step));

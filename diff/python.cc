@@ -107,7 +107,7 @@ class PythonSide {
     return p.column > 0 ? fmt::format(", column {}", p.column)
                         : fmt::format(", byte {} of its code", offset);
   }
-  PythonPlace PlaceOf(uint32_t code, int64_t offset) const {
+  PythonLocation LocationOf(uint32_t code, int64_t offset) const {
     if (code == python::kNoCode) return {};
     const Code& c = history_->code(code);
     return {c.qualname, c.filename, history_->LineOf(code, offset)};
@@ -238,9 +238,9 @@ class PythonComparison {
                         PythonDifference* d, bool* lines_differ);
   absl::Status Trace(const std::array<RunningFrame, 2>& frame, std::array<Time, 2> t,
                      PythonDifference* d);
-  absl::StatusOr<std::vector<PythonPlace>> StackOf(int side, ThreadNo thread, Time t);
+  absl::StatusOr<std::vector<PythonLocation>> StackOf(int side, ThreadNo thread, Time t);
   absl::Status MoveTo(int side, Time t);
-  std::string SourceLine(int side, const PythonPlace& place);
+  std::string SourceLine(int side, const PythonLocation& place);
 
   std::array<PythonSide*, 2> sides_;
   const PythonScope scope_;
@@ -297,8 +297,8 @@ std::string PythonComparison::NextText(int side, const Transition* t) const {
   if (t == nullptr) return "ends";
   const FrameHistory& history = sides_[side]->history();
   const std::string place =
-      ToText(PythonPlace{history.code(t->code).qualname, history.code(t->code).filename,
-                         history.code(t->code).first_line});
+      ToText(PythonLocation{history.code(t->code).qualname, history.code(t->code).filename,
+                            history.code(t->code).first_line});
   switch (t->kind) {
     case TransitionKind::kCall:
       return "calls " + place;
@@ -463,7 +463,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::WhenSet(
   const size_t at = a == 0 ? 0 : a - 1;
   PythonAssignment out;
   out.name = name;
-  out.place = sides_[0]->PlaceOf(in[0].code, steps[0][at].offset);
+  out.place = sides_[0]->LocationOf(in[0].code, steps[0][at].offset);
   out.time = {steps[0][at].time, steps[1][at].time};
   size_t begin = at;
   while (begin > 0 && sides_[0]->RelativeLine(in[0].code, steps[0][begin - 1].offset) ==
@@ -521,7 +521,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromCaller(
   }
   PythonAssignment out;
   out.name = name;
-  out.place = sides_[0]->PlaceOf(caller[0].code, steps[0].back().offset);
+  out.place = sides_[0]->LocationOf(caller[0].code, steps[0].back().offset);
   out.time = {steps[0].back().time, steps[1].back().time};
   auto values = Differing(frame, {points_[k - 1].time[0] + 1, points_[k - 1].time[1] + 1}, name);
   if (values.ok() && !values->empty()) out.value = values->front().value;
@@ -532,7 +532,7 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromCaller(
   return std::optional(std::move(out));
 }
 
-std::string PythonComparison::SourceLine(int side, const PythonPlace& place) {
+std::string PythonComparison::SourceLine(int side, const PythonLocation& place) {
   std::string path = place.file;
   if (path.empty() || path[0] == '<') return "";
   if (path[0] != '/') {
@@ -550,7 +550,7 @@ std::string PythonComparison::SourceLine(int side, const PythonPlace& place) {
 absl::Status PythonComparison::Trace(const std::array<RunningFrame, 2>& start,
                                      std::array<Time, 2> t, PythonDifference* d) {
   std::array<RunningFrame, 2> frame = start;
-  PythonPlace place = d->place;
+  PythonLocation place = d->place;
   std::vector<PythonVariable> candidates = d->variables;
   while (d->history.size() < kMaxHistory && !candidates.empty()) {
     // Those that the line names, where its source can be read; else all.
@@ -622,8 +622,8 @@ absl::StatusOr<std::optional<PythonAssignment>> PythonComparison::FromReturn(
     steps[i] = std::move(s);
   }
   PythonAssignment out;
-  out.name = sides_[0]->PlaceOf(callee[0].code, 0).function + "()";
-  out.place = sides_[0]->PlaceOf(callee[0].code, steps[0].back().offset);
+  out.name = sides_[0]->LocationOf(callee[0].code, 0).function + "()";
+  out.place = sides_[0]->LocationOf(callee[0].code, steps[0].back().offset);
   out.time = {steps[0].back().time, steps[1].back().time};
   *frame = callee;
   *t = out.time;
@@ -677,16 +677,16 @@ absl::Status PythonComparison::AddEvidence(const std::string& name,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<PythonPlace>> PythonComparison::StackOf(int side, ThreadNo thread,
-                                                                   Time t) {
-  std::vector<PythonPlace> out;
+absl::StatusOr<std::vector<PythonLocation>> PythonComparison::StackOf(int side, ThreadNo thread,
+                                                                      Time t) {
+  std::vector<PythonLocation> out;
   const FrameHistory& history = sides_[side]->history();
   ASSIGN_OR_RETURN(const auto frames, history.StackAt(thread, t));
   RETURN_IF_ERROR(MoveTo(side, t));
   for (size_t i = frames.size(); i-- > 0 && out.size() < 30;) {
     const FrameHistory::ActiveFrame& f = frames[i];
     if (f.code == python::kNoCode) continue;
-    out.push_back(sides_[side]->PlaceOf(
+    out.push_back(sides_[side]->LocationOf(
         f.code, python::FrameOffset(history.layout_of(f.code), *memories_[side], f.frame,
                                     history.code(f.code))));
   }
@@ -775,22 +775,22 @@ absl::Status PythonComparison::Describe(const std::array<RunningFrame, 2>& frame
   *lines_differ = same_function && k < steps[0].size() && k < steps[1].size();
   std::array<Time, 2> at = d->time;
   if (k > 0) {
-    d->place = sides_[0]->PlaceOf(frame[0].code, steps[0][k - 1].offset);
+    d->place = sides_[0]->LocationOf(frame[0].code, steps[0][k - 1].offset);
     at = {steps[0][k - 1].time, steps[1][k - 1].time};
   } else if (!steps[0].empty()) {
-    d->place = sides_[0]->PlaceOf(frame[0].code, steps[0].front().offset);
+    d->place = sides_[0]->LocationOf(frame[0].code, steps[0].front().offset);
   } else if (frame[0].code != python::kNoCode) {
     // In the midst of an instruction (a built-in function that calls back).
     RETURN_IF_ERROR(MoveTo(0, d->time[0]));
     const FrameHistory& history = sides_[0]->history();
-    d->place = sides_[0]->PlaceOf(
+    d->place = sides_[0]->LocationOf(
         frame[0].code, python::FrameOffset(history.layout_of(frame[0].code), *memories_[0],
                                            frame[0].frame, history.code(frame[0].code)));
   }
   if (*lines_differ) {
-    std::array<PythonPlace, 2> next;
+    std::array<PythonLocation, 2> next;
     for (int i : {0, 1}) {
-      next[i] = sides_[i]->PlaceOf(frame[i].code, steps[i][k].offset);
+      next[i] = sides_[i]->LocationOf(frame[i].code, steps[i][k].offset);
       d->time[i] = steps[i][k].time;
     }
     for (int i : {0, 1}) {
@@ -948,7 +948,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(Thread
 
 }  // namespace
 
-std::string ToText(const PythonPlace& place) {
+std::string ToText(const PythonLocation& place) {
   if (place.function.empty()) return "outside Python";
   return fmt::format("{} ({}:{})", place.function, BaseName(place.file), place.line);
 }

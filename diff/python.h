@@ -24,11 +24,11 @@
 
 namespace ttq::diff {
 
-struct PythonPlace {
+struct PythonLocation {
   std::string function, file;
   int line = 0;
 };
-std::string ToText(const PythonPlace& place);
+std::string ToText(const PythonLocation& place);
 
 struct PythonVariable {
   std::string name;
@@ -39,7 +39,7 @@ struct PythonVariable {
 struct PythonAssignment {
   std::string name;
   std::array<std::string, 2> value;
-  PythonPlace place;
+  PythonLocation place;
   std::array<Time, 2> time;
 };
 
@@ -62,13 +62,13 @@ struct PythonDifference {
   uint64_t alike = 0;               // calls and returns alike before it
   std::array<Time, 2> time;         // of what only one side did
   std::array<std::string, 2> next;  // "goes on in line 12", "calls f (a.py:3)", "returns", "ends"
-  PythonPlace place;                // the last line that both executed
-  std::array<std::vector<PythonPlace>, 2> stacks;  // innermost first
+  PythonLocation place;             // the last line that both executed
+  std::array<std::vector<PythonLocation>, 2> stacks;  // innermost first
   std::vector<PythonVariable> variables;
   // From the difference back to where it began; the last one is the origin.
   std::vector<PythonAssignment> history;
   // The place to look at: the last one of `history`, or else `place`.
-  PythonPlace origin;
+  PythonLocation origin;
   std::array<TimeSpan, 2> origin_span;   // while what `origin` names was computed
   std::vector<PythonEvidence> evidence;  // the oldest first; the last is where they part
 };

@@ -19,7 +19,7 @@ constexpr size_t kShownFrames = 8, kShownSteps = 8, kShownFunctions = 5, kShownV
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string ToText(const FrameText& f) {
-  return diff::ToText(Place{f.function, f.module, f.file, f.line});
+  return diff::ToText(SourceLocation{f.function, f.module, f.file, f.line});
 }
 
 // Two cells side by side where they fit, else below each other.
@@ -50,7 +50,7 @@ void AppendPython(const PythonDifference& d, std::string* out) {
   *out += Pair("time", fmt::format("{}", d.time[0].v), fmt::format("{}", d.time[1].v));
   *out += Pair("then", d.next[0], d.next[1]);
   AppendStacks(
-      d.stacks, [](const PythonPlace& p) { return ToText(p); }, out);
+      d.stacks, [](const PythonLocation& p) { return ToText(p); }, out);
   for (size_t i = 0; i < d.variables.size() && i < kShownVariables; ++i) {
     *out += Pair(d.variables[i].name, d.variables[i].value[0], d.variables[i].value[1]);
   }
@@ -162,12 +162,12 @@ void AppendSummary(const Summary& s, std::string* out) {
   }
 }
 
-Json Of(const Place& p) {
+Json Of(const SourceLocation& p) {
   if (p.function.empty() && p.line == 0 && p.module.empty()) return nullptr;
   return {{"function", p.function}, {"module", p.module}, {"file", p.file}, {"line", p.line}};
 }
-Json Of(const FrameText& f) { return Of(Place{f.function, f.module, f.file, f.line}); }
-Json Of(const PythonPlace& p) {
+Json Of(const FrameText& f) { return Of(SourceLocation{f.function, f.module, f.file, f.line}); }
+Json Of(const PythonLocation& p) {
   if (p.function.empty()) return nullptr;
   return {{"function", p.function}, {"file", p.file}, {"line", p.line}};
 }

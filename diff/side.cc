@@ -40,7 +40,7 @@ bool IsSystemPath(std::string_view path) {
 
 }  // namespace
 
-std::string ToText(const Place& place) {
+std::string ToText(const SourceLocation& place) {
   std::string text = place.function.empty() ? "code without a name" : place.function;
   if (place.line != 0) {
     absl::StrAppend(&text, " (", BaseName(place.file), ":", place.line, ")");
@@ -227,8 +227,8 @@ InstructionEffects Side::EffectsAt(Address pc, Time t) {
   return it->second;
 }
 
-Place Side::PlaceOf(Address pc) const {
-  Place place;
+SourceLocation Side::LocationOf(Address pc) const {
+  SourceLocation place;
   const absl::StatusOr<const Symbolizer*> symbols = context_->AllSymbols();
   if (!symbols.ok()) return place;
   const std::shared_ptr<const CodeLocation> location = (*symbols)->Symbolize(pc);
@@ -239,7 +239,7 @@ Place Side::PlaceOf(Address pc) const {
   return place;
 }
 
-std::string Side::FunctionOf(Address pc) const { return PlaceOf(pc).function; }
+std::string Side::FunctionOf(Address pc) const { return LocationOf(pc).function; }
 
 absl::StatusOr<Registers> Side::RegistersAt(Time t, ThreadNo thread) {
   if (registers_.size() >= kMaxKept) registers_.clear();

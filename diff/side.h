@@ -30,13 +30,13 @@
 namespace ttq::diff {
 
 // A place in a program as people know it.
-struct Place {
+struct SourceLocation {
   std::string function, module, file;
   int line = 0;
-  bool operator==(const Place&) const = default;
+  bool operator==(const SourceLocation&) const = default;
 };
 // "check (prog.c:12)"
-std::string ToText(const Place& place);
+std::string ToText(const SourceLocation& place);
 
 class Side {
  public:
@@ -54,7 +54,7 @@ class Side {
   const LoadedModule* ModuleOf(Address address) const;
   // Equal on both sides for the same place in the program. See MatchModules.
   uint64_t KeyOf(Address pc);
-  Place PlaceOf(Address pc) const;
+  SourceLocation LocationOf(Address pc) const;
   std::string FunctionOf(Address pc) const;
   InstructionEffects EffectsAt(Address pc, Time t);
 

@@ -522,7 +522,7 @@ std::unique_ptr<DwarfInfo> DwarfInfo::Open(std::shared_ptr<const DwarfData> data
   return std::unique_ptr<DwarfInfo>(new DwarfInfo(std::move(impl)));
 }
 
-bool DwarfInfo::Locate(uint64_t address, Place* place) {
+bool DwarfInfo::Locate(uint64_t address, Location* place) {
   const DwarfUnit* unit = impl_->data->UnitAt(address);
   if (unit == nullptr) return false;
   if (const LineRow* row = impl_->LinesOf(*unit).RowAt(address)) {

@@ -30,7 +30,7 @@ class DwarfInfo {
                                          std::function<bool(uint64_t)> is_code);
   ~DwarfInfo();
 
-  struct Place {
+  struct Location {
     // Innermost to outermost; empty when the unit names no function there (assembler).
     std::vector<InlineFrame> frames;
     // From the start of the piece of frames.back() that holds the address.
@@ -43,7 +43,7 @@ class DwarfInfo {
     uint32_t begun = 0;
   };
   // False when no compile unit claims the address.
-  bool Locate(uint64_t address, Place* place);
+  bool Locate(uint64_t address, Location* place);
 
   // Out-of-line functions and inlined copies; `module` is left empty.
   std::vector<FunctionInfo> FindFunctions(const NameMatcher& matcher);

@@ -253,7 +253,7 @@ struct SymbolFile::Impl {
   CodeLocation Symbolize(uint64_t address) {
     std::lock_guard lock(mutex);
     CodeLocation location;
-    DwarfInfo::Place place;
+    DwarfInfo::Location place;
     DwarfInfo* info = elf.IsCode(address) ? Dwarf() : nullptr;
     if (info != nullptr && info->Locate(address, &place)) {
       location.file = std::move(place.file);
@@ -655,11 +655,11 @@ uint64_t Module::load_bias() const {
 struct Symbolizer::Impl {
   std::shared_ptr<SymbolFileCache> cache;
   std::vector<std::unique_ptr<Module>> modules;
-  struct Place {
+  struct Claimed {
     uint64_t end;
     const Module* module;
   };
-  std::map<uint64_t, Place> places;  // by begin; disjoint
+  std::map<uint64_t, Claimed> places;  // by begin; disjoint
 
   std::mutex mutex;
   absl::flat_hash_map<uint64_t, std::shared_ptr<const CodeLocation>> locations;
@@ -673,7 +673,7 @@ struct Symbolizer::Impl {
     if (it != places.begin()) --it;
     while (it != places.end() && it->first < end) {
       uint64_t b = it->first;
-      Place p = it->second;
+      Claimed p = it->second;
       if (p.end <= begin) {
         ++it;
         continue;

@@ -6,7 +6,7 @@
 
 namespace ttq::python {
 
-Value ValueOf(const Place& place) {
+Value ValueOf(const SourceLocation& place) {
   Object object;
   object.fields.emplace_back("function", place.function);
   object.fields.emplace_back("file", place.file);
@@ -14,7 +14,9 @@ Value ValueOf(const Place& place) {
   return Value(std::move(object));
 }
 
-Value ValueOf(const std::optional<Place>& place) { return place ? ValueOf(*place) : Value(); }
+Value ValueOf(const std::optional<SourceLocation>& place) {
+  return place ? ValueOf(*place) : Value();
+}
 
 Value ValueOf(const Stack& stack, SourceText& source) {
   List list;
@@ -47,22 +49,22 @@ absl::StatusOr<PythonState*> Provenance::StateAt(Time t) {
   return state_.get();
 }
 
-absl::StatusOr<std::optional<Place>> Provenance::ByHistory(const FrameHistory& history,
-                                                           ThreadNo thread, Time t) {
+absl::StatusOr<std::optional<SourceLocation>> Provenance::ByHistory(const FrameHistory& history,
+                                                                    ThreadNo thread, Time t) {
   ASSIGN_OR_RETURN(std::optional<FrameHistory::ActiveFrame> innermost,
                    history.InnermostAt(thread, t));
-  if (!innermost) return std::optional<Place>();
+  if (!innermost) return std::optional<SourceLocation>();
   const FrameHistory::ActiveFrame& frame = *innermost;
   ASSIGN_OR_RETURN(PythonState * state, StateAt(t));
   const Code& code = history.code(frame.code);
   const int64_t offset =
       FrameOffset(history.layout_of(frame.code), state->memory(), frame.frame, code);
-  return std::optional<Place>(
+  return std::optional<SourceLocation>(
       {code.qualname, code.filename, history.LineOf(frame.code, offset), frame.code});
 }
 
-absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
-  if (!context_.HasPython()) return std::optional<Place>();
+absl::StatusOr<std::optional<SourceLocation>> Provenance::Of(ThreadNo thread, Time t) {
+  if (!context_.HasPython()) return std::optional<SourceLocation>();
   constexpr size_t kFromMemory = 500;
   if (++asked_ > kFromMemory || context_.HasPythonFrames()) {
     auto history = context_.GrowingPythonFrames();
@@ -84,7 +86,7 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
           const FrameReader::Kind kind =
               instance->frames.ReadFrame(address, &frame, /*current=*/true);
           if (kind == FrameReader::Kind::kPython) {
-            return std::optional<Place>(
+            return std::optional<SourceLocation>(
                 {frame.code->qualname, frame.code->filename, frame.position.line, kNoCode});
           }
           if (kind == FrameReader::Kind::kBroken) break;
@@ -93,7 +95,7 @@ absl::StatusOr<std::optional<Place>> Provenance::Of(ThreadNo thread, Time t) {
       }
     }
   }
-  return std::optional<Place>();
+  return std::optional<SourceLocation>();
 }
 
 absl::StatusOr<Value> Provenance::StackOf(ThreadNo thread, Time t) {

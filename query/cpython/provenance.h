@@ -26,16 +26,16 @@
 
 namespace ttq::python {
 
-struct Place {
+struct SourceLocation {
   std::string function, file;
   int line = 0;             // 0: not known
   uint32_t code = kNoCode;  // in the history, when it was asked
-  bool operator==(const Place&) const = default;
+  bool operator==(const SourceLocation&) const = default;
 };
 
 // As the column `python` shows it: an object of function, file and line.
-Value ValueOf(const Place& place);
-Value ValueOf(const std::optional<Place>& place);
+Value ValueOf(const SourceLocation& place);
+Value ValueOf(const std::optional<SourceLocation>& place);
 // Objects of `frame` (from 0), `function`, `file`, `line`, `source` and `frame_address`.
 Value ValueOf(const Stack& stack, SourceText& source);
 
@@ -46,7 +46,7 @@ class Provenance {
       : context_(*context), control_(control) {}
 
   // nullopt: the thread runs no Python then.
-  absl::StatusOr<std::optional<Place>> Of(ThreadNo thread, Time t);
+  absl::StatusOr<std::optional<SourceLocation>> Of(ThreadNo thread, Time t);
   // A list of the frames that `py backtrace` shows, innermost first; null without any.
   absl::StatusOr<Value> StackOf(ThreadNo thread, Time t);
 
@@ -57,8 +57,8 @@ class Provenance {
   absl::StatusOr<PythonState*> StateAt(Time t);
 
  private:
-  absl::StatusOr<std::optional<Place>> ByHistory(const FrameHistory& history, ThreadNo thread,
-                                                 Time t);
+  absl::StatusOr<std::optional<SourceLocation>> ByHistory(const FrameHistory& history,
+                                                          ThreadNo thread, Time t);
 
   const Context& context_;
   ScanControl* control_;

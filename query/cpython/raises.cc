@@ -486,13 +486,13 @@ struct RaiseScanner::Flight {
   uint64_t thread_state = 0;
   std::shared_ptr<const Node> last;
   uint64_t frame = 0;  // that had it last
-  struct Place {
+  struct Position {
     uint64_t frame;
     uint32_t code;
     int64_t offset;
     Time time;
   };
-  std::optional<Place> handled, cleared;
+  std::optional<Position> handled, cleared;
   bool closed = false;
 };
 
@@ -613,7 +613,9 @@ void RaiseScanner::Close(const std::shared_ptr<Flight>& flight) {
 }
 
 void RaiseScanner::Follow(const Mark& mark) {
-  const auto place = [&] { return Flight::Place{mark.frame, mark.code, mark.offset, mark.time}; };
+  const auto place = [&] {
+    return Flight::Position{mark.frame, mark.code, mark.offset, mark.time};
+  };
   switch (mark.kind) {
     case Mark::Kind::kRaised:
       return FollowRaised(mark);

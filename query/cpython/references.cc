@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
     const bool born = epoch.birth && t == epoch.birth->access.time;
     const bool is_count = IsCount(change->before) && IsCount(change->after);
     if (freed ? delta != -1 : !is_count && !born) continue;
-    ASSIGN_OR_RETURN(std::optional<Place> place, provenance.Of(change->access.thread, t));
+    ASSIGN_OR_RETURN(std::optional<SourceLocation> place, provenance.Of(change->access.thread, t));
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context.SymbolsAt(t));
     const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(change->access.pc);
     Site site;
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& 
                        balance->Count(change->access, born ? change->after : delta));
       if (extension) site = *std::move(extension);
     }
-    const Place where = place.value_or(Place());
+    const SourceLocation where = place.value_or(SourceLocation());
     Owner& owner = owners[{site.function, site.module, where.function, where.file, where.line}];
     if (owner.increments + owner.decrements + owner.after_free == 0) {
       owner.function = site.function;

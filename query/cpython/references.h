@@ -25,9 +25,9 @@ class Balance;
 struct Owner {
   // Counting is inlined everywhere: its owner is the function that really exists.
   std::string function, module;
-  std::string file;            // of `line`
-  int line = 0;                // of an extension: where it counted first; else 0
-  std::optional<Place> place;  // in Python
+  std::string file;                     // of `line`
+  int line = 0;                         // of an extension: where it counted first; else 0
+  std::optional<SourceLocation> place;  // in Python
   int64_t increments = 0, decrements = 0;
   int64_t after_free = 0;  // given back when the object was already gone
   Time first, last;

@@ -113,7 +113,7 @@ std::vector<Class> ClassesOf(const TypeSpace& types, const CType* type) {
 }
 
 // The eightbyte goes into the next register of its class.
-void AddPiece(Class c, int* gprs, int* sses, AbiPlace* place) {
+void AddPiece(Class c, int* gprs, int* sses, AbiLocation* place) {
   if (c == Class::kSseUp) {
     place->pieces.back().whole = true;
   } else if (c == Class::kSse) {
@@ -125,17 +125,17 @@ void AddPiece(Class c, int* gprs, int* sses, AbiPlace* place) {
 
 }  // namespace
 
-std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* returns,
-                                        const std::vector<const CType*>& arguments) {
+std::vector<AbiLocation> PlacesOfArguments(const TypeSpace& types, const CType* returns,
+                                           const std::vector<const CType*>& arguments) {
   int gprs = 0, sses = 0;
   uint64_t stack = 0;
   if (returns->Strip()->kind != CType::Kind::kVoid) {
-    const AbiPlace result = PlaceOfResult(types, returns);
+    const AbiLocation result = PlaceOfResult(types, returns);
     if (result.pieces.empty() && !result.x87) gprs = 1;
   }
-  std::vector<AbiPlace> places;
+  std::vector<AbiLocation> places;
   for (const CType* type : arguments) {
-    AbiPlace place;
+    AbiLocation place;
     std::vector<Class> classes = {Class::kInteger};
     uint64_t size = 8;
     if (type->Strip()->IsReference()) {
@@ -166,8 +166,8 @@ std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* ret
   return places;
 }
 
-AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type) {
-  AbiPlace place;
+AbiLocation PlaceOfResult(const TypeSpace& types, const CType* type) {
+  AbiLocation place;
   if (type->Strip()->IsReference()) {
     place.pieces.push_back({false, 0});
     return place;
@@ -190,7 +190,7 @@ AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type) {
   return place;
 }
 
-absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& place,
+absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiLocation& place,
                                     const CType* type, const Registers& registers, uint64_t stack,
                                     bool result) {
   CValue value;

@@ -17,7 +17,7 @@
 
 namespace ttq {
 
-struct AbiPlace {
+struct AbiLocation {
   // An eightbyte in a register: a general one (by its place in the order rdi, rsi, …, or rax, rdx
   // of results) or an xmm register, of which `whole` has both eightbytes.
   struct Piece {
@@ -32,15 +32,15 @@ struct AbiPlace {
 };
 
 // `returns`: the function's result, which may take the first register for its own address.
-std::vector<AbiPlace> PlacesOfArguments(const TypeSpace& types, const CType* returns,
-                                        const std::vector<const CType*>& arguments);
+std::vector<AbiLocation> PlacesOfArguments(const TypeSpace& types, const CType* returns,
+                                           const std::vector<const CType*>& arguments);
 // A result in memory is at the address in rax: no pieces and by_reference.
-AbiPlace PlaceOfResult(const TypeSpace& types, const CType* type);
+AbiLocation PlaceOfResult(const TypeSpace& types, const CType* type);
 
 // The object at its place. `stack`: the address of stack_offset 0. What is in registers that are
 // not recorded is not known, and the value says so. REQUIRES: not an argument of which the address
 // is on the stack.
-absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiPlace& place,
+absl::StatusOr<CValue> ValueAtPlace(const TypeSpace& types, const AbiLocation& place,
                                     const CType* type, const Registers& registers, uint64_t stack,
                                     bool result);
 

@@ -81,14 +81,14 @@ absl::StatusOr<std::vector<Argument>> VariablesOf(const ProcessTypes& context,
   return out;
 }
 
-absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const ProcessTypes& context, Time t,
-                                                         Address function) {
+absl::StatusOr<std::optional<ReturnConvention>> ReturnConventionOf(const ProcessTypes& context,
+                                                                   Time t, Address function) {
   ASSIGN_OR_RETURN(std::optional<Declaration> found, DeclarationOf(context, t, function));
   if (!found) return std::nullopt;
   const auto& [types, file, die] = *found;
   // An assembler knows where a function is, not what it returns.
   if (die.data().RootOf(die.unit()).language == DW_LANG_Mips_Assembler) return std::nullopt;
-  ResultPlace result;
+  ReturnConvention result;
   result.types = types;
   result.type = file->TypeAt(DebugFile::TypeOf(die));
   if (result.type->Strip()->kind == CType::Kind::kVoid) return result;
@@ -99,7 +99,7 @@ absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const ProcessTypes& con
   return result;
 }
 
-absl::StatusOr<CValue> ResultAtReturn(const ResultPlace& result, const Registers& registers) {
+absl::StatusOr<CValue> ResultAtReturn(const ReturnConvention& result, const Registers& registers) {
   if (result.type->Strip()->kind != CType::Kind::kVoid) {
     return ValueAtPlace(*result.types, result.place, result.type, registers, 0, /*result=*/true);
   }

@@ -70,19 +70,19 @@ absl::StatusOr<std::vector<Argument>> VariablesOf(const ProcessTypes& context,
                                                   const FrameView& frame, Moment* moment);
 
 // How a function returns its result: its declared type, and where the calling convention puts it.
-struct ResultPlace {
+struct ReturnConvention {
   const TypeSpace* types = nullptr;
   const CType* type = nullptr;
-  AbiPlace place;
+  AbiLocation place;
   // A number, pointer or enumerator in rax: that register is all there is to it.
   bool in_rax = false;
 };
 // Of the function with its entry at `function`; nullopt: no DWARF says.
-absl::StatusOr<std::optional<ResultPlace>> ResultPlaceOf(const ProcessTypes& context, Time t,
-                                                         Address function);
+absl::StatusOr<std::optional<ReturnConvention>> ReturnConventionOf(const ProcessTypes& context,
+                                                                   Time t, Address function);
 // The result; `registers` are those just after the return, and what is in memory is to be read
 // then. One that is not known, or of a void function, is `missing`.
-absl::StatusOr<CValue> ResultAtReturn(const ResultPlace& result, const Registers& registers);
+absl::StatusOr<CValue> ResultAtReturn(const ReturnConvention& result, const Registers& registers);
 
 }  // namespace ttq
 

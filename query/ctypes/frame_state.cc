@@ -541,7 +541,7 @@ absl::StatusOr<CValue> FrameState::PassedValue(const Die& parameter, const CType
     value.missing = "it is not passed to this copy of the function";
     return value;
   }
-  const AbiPlace& place = passed_[static_cast<size_t>(found - parameters_.begin())];
+  const AbiLocation& place = passed_[static_cast<size_t>(found - parameters_.begin())];
   const uint64_t stack = registers.gpr[kRsp] + 8;
   if (!place.by_reference || !place.pieces.empty()) {
     return ValueAtPlace(types_, place, type, registers, stack, /*result=*/false);

@@ -94,8 +94,8 @@ class FrameState {
   std::optional<std::optional<uint64_t>> cfa_;
   bool entry_searched_ = false;
   std::optional<bool> at_entry_;
-  std::vector<Die> parameters_;   // with their places by the ABI,
-  std::vector<AbiPlace> passed_;  // once a value that was passed has been asked for
+  std::vector<Die> parameters_;      // with their places by the ABI,
+  std::vector<AbiLocation> passed_;  // once a value that was passed has been asked for
   int depth_ = 0;
   absl::Status status_;
 };

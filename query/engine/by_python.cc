@@ -64,7 +64,7 @@ absl::StatusOr<bool> ByPython::Passes(ThreadNo thread, Time t) {
   --after;
   if (after->thread != thread || !after->span.Contains(t)) return false;
   if (line_ == 0) return true;
-  ASSIGN_OR_RETURN(std::optional<Place> place, provenance_.Of(thread, t));
+  ASSIGN_OR_RETURN(std::optional<SourceLocation> place, provenance_.Of(thread, t));
   return place && place->line == static_cast<int>(line_);
 }
 

@@ -110,7 +110,7 @@ Extend MakePython(const Context* context, ScanControl* control, size_t time_slot
           row->emplace_back();
           return absl::OkStatus();
         }
-        ASSIGN_OR_RETURN(std::optional<python::Place> place,
+        ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
                          provenance->Of(ThreadNo(static_cast<uint32_t>(*thread)), *time));
         row->push_back(python::ValueOf(place));
         return absl::OkStatus();

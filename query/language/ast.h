@@ -462,11 +462,23 @@ struct Origin {
   Location location;
 };
 
-using Source = std::variant<Accesses, Memory, Print, ShowRegisters, Backtrace, ShowSource,
-                            Disassemble, Threads, Waits, Modules, Maps, Events, Executions, Calls,
-                            Crash, PyBacktrace, PyLocals, PySource, PyPrint, PyCalls, PyExecutions,
-                            PyChanges, PyExceptions, Creation, Deallocation, Lifetime, Refcounts,
-                            Object, ObjectsOfType, Heap, HeapLeaks, Why, Origin, Trace, PyTrace>;
+// All sources. Each is an alternative of Source, and has a plan: see query/sources/plans.h.
+// clang-format off
+#define TTQ_SOURCES(X)                                                                       \
+  X(Accesses) X(Memory) X(Print) X(ShowRegisters) X(Backtrace) X(ShowSource) X(Disassemble)  \
+  X(Threads) X(Waits) X(Modules) X(Maps) X(Events) X(Executions) X(Calls) X(Crash)           \
+  X(PyBacktrace) X(PyLocals) X(PySource) X(PyPrint) X(PyCalls) X(PyExecutions) X(PyChanges)  \
+  X(PyExceptions) X(Creation) X(Deallocation) X(Lifetime) X(Refcounts) X(Object)             \
+  X(ObjectsOfType) X(Heap) X(HeapLeaks) X(Why) X(Origin) X(Trace) X(PyTrace)
+// clang-format on
+
+template <class, class... Nodes>
+struct VariantOf {
+  using Type = std::variant<Nodes...>;
+};
+#define TTQ_SOURCE_NODE(Node) , Node
+using Source = VariantOf<void TTQ_SOURCES(TTQ_SOURCE_NODE)>::Type;
+#undef TTQ_SOURCE_NODE
 
 // ---- The pipeline --------------------------------------------------------------------------
 

@@ -102,15 +102,15 @@ OriginTracer::OriginTracer(const ProcessNames& names, ScanControl* control)
       control_(control),
       disassembler_([this](Address a) { return symbols_ ? symbols_->NameOf(a) : std::string(); }) {}
 
-absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValuePlace place, uint32_t depth,
+absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValueLocation place, uint32_t depth,
                                                      std::string* note) {
   std::vector<Hop> hops;
   for (uint32_t i = 0; i < depth; ++i) {
     if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
     Hop hop;
-    ASSIGN_OR_RETURN(std::optional<ValuePlace> next, Step(place, &hop));
+    ASSIGN_OR_RETURN(std::optional<ValueLocation> next, Step(place, &hop));
     // What a vector register held is what was copied out of it.
-    if (hop.value.empty() && place.kind == ValuePlace::Kind::kVector && !hops.empty()) {
+    if (hop.value.empty() && place.kind == ValueLocation::Kind::kVector && !hops.empty()) {
       hop.value = hops.back().value.substr(0, place.size);
     }
     hops.push_back(std::move(hop));
@@ -121,11 +121,13 @@ absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValuePlace place, uint32_t 
   return hops;
 }
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::Step(const ValuePlace& place, Hop* hop) {
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::Step(const ValueLocation& place,
+                                                                Hop* hop) {
   ASSIGN_OR_RETURN(symbols_, names_.SymbolsAt(place.before));
-  ValuePlace part = place;
+  ValueLocation part = place;
   part.size = std::min(part.size, kMaxBytes);
-  return part.kind == ValuePlace::Kind::kMemory ? MemoryStep(part, hop) : RegisterStep(part, hop);
+  return part.kind == ValueLocation::Kind::kMemory ? MemoryStep(part, hop)
+                                                   : RegisterStep(part, hop);
 }
 
 void OriginTracer::Ends(Hop* hop, std::string kind, std::string from) {
@@ -133,9 +135,9 @@ void OriginTracer::Ends(Hop* hop, std::string kind, std::string from) {
   hop->from = std::move(from);
 }
 
-std::string OriginTracer::TextOf(const ValuePlace& place, Time t) {
+std::string OriginTracer::TextOf(const ValueLocation& place, Time t) {
   switch (place.kind) {
-    case ValuePlace::Kind::kGeneral: {
+    case ValueLocation::Kind::kGeneral: {
       const bool part = place.offset == 1 && place.size == 1 && place.number < 4;
       const bool whole = place.offset == 0 &&
                          (place.size == 8 || place.size == 4 || place.size == 2 || place.size == 1);
@@ -145,14 +147,14 @@ std::string OriginTracer::TextOf(const ValuePlace& place, Time t) {
       if (part || whole) return name.Text();
       return fmt::format("{} bytes {}..{}", name.Text(), place.offset, place.offset + place.size);
     }
-    case ValuePlace::Kind::kVector: {
+    case ValueLocation::Kind::kVector: {
       const bool wide = place.offset + place.size > 16;
       const RegisterName name{RegisterName::File::kVector, place.number, 0,
                               static_cast<uint8_t>(wide ? 32 : 16)};
       if (place.offset == 0 && place.size == (wide ? 32 : 16)) return name.Text();
       return fmt::format("{} bytes {}..{}", name.Text(), place.offset, place.offset + place.size);
     }
-    case ValuePlace::Kind::kMemory:
+    case ValueLocation::Kind::kMemory:
       break;
   }
   std::string text = fmt::format("{:#x}+{}", place.address.v, place.size);
@@ -165,15 +167,15 @@ std::string OriginTracer::TextOf(const ValuePlace& place, Time t) {
   return text;
 }
 
-absl::StatusOr<std::string> OriginTracer::BytesOf(const ValuePlace& place) {
+absl::StatusOr<std::string> OriginTracer::BytesOf(const ValueLocation& place) {
   switch (place.kind) {
-    case ValuePlace::Kind::kMemory: {
+    case ValueLocation::Kind::kMemory: {
       ASSIGN_OR_RETURN(
           MemoryImage image,
           process_.Memory(place.address, place.size, std::min(place.before, process_.info().end)));
       return image.all_present() ? image.bytes : std::string();
     }
-    case ValuePlace::Kind::kGeneral: {
+    case ValueLocation::Kind::kGeneral: {
       absl::StatusOr<Registers> registers = process_.RegistersAt(place.before, place.thread);
       if (absl::IsNotFound(registers.status())) return std::string();
       if (!registers.ok()) return registers.status();
@@ -182,7 +184,7 @@ absl::StatusOr<std::string> OriginTracer::BytesOf(const ValuePlace& place) {
       if (place.offset >= 8) return std::string();
       return std::string(bytes + place.offset, std::min<size_t>(place.size, 8 - place.offset));
     }
-    case ValuePlace::Kind::kVector:
+    case ValueLocation::Kind::kVector:
       break;
   }
   return std::string();
@@ -212,8 +214,8 @@ const OriginTracer::Code& OriginTracer::CodeOf(SuperblockId id) {
 }
 
 absl::StatusOr<std::optional<OriginTracer::Instruction>> OriginTracer::LastWriter(
-    const ValuePlace& place, Time before) {
-  const bool general = place.kind == ValuePlace::Kind::kGeneral;
+    const ValueLocation& place, Time before) {
+  const bool general = place.kind == ValueLocation::Kind::kGeneral;
   const uint32_t bit = 1u << place.number;
   Time at = before.v == 0 ? before : before - 1;
   for (int blocks = 0; blocks < kMaxBlocks && before.v > 0; ++blocks) {
@@ -291,7 +293,7 @@ absl::StatusOr<std::optional<Time>> OriginTracer::NextOf(ThreadNo thread, Time a
 // The instruction that left the place as it is. Code is searched backwards for it; where the kernel
 // changed the register since (a signal was delivered, a handler returned) the register's value
 // right after that instruction is another one, and says so.
-absl::StatusOr<OriginTracer::Setter> OriginTracer::FindSetter(const ValuePlace& place) {
+absl::StatusOr<OriginTracer::Setter> OriginTracer::FindSetter(const ValueLocation& place) {
   ASSIGN_OR_RETURN(std::string value, BytesOf(place));
   Time before = place.before;
   for (int tries = 0; tries < 64; ++tries) {
@@ -303,11 +305,11 @@ absl::StatusOr<OriginTracer::Setter> OriginTracer::FindSetter(const ValuePlace& 
     } else {
       setter.kind = Setter::Kind::kThreadStart;
     }
-    if (place.kind == ValuePlace::Kind::kVector) return setter;
+    if (place.kind == ValueLocation::Kind::kVector) return setter;
     if (writer) {
       ASSIGN_OR_RETURN(std::optional<Time> next, NextOf(place.thread, writer->time));
       if (!next || *next > place.before) return setter;
-      ValuePlace then = place;
+      ValueLocation then = place;
       then.before = *next;
       ASSIGN_OR_RETURN(std::string value_then, BytesOf(then));
       if (value_then == value) return setter;
@@ -350,7 +352,8 @@ absl::StatusOr<OriginTracer::Setter> OriginTracer::FindSetter(const ValuePlace& 
 
 // ---- Hops ---------------------------------------------------------------------------------------
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::MemoryStep(ValuePlace place, Hop* hop) {
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::MemoryStep(ValueLocation place,
+                                                                      Hop* hop) {
   const auto describe = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(std::string value, BytesOf(place));
     hop->place = TextOf(place, place.before);
@@ -389,10 +392,10 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::MemoryStep(ValuePlace pl
              fmt::format("{} offset {:#x}", map.path,
                          place.address.v - map.range.begin.v + map.file_offset));
       }
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     }
     Ends(hop, "unknown", process_.DescribeUnmapped(place.address, place.before));
-    return std::optional<ValuePlace>();
+    return std::optional<ValueLocation>();
   }
   // The part of the place that this write made.
   const uint64_t begin = std::max(place.address.v, write->address.v);
@@ -419,22 +422,22 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::MemoryStep(ValuePlace pl
         }
       }
       Ends(hop, "syscall", detail);
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     }
     case Actor::kSignal:
       Ends(hop, "signal", "the frame of a signal handler, made by the kernel");
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     case Actor::kMap:
       Ends(hop, "map", "a mapping laid over it");
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     case Actor::kThreadExit:
       Ends(hop, "constant", "$0x0, cleared by the kernel when the thread ended");
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
   }
   ASSIGN_OR_RETURN(std::optional<Instruction> instruction, InstructionAt(write->time));
   if (!instruction) {
     Ends(hop, "unknown", "the instruction's bytes are not known");
-    return std::optional<ValuePlace>();
+    return std::optional<ValueLocation>();
   }
   place.before = write->time;
   place.thread = write->thread;
@@ -445,14 +448,15 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::MemoryStep(ValuePlace pl
   ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(write->time, write->thread));
   if (!decoded) {
     Ends(hop, "computation", "an instruction that is not understood");
-    return std::optional<ValuePlace>();
+    return std::optional<ValueLocation>();
   }
   // Bytes are counted from the start of the store.
   place.offset = static_cast<uint32_t>(begin - write->address.v);
   return FromInstruction(place, *decoded, registers, hop);
 }
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace place, Hop* hop) {
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::RegisterStep(ValueLocation place,
+                                                                        Hop* hop) {
   absl::StatusOr<std::string> value = BytesOf(place);
   if (!value.ok()) return value.status();
   hop->value = *std::move(value);
@@ -468,13 +472,13 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
         Ends(hop, "start",
              place.thread.v == 1 ? "as the program started"
                                  : "as its parent left it when the thread started");
-        return std::optional<ValuePlace>();
+        return std::optional<ValueLocation>();
       case Setter::Kind::kSignal:
         Ends(hop, "signal", "set by the kernel for a signal handler");
-        return std::optional<ValuePlace>();
+        return std::optional<ValueLocation>();
       case Setter::Kind::kUnknown:
         Ends(hop, "unknown", "the kernel changed it after this");
-        return std::optional<ValuePlace>();
+        return std::optional<ValueLocation>();
       case Setter::Kind::kInstruction:
         break;
     }
@@ -484,7 +488,7 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
         disassembler_.Decode(Bytes8(instruction.bytes), instruction.pc);
     if (!decoded) {
       Ends(hop, "computation", "an instruction that is not understood");
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     }
     ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(instruction.time, place.thread));
     // It may have left these bytes alone: the rest of the register, or a move whose condition did
@@ -501,7 +505,7 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
       if (kept) place.size = source.size;
     }
     if (decoded->operation == Operation::kConditionalMove && decoded->operands.size() == 2 &&
-        place.kind == ValuePlace::Kind::kGeneral) {
+        place.kind == ValueLocation::Kind::kGeneral) {
       const Operand& source = decoded->operands[1];
       ASSIGN_OR_RETURN(std::optional<uint64_t> n,
                        ValueOf(source, *decoded, registers, instruction.time));
@@ -511,7 +515,7 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
              taken.substr(place.offset, place.size) != hop->value;
     }
     if (decoded->operation == Operation::kCompareExchange && decoded->operands.size() == 2 &&
-        place.kind == ValuePlace::Kind::kGeneral && place.number == kRax) {
+        place.kind == ValueLocation::Kind::kGeneral && place.number == kRax) {
       // It sets %rax only where it finds another value than that.
       const Operand& found = decoded->operands[0];
       ASSIGN_OR_RETURN(std::optional<uint64_t> value,
@@ -528,12 +532,12 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::RegisterStep(ValuePlace 
                      AllocationAround(place, instruction.time, instruction.pc, hop));
     if (allocation) {
       Ends(hop, "allocation", *allocation);
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     }
     return FromInstruction(place, *decoded, registers, hop);
   }
   Ends(hop, "unknown", "not found within 1000 instructions that keep it");
-  return std::optional<ValuePlace>();
+  return std::optional<ValueLocation>();
 }
 
 absl::StatusOr<std::optional<uint64_t>> OriginTracer::ValueOf(const Operand& operand,
@@ -547,63 +551,63 @@ absl::StatusOr<std::optional<uint64_t>> OriginTracer::ValueOf(const Operand& ope
   return NumberOf(image.bytes);
 }
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromMemory(const ValuePlace& place,
-                                                                   Address address, Hop* hop) {
-  ValuePlace next;
-  next.kind = ValuePlace::Kind::kMemory;
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromMemory(const ValueLocation& place,
+                                                                      Address address, Hop* hop) {
+  ValueLocation next;
+  next.kind = ValueLocation::Kind::kMemory;
   next.address = address;
   next.size = place.size;
   next.thread = place.thread;
   next.before = place.before;
   hop->kind = "memory";
   hop->from = TextOf(next, place.before);
-  return std::optional<ValuePlace>(next);
+  return std::optional<ValueLocation>(next);
 }
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromOperand(
-    const ValuePlace& place, const DecodedInstruction& decoded, size_t operand, uint32_t offset,
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromOperand(
+    const ValueLocation& place, const DecodedInstruction& decoded, size_t operand, uint32_t offset,
     const Registers& registers, Hop* hop) {
   const Operand& source = decoded.operands[operand];
   switch (source.kind) {
     case Operand::Kind::kImmediate:
       Ends(hop, "constant", fmt::format("${:#x}", static_cast<uint64_t>(source.immediate)));
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
     case Operand::Kind::kMemory: {
       const std::optional<Address> address = EffectiveAddress(source, decoded, registers);
       if (!address) {
         Ends(hop, "unknown", "memory at an address that is not known");
-        return std::optional<ValuePlace>();
+        return std::optional<ValueLocation>();
       }
       return FromMemory(place, *address + offset, hop);
     }
     case Operand::Kind::kRegister:
       break;
   }
-  ValuePlace next = place;
+  ValueLocation next = place;
   next.address = Address(0);
   next.number = source.reg.number;
   next.offset = offset + source.reg.offset;
   switch (source.reg.file) {
     case RegisterName::File::kGeneral:
-      next.kind = ValuePlace::Kind::kGeneral;
+      next.kind = ValueLocation::Kind::kGeneral;
       break;
     case RegisterName::File::kVector:
-      next.kind = ValuePlace::Kind::kVector;
+      next.kind = ValueLocation::Kind::kVector;
       break;
     default:
       Ends(hop, "computation", "a register whose history is not kept: " + source.reg.Text());
-      return std::optional<ValuePlace>();
+      return std::optional<ValueLocation>();
   }
   hop->kind = "register";
   hop->from = TextOf(next, place.before);
-  return std::optional<ValuePlace>(next);
+  return std::optional<ValueLocation>(next);
 }
 
-absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
-    const ValuePlace& place, const DecodedInstruction& decoded, const Registers& registers,
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
+    const ValueLocation& place, const DecodedInstruction& decoded, const Registers& registers,
     Hop* hop) {
   const std::vector<Operand>& operands = decoded.operands;
-  const std::optional<ValuePlace> end;
+  const std::optional<ValueLocation> end;
   const auto computation = [&] {
     std::string inputs;
     for (const Operand& operand : operands) {
@@ -621,9 +625,9 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
   size_t own = operands.size();
   for (size_t i = 0; i < operands.size() && own == operands.size(); ++i) {
     const Operand& o = operands[i];
-    const bool is_memory = place.kind == ValuePlace::Kind::kMemory;
-    const auto file = place.kind == ValuePlace::Kind::kGeneral ? RegisterName::File::kGeneral
-                                                               : RegisterName::File::kVector;
+    const bool is_memory = place.kind == ValueLocation::Kind::kMemory;
+    const auto file = place.kind == ValueLocation::Kind::kGeneral ? RegisterName::File::kGeneral
+                                                                  : RegisterName::File::kVector;
     if (is_memory ? o.kind == Operand::Kind::kMemory
                   : o.kind == Operand::Kind::kRegister && o.reg.file == file &&
                         o.reg.number == place.number) {
@@ -640,13 +644,13 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
         return end;
       }
       if (source.kind != ByteSource::Kind::kOperand) break;
-      ValuePlace part = place;
+      ValueLocation part = place;
       part.size = source.size;
       return FromOperand(part, decoded, source.operand, source.offset, registers, hop);
     }
     case Operation::kConditionalMove: {
       if (own != 0 || operands.size() < 2) break;
-      ValuePlace part = place;
+      ValueLocation part = place;
       part.size = std::min<uint32_t>(part.size, operands[1].size);
       return FromOperand(part, decoded, 1, place.offset, registers, hop);
     }
@@ -673,7 +677,7 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
       if (one && m.displacement == 0 && own == 0 && place.offset < copied) {
         Operand base;
         base.reg = m.base;
-        ValuePlace part = place;
+        ValueLocation part = place;
         part.size = std::min(place.size, copied - place.offset);
         DecodedInstruction move = decoded;
         move.operands = {operands.front(), base};
@@ -681,32 +685,32 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
       }
       if (one && copied == 8 && place.size == 8) {
         // An address some bytes away from another: that one's origin is what is wanted.
-        ValuePlace next = place;
-        next.kind = ValuePlace::Kind::kGeneral;
+        ValueLocation next = place;
+        next.kind = ValueLocation::Kind::kGeneral;
         next.number = m.base.number;
         next.offset = 0;
         hop->kind = "address";
         hop->from = fmt::format(
             "{} {} {:#x}", m.base.Text(), m.displacement < 0 ? "-" : "+",
             static_cast<uint64_t>(m.displacement < 0 ? -m.displacement : m.displacement));
-        return std::optional<ValuePlace>(next);
+        return std::optional<ValueLocation>(next);
       }
       break;
     }
     case Operation::kPush:
-      if (place.kind != ValuePlace::Kind::kMemory || operands.empty()) break;
+      if (place.kind != ValueLocation::Kind::kMemory || operands.empty()) break;
       return FromOperand(place, decoded, 0, place.offset, registers, hop);
     case Operation::kPop:
-      if (place.kind == ValuePlace::Kind::kGeneral && place.number == kRsp &&
+      if (place.kind == ValueLocation::Kind::kGeneral && place.number == kRsp &&
           !(own < operands.size())) {
         break;
       }
       return FromMemory(place, Address(registers.gpr[kRsp] + place.offset), hop);
     case Operation::kLeave:
-      if (place.kind != ValuePlace::Kind::kGeneral || place.number != kRbp) break;
+      if (place.kind != ValueLocation::Kind::kGeneral || place.number != kRbp) break;
       return FromMemory(place, Address(registers.gpr[kRbp] + place.offset), hop);
     case Operation::kCall:
-      if (place.kind != ValuePlace::Kind::kMemory) break;
+      if (place.kind != ValueLocation::Kind::kMemory) break;
       Ends(hop, "constant",
            fmt::format("${:#x}, the call's return address", decoded.address.v + decoded.size));
       return end;
@@ -726,30 +730,30 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
       return FromOperand(place, decoded, 0, place.offset, registers, hop);
     case Operation::kCompareExchange:
       if (operands.size() != 2) break;
-      if (place.kind == ValuePlace::Kind::kMemory) {
+      if (place.kind == ValueLocation::Kind::kMemory) {
         return FromOperand(place, decoded, 1, place.offset, registers, hop);
       }
-      if (place.kind == ValuePlace::Kind::kGeneral && place.number == kRax) {
+      if (place.kind == ValueLocation::Kind::kGeneral && place.number == kRax) {
         return FromOperand(place, decoded, 0, place.offset, registers, hop);
       }
       break;
     case Operation::kStringMove:
-      if (place.kind != ValuePlace::Kind::kMemory) break;
+      if (place.kind != ValueLocation::Kind::kMemory) break;
       return FromMemory(place, Address(registers.gpr[kRsi] + place.offset), hop);
     case Operation::kStringLoad:
-      if (place.kind != ValuePlace::Kind::kGeneral || place.number != kRax) break;
+      if (place.kind != ValueLocation::Kind::kGeneral || place.number != kRax) break;
       return FromMemory(place, Address(registers.gpr[kRsi] + place.offset), hop);
     case Operation::kStringStore: {
-      if (place.kind != ValuePlace::Kind::kMemory) break;
-      ValuePlace next = place;
-      next.kind = ValuePlace::Kind::kGeneral;
+      if (place.kind != ValueLocation::Kind::kMemory) break;
+      ValueLocation next = place;
+      next.kind = ValueLocation::Kind::kGeneral;
       next.number = kRax;
       hop->kind = "register";
       hop->from = TextOf(next, place.before);
-      return std::optional<ValuePlace>(next);
+      return std::optional<ValueLocation>(next);
     }
     case Operation::kSystemCall: {
-      if (place.kind == ValuePlace::Kind::kGeneral && place.number != kRax) {
+      if (place.kind == ValueLocation::Kind::kGeneral && place.number != kRax) {
         Ends(hop, "syscall", "overwritten by the system call");
         return end;
       }
@@ -780,11 +784,10 @@ absl::StatusOr<std::optional<ValuePlace>> OriginTracer::FromInstruction(
 
 // ---- Allocations --------------------------------------------------------------------------------
 
-absl::StatusOr<std::optional<std::string>> OriginTracer::AllocationAround(const ValuePlace& place,
-                                                                          Time t, Address pc,
-                                                                          Hop* hop) {
+absl::StatusOr<std::optional<std::string>> OriginTracer::AllocationAround(
+    const ValueLocation& place, Time t, Address pc, Hop* hop) {
   const std::optional<std::string> no;
-  if (place.kind != ValuePlace::Kind::kGeneral || hop->value.size() != 8) return no;
+  if (place.kind != ValueLocation::Kind::kGeneral || hop->value.size() != 8) return no;
   const uint64_t value = NumberOf(hop->value);
   if (value < 4096 || symbols_ == nullptr) return no;
   if (!allocator_) {

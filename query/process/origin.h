@@ -26,7 +26,7 @@
 namespace ttq {
 
 // Something that holds a value just before an instruction.
-struct ValuePlace {
+struct ValueLocation {
   enum class Kind : uint8_t { kMemory, kGeneral, kVector };
   Kind kind = Kind::kMemory;
   Address address;      // kMemory
@@ -58,7 +58,7 @@ class OriginTracer {
   OriginTracer(const ProcessNames& names, ScanControl* control);
 
   // At most `depth` hops. `note` gets why it stopped early, if it did.
-  absl::StatusOr<std::vector<Hop>> Trace(ValuePlace place, uint32_t depth, std::string* note);
+  absl::StatusOr<std::vector<Hop>> Trace(ValueLocation place, uint32_t depth, std::string* note);
 
   struct Instruction {
     Time time;
@@ -82,35 +82,36 @@ class OriginTracer {
     uint32_t all_general = 0, all_vectors = 0;
   };
 
-  absl::StatusOr<std::optional<ValuePlace>> Step(const ValuePlace& place, Hop* hop);
-  absl::StatusOr<std::optional<ValuePlace>> MemoryStep(ValuePlace place, Hop* hop);
-  absl::StatusOr<std::optional<ValuePlace>> RegisterStep(ValuePlace place, Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> Step(const ValueLocation& place, Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> MemoryStep(ValueLocation place, Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> RegisterStep(ValueLocation place, Hop* hop);
   // After the instruction that wrote the place has been found.
-  absl::StatusOr<std::optional<ValuePlace>> FromInstruction(const ValuePlace& place,
-                                                            const DecodedInstruction& decoded,
-                                                            const Registers& registers, Hop* hop);
-  absl::StatusOr<std::optional<ValuePlace>> FromOperand(const ValuePlace& place,
-                                                        const DecodedInstruction& decoded,
-                                                        size_t operand, uint32_t offset,
-                                                        const Registers& registers, Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> FromInstruction(const ValueLocation& place,
+                                                               const DecodedInstruction& decoded,
+                                                               const Registers& registers,
+                                                               Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> FromOperand(const ValueLocation& place,
+                                                           const DecodedInstruction& decoded,
+                                                           size_t operand, uint32_t offset,
+                                                           const Registers& registers, Hop* hop);
   // What the operand held before the instruction, in its low bytes; nullopt: not known.
   absl::StatusOr<std::optional<uint64_t>> ValueOf(const Operand& operand,
                                                   const DecodedInstruction& decoded,
                                                   const Registers& registers, Time t);
-  absl::StatusOr<std::optional<ValuePlace>> FromMemory(const ValuePlace& place, Address address,
-                                                       Hop* hop);
+  absl::StatusOr<std::optional<ValueLocation>> FromMemory(const ValueLocation& place,
+                                                          Address address, Hop* hop);
   void Ends(Hop* hop, std::string kind, std::string from);
 
-  absl::StatusOr<std::string> BytesOf(const ValuePlace& place);
-  absl::StatusOr<Setter> FindSetter(const ValuePlace& place);
+  absl::StatusOr<std::string> BytesOf(const ValueLocation& place);
+  absl::StatusOr<Setter> FindSetter(const ValueLocation& place);
   // The last instruction before `before` that writes the register, by the code alone.
-  absl::StatusOr<std::optional<Instruction>> LastWriter(const ValuePlace& place, Time before);
+  absl::StatusOr<std::optional<Instruction>> LastWriter(const ValueLocation& place, Time before);
   absl::StatusOr<std::optional<Time>> NextOf(ThreadNo thread, Time after);
   const Code& CodeOf(SuperblockId id);
   // The call of the allocator that was running at `t` and gave `value`.
-  absl::StatusOr<std::optional<std::string>> AllocationAround(const ValuePlace& place, Time t,
+  absl::StatusOr<std::optional<std::string>> AllocationAround(const ValueLocation& place, Time t,
                                                               Address pc, Hop* hop);
-  std::string TextOf(const ValuePlace& place, Time t);
+  std::string TextOf(const ValueLocation& place, Time t);
 
   const ProcessNames& names_;
   const Process& process_;

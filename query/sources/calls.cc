@@ -121,19 +121,19 @@ class CallSource : public Operator {
       call_.reset();
       return true;
     }
-    ASSIGN_OR_RETURN(const std::vector<Place>* copies, CopiesAt(copy_->time, copy_->pc));
+    ASSIGN_OR_RETURN(const std::vector<LocationColumns>* copies, CopiesAt(copy_->time, copy_->pc));
     Fill(*copy_, (*copies)[backward ? copies->size() - 1 - nested_ : nested_], row);
     if (++nested_ == copies->size()) copy_.reset();
     return true;
   }
 
-  struct Place {
+  struct LocationColumns {
     Value function, module, file, line, caller, inlined;
   };
 
   // Of one of the location's frames.
-  static Place PlaceIn(const CodeLocation& location, size_t n) {
-    Place place;
+  static LocationColumns ColumnsOf(const CodeLocation& location, size_t n) {
+    LocationColumns place;
     place.module = OfText(location.module);
     if (n >= location.frames.size()) return place;
     place.inlined = static_cast<int64_t>(n);
@@ -146,34 +146,34 @@ class CallSource : public Operator {
   }
 
   // Of a function's first instruction.
-  absl::StatusOr<const Place*> PlaceOf(Time t, Address pc) {
+  absl::StatusOr<const LocationColumns*> PlaceOf(Time t, Address pc) {
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
     auto [it, is_new] = places_.try_emplace(std::pair(symbols, pc.v));
     if (is_new) {
       const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(pc);
       const size_t outermost = location->frames.empty() ? 0 : location->frames.size() - 1;
-      it->second = std::make_unique<Place>(PlaceIn(*location, outermost));
+      it->second = std::make_unique<LocationColumns>(ColumnsOf(*location, outermost));
     }
     return it->second.get();
   }
 
   // Those of the functions asked for that are inlined and begin at `pc`, outermost first; not
   // empty.
-  absl::StatusOr<const std::vector<Place>*> CopiesAt(Time t, Address pc) {
+  absl::StatusOr<const std::vector<LocationColumns>*> CopiesAt(Time t, Address pc) {
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
     auto [it, is_new] = copies_.try_emplace(std::pair(symbols, pc.v));
     if (is_new) {
       const std::shared_ptr<const CodeLocation> location = symbols->Symbolize(pc);
-      it->second = std::make_unique<std::vector<Place>>();
+      it->second = std::make_unique<std::vector<LocationColumns>>();
       for (size_t n = location->frames.size(); n-- > 0;) {
         const InlinedCopy copy{pc, location->frames[n].function};
         if (n + 1 == location->frames.size() ||
             !std::binary_search(request_.inlined.begin(), request_.inlined.end(), copy)) {
           continue;
         }
-        it->second->push_back(PlaceIn(*location, n));
+        it->second->push_back(ColumnsOf(*location, n));
       }
-      if (it->second->empty()) it->second->push_back(PlaceIn(*location, 0));
+      if (it->second->empty()) it->second->push_back(ColumnsOf(*location, 0));
     }
     return it->second.get();
   }
@@ -186,7 +186,7 @@ class CallSource : public Operator {
     return it->second;
   }
 
-  static void FillPlace(const Place& place, Row* row) {
+  static void FillPlace(const LocationColumns& place, Row* row) {
     (*row)[kFunction] = place.function;
     (*row)[kModule] = place.module;
     (*row)[kFile] = place.file;
@@ -195,7 +195,7 @@ class CallSource : public Operator {
   }
 
   absl::Status Fill(const Call& call, Row* row) {
-    ASSIGN_OR_RETURN(const Place* place, PlaceOf(call.time, call.entry));
+    ASSIGN_OR_RETURN(const LocationColumns* place, PlaceOf(call.time, call.entry));
     row->assign(kWidth, Value());
     (*row)[kTime] = call.time;
     (*row)[kThread] = OfThread(call.thread);
@@ -217,7 +217,7 @@ class CallSource : public Operator {
     return absl::OkStatus();
   }
 
-  static void Fill(const Execution& copy, const Place& place, Row* row) {
+  static void Fill(const Execution& copy, const LocationColumns& place, Row* row) {
     row->assign(kWidth, Value());
     (*row)[kTime] = copy.time;
     (*row)[kThread] = OfThread(copy.thread);
@@ -238,8 +238,8 @@ class CallSource : public Operator {
   std::optional<Call> call_;
   std::optional<Execution> copy_;
   size_t nested_ = 0;  // of the copies that begin there, those given
-  absl::flat_hash_map<Key, std::unique_ptr<Place>> places_;
-  absl::flat_hash_map<Key, std::unique_ptr<std::vector<Place>>> copies_;
+  absl::flat_hash_map<Key, std::unique_ptr<LocationColumns>> places_;
+  absl::flat_hash_map<Key, std::unique_ptr<std::vector<LocationColumns>>> copies_;
   absl::flat_hash_map<Key, Value> callers_;
 };
 
@@ -330,7 +330,7 @@ class Results {
     if (entries.empty() || entries.size() > kMaxTyped) return absl::OkStatus();
     std::optional<Type> common;
     for (const Address entry : entries) {
-      ASSIGN_OR_RETURN(const std::optional<ResultPlace>* place,
+      ASSIGN_OR_RETURN(const std::optional<ReturnConvention>* place,
                        PlaceOf(context_.process().info().end, entry));
       const Type type = *place ? TypeOf(**place) : Type::kValue;
       if (common.value_or(type) != type) return absl::OkStatus();
@@ -345,13 +345,13 @@ class Results {
   absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
     const Word* rax = row[kReturned].get<Word>();
     if (!rax) return Value(Null{});
-    ASSIGN_OR_RETURN(const std::optional<ResultPlace>* found,
+    ASSIGN_OR_RETURN(const std::optional<ReturnConvention>* found,
                      PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
     if (!*found) {
       moment.AddNote("results are by the ABI: rax, where no debug information has the type");
       return Value(*rax);
     }
-    const ResultPlace& result = **found;
+    const ReturnConvention& result = **found;
     Registers registers;
     Moment* then = nullptr;
     if (result.in_rax) {
@@ -389,19 +389,20 @@ class Results {
   }
 
  private:
-  static Type TypeOf(const ResultPlace& result) {
+  static Type TypeOf(const ReturnConvention& result) {
     if (result.type->IsReference()) return Type::kAddress;
     const Column column = ColumnOf("", *result.types, result.type);
     // What has no value to speak of: void, for one.
     return column.type == Type::kObject && column.any ? Type::kValue : column.type;
   }
 
-  absl::StatusOr<const std::optional<ResultPlace>*> PlaceOf(Time t, Address entry) {
+  absl::StatusOr<const std::optional<ReturnConvention>*> PlaceOf(Time t, Address entry) {
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
     auto [it, is_new] = places_.try_emplace(std::pair(symbols, entry.v));
     if (is_new) {
-      ASSIGN_OR_RETURN(std::optional<ResultPlace> place, ResultPlaceOf(context_, t, entry));
-      it->second = std::make_unique<std::optional<ResultPlace>>(std::move(place));
+      ASSIGN_OR_RETURN(std::optional<ReturnConvention> place,
+                       ReturnConventionOf(context_, t, entry));
+      it->second = std::make_unique<std::optional<ReturnConvention>>(std::move(place));
     }
     return it->second.get();
   }
@@ -410,7 +411,7 @@ class Results {
   // Calls end in another order than they begin, so returns have a moment of their own.
   RowMoment returns_;
   absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>,
-                      std::unique_ptr<std::optional<ResultPlace>>>
+                      std::unique_ptr<std::optional<ReturnConvention>>>
       places_;
   Type type_ = Type::kValue;
 };

@@ -354,8 +354,8 @@ class Investigation {
     r_.cause = kind.kind == "freed heap" ? "double free"
                                          : "free of a pointer that the allocator did not give";
     // The pointer's origin is the argument's.
-    ValuePlace place;
-    place.kind = ValuePlace::Kind::kGeneral;
+    ValueLocation place;
+    place.kind = ValueLocation::Kind::kGeneral;
     place.number = kRdi;
     place.thread = bad->thread;
     place.before = bad->time;
@@ -379,12 +379,12 @@ class Investigation {
     r_.cause = "a division whose result is too large";
     if (decoded.operands.size() != 1) return absl::OkStatus();
     const Operand& divisor = decoded.operands[0];
-    ValuePlace place;
+    ValueLocation place;
     place.thread = r_.thread;
     place.before = r_.time;
     place.size = divisor.size;
     if (divisor.kind == Operand::Kind::kRegister) {
-      place.kind = ValuePlace::Kind::kGeneral;
+      place.kind = ValueLocation::Kind::kGeneral;
       place.number = divisor.reg.number;
       const uint64_t whole = r_.registers.gpr[divisor.reg.number];
       const uint64_t value =
@@ -449,8 +449,8 @@ class Investigation {
     ASSIGN_OR_RETURN(r_.memory, DescribeAddress(context_, *r_.address, r_.time, control_));
     r_.base = pointer;
     if (pointer && *pointer != kRsp) {
-      ValuePlace place;
-      place.kind = ValuePlace::Kind::kGeneral;
+      ValueLocation place;
+      place.kind = ValueLocation::Kind::kGeneral;
       place.number = *pointer;
       place.thread = r_.thread;
       place.before = r_.time;
@@ -513,7 +513,7 @@ class Investigation {
     if (!decoded) return absl::OkStatus();
     r_.registers = registers;
     AddOperands(*decoded);
-    ValuePlace place;
+    ValueLocation place;
     place.thread = r_.thread;
     place.before = before->time;
     if (decoded->operation == Operation::kReturn) {
@@ -524,7 +524,7 @@ class Investigation {
     if (decoded->operands.size() != 1) return absl::OkStatus();
     const Operand& target = decoded->operands[0];
     if (target.kind == Operand::Kind::kRegister) {
-      place.kind = ValuePlace::Kind::kGeneral;
+      place.kind = ValueLocation::Kind::kGeneral;
       place.number = target.reg.number;
     } else if (const auto at = EffectiveAddress(target, *decoded, registers)) {
       place.address = *at;
@@ -555,7 +555,7 @@ class Investigation {
     return kept;
   }
 
-  absl::Status Trace(const ValuePlace& place) {
+  absl::Status Trace(const ValueLocation& place) {
     if (HistoryUnknown(process_)) return absl::OkStatus();
     std::string note;
     ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kTracedDepth, &note));
@@ -605,8 +605,8 @@ class Investigation {
       argument.value = registers.gpr[ArgumentRegister(i)];
       argument.how =
           fmt::format("argument {} of {}, which gave the pointer", i + 1, frame->function);
-      ValuePlace place;
-      place.kind = ValuePlace::Kind::kGeneral;
+      ValueLocation place;
+      place.kind = ValueLocation::Kind::kGeneral;
       place.number = ArgumentRegister(i);
       place.thread = made.thread;
       place.before = call->time;
@@ -617,7 +617,7 @@ class Investigation {
   }
 
   // The word of a data structure that a value was read from.
-  absl::StatusOr<std::optional<Address>> WordThatHeld(const ValuePlace& place) {
+  absl::StatusOr<std::optional<Address>> WordThatHeld(const ValueLocation& place) {
     std::string note;
     ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kHolderDepth, &note));
     Time used = place.before;
@@ -651,8 +651,8 @@ class Investigation {
       }
       ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(read, r_.thread));
       reached_by_ = registers.gpr[operand.base.number];
-      ValuePlace place;
-      place.kind = ValuePlace::Kind::kGeneral;
+      ValueLocation place;
+      place.kind = ValueLocation::Kind::kGeneral;
       place.number = operand.base.number;
       place.thread = r_.thread;
       place.before = read;

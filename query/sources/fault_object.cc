@@ -276,7 +276,7 @@ class Search {
     if (change) {
       const Access& access = change->access;
       time = access.time;
-      ASSIGN_OR_RETURN(std::optional<python::Place> place,
+      ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
                        provenance_.Of(access.thread, access.time));
       python = python::ValueOf(place);
       ASSIGN_OR_RETURN(std::string function,

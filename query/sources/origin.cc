@@ -21,20 +21,20 @@ constexpr uint64_t kMaxDepth = 1000;
 constexpr uint64_t kDefaultBytes = 8;
 
 // $rax, $eax, $xmm0.
-absl::StatusOr<ValuePlace> RegisterPlace(const ast::Register& reg, ast::Range range) {
-  ValuePlace place;
+absl::StatusOr<ValueLocation> RegisterPlace(const ast::Register& reg, ast::Range range) {
+  ValueLocation place;
   if (reg.name.rfind("xmm", 0) == 0 || reg.name.rfind("ymm", 0) == 0) {
     unsigned number = 0;
     const std::string digits = reg.name.substr(3);
     for (char c : digits) number = number * 10 + static_cast<unsigned>(c - '0');
     if (!digits.empty() && digits.size() <= 2 && number < 16) {
-      place.kind = ValuePlace::Kind::kVector;
+      place.kind = ValueLocation::Kind::kVector;
       place.number = static_cast<uint8_t>(number);
       place.size = reg.name[0] == 'x' ? 16 : 32;
       return place;
     }
   }
-  place.kind = ValuePlace::Kind::kGeneral;
+  place.kind = ValueLocation::Kind::kGeneral;
   for (uint8_t i = 0; i < kGprCount; ++i) {
     for (const uint8_t size : {8, 4, 2, 1}) {
       const RegisterName name{RegisterName::File::kGeneral, i, 0, size};
@@ -65,7 +65,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Origin& source, const ast::Query& que
       return ErrorAt(query.clauses.depth->range, fmt::format("a depth is from 1 to {}", kMaxDepth));
     }
   }
-  ValuePlace place;
+  ValueLocation place;
   SourcePlan plan;
   std::string text;
   const auto* reg = std::get_if<ast::Register>(&source.location.start->node);

@@ -17,43 +17,9 @@ namespace ttq {
 #define TTQ_PLAN(Source)                                                              \
   absl::StatusOr<SourcePlan> Plan(const ast::Source& source, const ast::Query& query, \
                                   const Context& context, const RunOptions& options,  \
-                                  const TimeOfQuery& ask)
+                                  const TimeOfQuery& ask);
 
-TTQ_PLAN(Accesses);
-TTQ_PLAN(Memory);
-TTQ_PLAN(ShowRegisters);
-TTQ_PLAN(Disassemble);
-TTQ_PLAN(Threads);
-TTQ_PLAN(Waits);
-TTQ_PLAN(Modules);
-TTQ_PLAN(Maps);
-TTQ_PLAN(Events);
-TTQ_PLAN(Executions);
-TTQ_PLAN(Print);
-TTQ_PLAN(Backtrace);
-TTQ_PLAN(ShowSource);
-TTQ_PLAN(Calls);
-TTQ_PLAN(Crash);
-TTQ_PLAN(PyBacktrace);
-TTQ_PLAN(PyLocals);
-TTQ_PLAN(PySource);
-TTQ_PLAN(PyPrint);
-TTQ_PLAN(PyCalls);
-TTQ_PLAN(PyExecutions);
-TTQ_PLAN(PyChanges);
-TTQ_PLAN(PyExceptions);
-TTQ_PLAN(Creation);
-TTQ_PLAN(Deallocation);
-TTQ_PLAN(Lifetime);
-TTQ_PLAN(Refcounts);
-TTQ_PLAN(Object);
-TTQ_PLAN(ObjectsOfType);
-TTQ_PLAN(Heap);
-TTQ_PLAN(HeapLeaks);
-TTQ_PLAN(Why);
-TTQ_PLAN(Origin);
-TTQ_PLAN(Trace);
-TTQ_PLAN(PyTrace);
+TTQ_SOURCES(TTQ_PLAN)
 
 #undef TTQ_PLAN
 

@@ -159,7 +159,7 @@ class SlotChanges {
 
   absl::StatusOr<bool> FillPython(const Access& access, Row* row) {
     if (!want_python_) return true;
-    ASSIGN_OR_RETURN(std::optional<python::Place> place,
+    ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
                      provenance_.Of(access.thread, access.time));
     // Often the same again.
     if (place != place_) {
@@ -177,7 +177,7 @@ class SlotChanges {
   const bool want_values_, want_python_;
   Provenance& provenance_;
   std::unique_ptr<Cursor<Access>> cursor_;
-  std::optional<python::Place> place_;  // of the last row
+  std::optional<python::SourceLocation> place_;  // of the last row
   Value python_;
 };
 

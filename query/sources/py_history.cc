@@ -157,7 +157,7 @@ class PyCallSource : public Operator {
       if (value.is_null()) {
         const python::Code& code = history_.code(id);
         value = python::ValueOf(
-            python::Place{code.qualname, code.filename, history_.LineOf(id, offset), id});
+            python::SourceLocation{code.qualname, code.filename, history_.LineOf(id, offset), id});
       }
       return value;
     };

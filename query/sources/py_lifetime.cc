@@ -613,7 +613,7 @@ class Why {
     std::vector<std::pair<int, Row>> rows;
     std::vector<bool> named(owners_.size());
     for (const python::Imbalance& imbalance : imbalances_) {
-      ASSIGN_OR_RETURN(std::optional<python::Place> place,
+      ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
                        epochs_.provenance().Of(imbalance.thread, imbalance.time));
       // The row of what it counted, if it did.
       python::Owner owner;

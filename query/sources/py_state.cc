@@ -481,7 +481,8 @@ absl::StatusOr<Fate> FateOf(const Context& context, uint64_t address, Time t, Sc
                             (*epoch)->type_name, access.time.v);
     return fate;
   }
-  ASSIGN_OR_RETURN(std::optional<python::Place> place, provenance.Of(access.thread, access.time));
+  ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
+                   provenance.Of(access.thread, access.time));
   fate.freed_by = python::ValueOf(place);
   ASSIGN_OR_RETURN(std::string function, python::NativeFunction(context, access.pc, access.time));
   fate.freed_in = OfText(function);

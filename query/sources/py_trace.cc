@@ -104,7 +104,7 @@ class PythonTrace {
 
  private:
   using Variables = std::vector<std::pair<std::string, std::string>>;
-  using Place = std::pair<Time, uint64_t>;  // and a frame
+  using Version = std::pair<Time, uint64_t>;  // and a frame
 
   // The activations and calls, from the history of frames.
   absl::Status Follow() {
@@ -241,8 +241,8 @@ class PythonTrace {
     for (const uint32_t i : {folded.first, folded.last}) {
       const Step& step = steps_[i];
       const uint64_t frame = activations_[step.activation].call.frame;
-      variables_.try_emplace(Place(step.time, frame));
-      variables_.try_emplace(Place(step.end, frame));
+      variables_.try_emplace(Version(step.time, frame));
+      variables_.try_emplace(Version(step.end, frame));
     }
     for (const auto& group : CallsOf(folded)) {
       for (const uint32_t i : {group.front(), group.back()}) {
@@ -327,8 +327,8 @@ class PythonTrace {
   std::vector<Change> ChangesOf(uint32_t index) {
     const Step& step = steps_[index];
     const uint64_t frame = activations_[step.activation].call.frame;
-    const Variables& before = variables_[Place(step.time, frame)];
-    const Variables& after = variables_[Place(step.end, frame)];
+    const Variables& before = variables_[Version(step.time, frame)];
+    const Variables& after = variables_[Version(step.end, frame)];
     const auto find = [](const Variables& all, const std::string& name) {
       const auto it =
           std::find_if(all.begin(), all.end(), [&](const auto& v) { return v.first == name; });
@@ -417,7 +417,7 @@ class PythonTrace {
   std::vector<Activation> activations_;
   std::vector<MadeCall> calls_;
   std::vector<Step> steps_;
-  std::map<Place, Variables> variables_;
+  std::map<Version, Variables> variables_;
   std::multimap<Time, uint32_t> entries_, returns_;  // of calls, what is to be read
   std::map<uint32_t, CallShown> shown_;
   std::optional<std::string> result_;

@@ -135,7 +135,7 @@ absl::StatusOr<std::optional<ThreadNo>> ResolveThread(
 
 namespace {
 
-struct Place {
+struct Evaluated {
   Address address;
   uint64_t size = 0;    // 0: not known
   bool lvalue = false;  // names memory at `address`; otherwise `address` is just a number
@@ -198,10 +198,10 @@ absl::StatusOr<std::optional<uint64_t>> PlainNumber(const ast::Expr& expr, int d
 
 }  // namespace
 
-absl::StatusOr<Place> EvaluatePlace(const Context& context, const ast::Expr& expr,
-                                    const EvaluateAt& where) {
+absl::StatusOr<Evaluated> EvaluateLocation(const Context& context, const ast::Expr& expr,
+                                           const EvaluateAt& where) {
   ASSIGN_OR_RETURN(std::optional<uint64_t> plain, PlainNumber(expr, 0));
-  if (plain) return Place{.address = Address(*plain), .text = Hex(*plain)};
+  if (plain) return Evaluated{.address = Address(*plain), .text = Hex(*plain)};
   const Time t = where.time.value_or(context.process().info().end);
   ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, context.process().At(t));
   ASSIGN_OR_RETURN(EvaluatedValue result,
@@ -210,7 +210,7 @@ absl::StatusOr<Place> EvaluatePlace(const Context& context, const ast::Expr& exp
   const CValue& value = result.value;
   const TypeSpace& types = *result.types;
   const CType* type = value.type->Strip();
-  Place place;
+  Evaluated place;
   place.text = ast::ToString(expr);
   if (value.has_address() && type->kind != CType::Kind::kFunction) {
     place.address = Address(value.address);
@@ -259,12 +259,12 @@ absl::StatusOr<Place> EvaluatePlace(const Context& context, const ast::Expr& exp
 absl::StatusOr<ResolvedLocation> ResolveLocation(const Context& context,
                                                  const ast::Location& location,
                                                  uint64_t default_length, const EvaluateAt& where) {
-  ASSIGN_OR_RETURN(Place start, EvaluatePlace(context, *location.start, where));
+  ASSIGN_OR_RETURN(Evaluated start, EvaluateLocation(context, *location.start, where));
   uint64_t length = location.length.value_or(start.lvalue ? start.size : default_length);
   ResolvedLocation result;
   result.note = start.note;
   if (location.end) {
-    ASSIGN_OR_RETURN(Place end, EvaluatePlace(context, *location.end, where));
+    ASSIGN_OR_RETURN(Evaluated end, EvaluateLocation(context, *location.end, where));
     if (end.address <= start.address) {
       return ErrorAt(location.range, fmt::format("the end, {:#x}, is not after the start, {:#x}",
                                                  end.address.v, start.address.v));

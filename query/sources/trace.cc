@@ -73,7 +73,7 @@ class NativeTrace {
  private:
   // Variables at a time, by name.
   using Variables = std::vector<std::pair<std::string, std::string>>;
-  using Place = std::pair<Time, uint32_t>;  // and an activation
+  using Version = std::pair<Time, uint32_t>;  // and an activation
 
   std::vector<FoldedStep> Fold() const {
     FoldInput input;
@@ -127,7 +127,7 @@ class NativeTrace {
 
   void AskForVariables(Time t, uint32_t activation, uint32_t inlined,
                        const std::vector<Address>& globals) {
-    const Place place(t, activation);
+    const Version place(t, activation);
     if (variables_.try_emplace(place).second) {
       jobs_.Add(t, [this, place, inlined](Moment* moment) -> absl::Status {
         ASSIGN_OR_RETURN(FrameView view, ViewAt(moment, trace_.thread, inlined));
@@ -233,7 +233,8 @@ class NativeTrace {
 
   // What the function that begins at `entry` has just returned. nullopt: nothing, or not known.
   absl::StatusOr<std::optional<std::string>> ResultOf(Time called, Address entry, Moment* moment) {
-    ASSIGN_OR_RETURN(std::optional<ResultPlace> place, ResultPlaceOf(context_, called, entry));
+    ASSIGN_OR_RETURN(std::optional<ReturnConvention> place,
+                     ReturnConventionOf(context_, called, entry));
     ASSIGN_OR_RETURN(const Registers registers, moment->RegistersOf(trace_.thread));
     if (!place) {
       outcome_->AddNote("results are by the ABI: rax, where no debug information has the type");
@@ -250,7 +251,7 @@ class NativeTrace {
   std::vector<Change> ChangesOf(uint32_t index) {
     const TraceStep& step = trace_.steps[index];
     std::vector<Change> changes;
-    const Variables& before = variables_[Place(step.time, step.activation)];
+    const Variables& before = variables_[Version(step.time, step.activation)];
     const auto value = [](const Variables& all,
                           const std::string& name) -> std::optional<std::string> {
       for (const auto& [n, v] : all) {
@@ -259,7 +260,7 @@ class NativeTrace {
       return std::nullopt;
     };
     if (step.seen) {
-      for (const auto& [name, after] : variables_[Place(step.end, step.activation)]) {
+      for (const auto& [name, after] : variables_[Version(step.end, step.activation)]) {
         const std::optional<std::string> old = value(before, name);
         if (old != after) changes.push_back({name, old, after});
       }
@@ -354,7 +355,7 @@ class NativeTrace {
   python::SourceText source_;
   const Symbolizer* symbols_ = nullptr;
   MomentJobs jobs_;
-  std::map<Place, Variables> variables_;
+  std::map<Version, Variables> variables_;
   std::map<std::pair<Time, std::string>, std::string> globals_;
   absl::flat_hash_map<Address, std::string> global_names_;
   absl::flat_hash_map<uint32_t, CallValues> call_values_;

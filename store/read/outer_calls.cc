@@ -29,12 +29,12 @@ namespace {
 constexpr uint64_t kMaxUnwound = 8 << 20;
 
 struct Entries {
-  struct Place {
+  struct EntryPoint {
     uint32_t instruction;
     Address function;
   };
   std::vector<uint32_t> first_of_id;  // into `places`, + 1; 0: holds none
-  std::vector<Place> places;          // runs of one superblock end with instruction kEnd
+  std::vector<EntryPoint> places;     // runs of one superblock end with instruction kEnd
   static constexpr uint32_t kEnd = ~uint32_t{0};
 };
 

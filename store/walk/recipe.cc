@@ -605,13 +605,23 @@ absl::Status RecipeTable::Add(std::string_view encoded) {
   return Bad(head.id, "it comes twice");
 }
 
+RecipeTable::Entry::Entry(std::unique_ptr<Recipe> of)
+    : exit_count(of->exit_count()), recipe(std::move(of)) {
+  if (exit_count > kNear) {
+    far = std::make_unique<std::atomic<const Program*>[]>(exit_count - kNear);
+  }
+}
+
 absl::Status RecipeTable::AddConst(std::string_view encoded, bool* added) const {
   ASSIGN_OR_RETURN(auto recipe, Recipe::Parse(encoded));
-  uint32_t id = recipe->id().v;
-  auto entry = std::make_unique<Entry>();
-  uint32_t exits = recipe->exit_count();
-  entry->recipe = std::move(recipe);
-  entry->programs = std::make_unique<std::atomic<const Program*>[]>(exits);
+  const bool is_new = AddEntry(std::move(recipe));
+  if (added != nullptr) *added = is_new;
+  return absl::OkStatus();
+}
+
+bool RecipeTable::AddEntry(std::unique_ptr<Recipe> recipe) const {
+  const uint32_t id = recipe->id().v;
+  auto entry = std::make_unique<Entry>(std::move(recipe));
   std::lock_guard lock(mutex_);
   auto& chunk_slot = chunks_[id >> kChunkBits];
   Chunk* chunk = chunk_slot.load(std::memory_order_acquire);
@@ -620,9 +630,9 @@ absl::Status RecipeTable::AddConst(std::string_view encoded, bool* added) const 
     chunk_slot.store(chunk, std::memory_order_release);
   }
   auto& slot = chunk->entries[id & ((1 << kChunkBits) - 1)];
-  if (added != nullptr) *added = slot.load() == nullptr;
-  if (slot.load() == nullptr) slot.store(entry.release(), std::memory_order_release);
-  return absl::OkStatus();
+  if (slot.load() != nullptr) return false;
+  slot.store(entry.release(), std::memory_order_release);
+  return true;
 }
 
 const RecipeTable::Entry* RecipeTable::FindEntry(uint32_t id) const {
@@ -650,26 +660,15 @@ const Program* RecipeTable::FindProgram(uint32_t id, uint32_t exit) const {
     entry = FindEntry(id);
     if (entry == nullptr) {
       // The parent's. Program indexes are per table, so this table gets an entry of its own.
-      auto own = std::make_unique<Entry>();
-      own->recipe = std::make_unique<Recipe>(*recipe);
-      own->programs = std::make_unique<std::atomic<const Program*>[]>(recipe->exit_count());
-      std::lock_guard lock(mutex_);
-      auto& chunk_slot = chunks_[id >> kChunkBits];
-      Chunk* chunk = chunk_slot.load(std::memory_order_acquire);
-      if (chunk == nullptr) {
-        chunk = new Chunk;
-        chunk_slot.store(chunk, std::memory_order_release);
-      }
-      auto& slot = chunk->entries[id & ((1 << kChunkBits) - 1)];
-      if (slot.load() == nullptr) slot.store(own.release(), std::memory_order_release);
-      entry = slot.load();
+      AddEntry(std::make_unique<Recipe>(*recipe));
+      entry = FindEntry(id);
     }
   }
-  if (exit >= entry->recipe->exit_count()) return nullptr;
-  const Program* program = entry->programs[exit].load(std::memory_order_acquire);
+  if (exit >= entry->exit_count) return nullptr;
+  const Program* program = entry->program(exit).load(std::memory_order_acquire);
   if (program != nullptr) return program;
   std::lock_guard lock(mutex_);
-  program = entry->programs[exit].load(std::memory_order_acquire);
+  program = entry->program(exit).load(std::memory_order_acquire);
   if (program != nullptr) return program;
   programs_.push_back(entry->recipe->Compile(exit));
   programs_.back().index = static_cast<uint32_t>(program_keys_.size());
@@ -678,7 +677,7 @@ const Program* RecipeTable::FindProgram(uint32_t id, uint32_t exit) const {
   program_keys_.emplace_back(id, exit);
   program_count_ = static_cast<uint32_t>(program_keys_.size());
   program = &programs_.back();
-  entry->programs[exit].store(program, std::memory_order_release);
+  entry->program(exit).store(program, std::memory_order_release);
   return program;
 }
 

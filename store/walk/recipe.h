@@ -217,15 +217,25 @@ class RecipeTable {
   absl::Status AddConst(std::string_view encoded, bool* added = nullptr) const;
 
  private:
+  // A walk comes here for each superblock: what it needs lies together.
   struct Entry {
+    explicit Entry(std::unique_ptr<Recipe> of);
+    std::atomic<const Program*>& program(uint32_t exit) const {
+      return exit < kNear ? near[exit] : far[exit - kNear];
+    }
+    static constexpr uint32_t kNear = 4;
+    uint32_t exit_count;
+    mutable std::atomic<const Program*> near[kNear] = {};  // by exit
+    std::unique_ptr<std::atomic<const Program*>[]> far;    // of exits from kNear on
     std::unique_ptr<Recipe> recipe;
-    std::unique_ptr<std::atomic<const Program*>[]> programs;
   };
   static constexpr uint32_t kChunkBits = 12;
   struct Chunk {
     std::atomic<Entry*> entries[1 << kChunkBits] = {};
   };
   const Entry* FindEntry(uint32_t id) const;
+  // False when the table has one of this id, which stays.
+  bool AddEntry(std::unique_ptr<Recipe> recipe) const;
 
   static uint64_t NewIdentity();
 

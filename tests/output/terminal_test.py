@@ -163,6 +163,16 @@ class Rows(WithPython):
             with self.subTest(question):
                 self.check(P, question)
 
+    def test_crash_and_info_fit_and_lose_nothing(self):
+        for trace in C, P:
+            for words in ["crash", "--no-pager", trace], ["info", "--no-pager", trace]:
+                for columns in 60, *WIDTHS:
+                    text, status = run([TTQ, *words], columns)
+                    self.assertEqual(status, 0, text)
+                    for line in text.split("\n"):
+                        self.assertLessEqual(width(line), columns, f"{words} at {columns}:\n{text}")
+                    self.assertEqual("".join(text.split()), "".join(plain(*words).stdout.split()))
+
     def test_wide_shows_all_that_a_pipe_gets(self):
         text, _ = run([TTQ, "query", "-q", "--wide", "-t", C, "writes to counter"], 60)
         self.assertEqual(text.rstrip(), plain("query", "-t", C, "writes to counter").stdout.rstrip())

@@ -63,10 +63,10 @@ struct Piece {
 };
 
 // Where an instruction lies, whatever the layout of memory.
-struct Place {
+struct FileOffset {
   const std::string* path = nullptr;
   uint64_t offset = 0;
-  bool operator==(const Place& o) const { return offset == o.offset && *path == *o.path; }
+  bool operator==(const FileOffset& o) const { return offset == o.offset && *path == *o.path; }
   std::string ToString() const { return fmt::format("{}+{:#x}", *path, offset); }
 };
 
@@ -74,7 +74,7 @@ struct Place {
 class Layout {
  public:
   template <class Reload>
-  Place At(uint64_t address, Reload reload) {
+  FileOffset At(uint64_t address, Reload reload) {
     if (const Piece* p = Find(address)) return InPiece(*p, address);
     pieces_.push_back(reload());
     last_ = nullptr;
@@ -84,7 +84,7 @@ class Layout {
   }
 
  private:
-  static Place InPiece(const Piece& p, uint64_t address) {
+  static FileOffset InPiece(const Piece& p, uint64_t address) {
     return {&p.path, address - p.begin + p.offset};
   }
   const Piece* Find(uint64_t address) {
@@ -133,7 +133,7 @@ class Recorded {
     return (*code_)[at_++];
   }
   uint64_t time() const { return time_; }
-  Place PlaceOf(uint64_t address) {
+  FileOffset PlaceOf(uint64_t address) {
     return layout_.At(address, [&] {
       std::vector<Piece> pieces;
       for (const Mapping& m : OrFail(process_->MappingsAt(Time(time_)))) {
@@ -226,7 +226,7 @@ class Native {
     r.rip = address;
     ptrace(PTRACE_SETREGS, pid_, 0, &r);
   }
-  Place PlaceOf(uint64_t address) {
+  FileOffset PlaceOf(uint64_t address) {
     return layout_.At(address, [&] { return Pieces(); });
   }
   std::vector<Piece> Pieces() const {
@@ -354,15 +354,15 @@ int Main(int argc, char** argv) {
   Recorded recorded(process);
   recorded.Seek(from + recorded_bias);
 
-  std::deque<Place> before;
+  std::deque<FileOffset> before;
   uint64_t compared = 0;
   while (compared < count && !native.over()) {
-    const Place want = native.PlaceOf(native.Rip());
+    const FileOffset want = native.PlaceOf(native.Rip());
     if (!native.Step()) continue;
     const std::optional<uint64_t> have = recorded.Next();
     if (!have || !(recorded.PlaceOf(*have) == want)) {
       fmt::print("after {} equal instructions, at {}:\n", compared, recorded.time() - 1);
-      for (const Place& p : before) fmt::print("  both     {}\n", p.ToString());
+      for (const FileOffset& p : before) fmt::print("  both     {}\n", p.ToString());
       fmt::print("  native   {}\n", want.ToString());
       fmt::print("  recorded {}\n", have ? recorded.PlaceOf(*have).ToString() : "the end");
       return 1;
