@@ -233,8 +233,19 @@ class FileChecksums : public rocksdb::FileChecksumGenFactory {
   const char* Name() const override { return "XXH3 of sorted files"; }
 };
 
+// After an error RocksDB would go on by itself once there is room again. IngestExternalFiles,
+// called in between, then ends by an assertion; and a recording with a hole must not go on.
+class NoRecovery : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                            bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions o;
+  o.listeners.push_back(std::make_shared<NoRecovery>());
   o.file_checksum_gen_factory = std::make_shared<FileChecksums>();
   o.max_open_files = 512;
   o.max_file_opening_threads = 1;  // there are few; and where no thread can be had RocksDB aborts
@@ -290,12 +301,17 @@ struct Database::Impl {
   }
   // RocksDB threw, for want of memory: it may hold locks and references for ever.
   std::atomic<bool> threw{false};
+  std::mutex write_mutex;  // guards what follows; one writes at a time
+  rocksdb::Status failed;  // of the first write that failed: no files are taken in after it
   // The status of work(), which is not done any more once RocksDB threw.
   template <class Work>
   rocksdb::Status Write(const Work& work) {
+    std::lock_guard lock(write_mutex);
     if (threw) return rocksdb::Status::Aborted("out of memory");
     try {
-      return work();
+      rocksdb::Status s = work();
+      if (failed.ok()) failed = s;
+      return s;
     } catch (const std::bad_alloc&) {
       threw = true;
       return rocksdb::Status::Aborted("out of memory");
@@ -421,7 +437,8 @@ absl::Status Database::Add(Batch batch) {
     rows.shrink_to_fit();
   }
   if (args.empty()) return absl::OkStatus();
-  rocksdb::Status s = impl_->Write([&] { return impl_->db->IngestExternalFiles(args); });
+  rocksdb::Status s = impl_->Write(
+      [&] { return impl_->failed.ok() ? impl_->db->IngestExternalFiles(args) : impl_->failed; });
   if (!s.ok()) {
     std::error_code ignored;
     for (const auto& a : args) std::filesystem::remove(a.external_files[0], ignored);

@@ -10,7 +10,8 @@
 //   FAIL_LOG    a file that gets a line per call: its number, and a hash of who made it
 //
 // The program that ttq records is not concerned: the variables are taken out of the environment
-// before main. Nor are calls that the C library makes of itself.
+// before main. Nor are calls that the C library makes of itself, or that are made before main:
+// where there is no memory for what libraries set up then, no program can say so.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,7 +34,8 @@ enum Kind { kNone, kWrite, kOpen, kMmap, kMalloc, kSync, kThread, kFile, kSystem
 static const char* const kNames[] = {"",     "write",  "open", "mmap",  "malloc",
                                      "sync", "thread", "file", "system"};
 
-static enum Kind g_kind;
+static enum Kind g_kind;  // since main began
+static enum Kind g_wanted;
 static long g_at, g_calls;
 static int g_error, g_on, g_log = -1;
 static __thread int g_inside;
@@ -70,9 +72,8 @@ __attribute__((constructor)) static void begin(void) {
   const char* kind = getenv("FAIL_KIND");
   const char *at = getenv("FAIL_AT"), *error = getenv("FAIL_ERROR"), *on = getenv("FAIL_ON");
   const char* log = getenv("FAIL_LOG");
-  enum Kind wanted = kNone;
   for (int i = 1; kind && i < (int)(sizeof(kNames) / sizeof(*kNames)); i++) {
-    if (strcmp(kind, kNames[i]) == 0) wanted = (enum Kind)i;
+    if (strcmp(kind, kNames[i]) == 0) g_wanted = (enum Kind)i;
   }
   if (log) {
     int fd =
@@ -91,7 +92,6 @@ __attribute__((constructor)) static void begin(void) {
   unsetenv("FAIL_ERROR");
   unsetenv("FAIL_ON");
   unsetenv("FAIL_LOG");
-  g_kind = wanted;
 }
 
 #define NEXT(name)                                     \
@@ -101,6 +101,20 @@ __attribute__((constructor)) static void begin(void) {
     next = (__typeof__(&name))dlsym(RTLD_NEXT, #name); \
     g_inside--;                                        \
   }
+
+typedef int Main(int, char**, char**);
+static Main* g_main;
+static int begin_main(int argc, char** argv, char** environment) {
+  g_kind = g_wanted;
+  return g_main(argc, argv, environment);
+}
+int __libc_start_main(Main* of, int argc, char** argv, void (*init)(void), void (*fini)(void),
+                      void (*loader_fini)(void), void* stack) {
+  __typeof__(&__libc_start_main) next =
+      (__typeof__(&__libc_start_main))dlsym(RTLD_NEXT, "__libc_start_main");
+  g_main = of;
+  return next(begin_main, argc, argv, init, fini, loader_fini, stack);
+}
 
 // ---- Memory -------------------------------------------------------------------------------------
 
