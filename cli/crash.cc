@@ -17,6 +17,7 @@
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/language/parser.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -170,7 +171,8 @@ void AddPythonObject(const Object& object, std::string* out) {
   if (!after.empty()) *out += fmt::format("  {:<12} {}\n", "after freeing", after);
 }
 
-std::string Layout(const Answer& answer) {
+// `timed`: the time of the crash says something.
+std::string Layout(const Answer& answer, bool timed) {
   if (const Value* exception = answer.Get("exception"); exception && exception->object()) {
     return ExceptionLayout(*exception->object());
   }
@@ -181,8 +183,9 @@ std::string Layout(const Answer& answer) {
     where += fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
   }
   std::string out =
-      fmt::format("{}: {}\n  at {} in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
-                  answer.Of("time", Type::kTime), answer.Of("thread", Type::kInteger), where);
+      fmt::format("{}: {}\n  {}in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
+                  timed ? fmt::format("at {} ", answer.Of("time", Type::kTime)) : "",
+                  answer.Of("thread", Type::kInteger), where);
   const auto add = [&](std::string_view label, const std::string& text) {
     if (!text.empty()) out += fmt::format("  {:<12} {}\n", label, text);
   };
@@ -296,7 +299,7 @@ int RunCrash(int argc, char** argv) {
   if (!more.ok()) return Complain(more.status(), kUnreadable);
   std::string text;
   if (*more) {
-    text = Layout(Answer((*stream)->columns(), row));
+    text = Layout(Answer((*stream)->columns(), row), !HistoryUnknown(asked.engine->process()));
     Row nothing;
     (void)(*stream)->Next(&nothing);  // the note is final at the end
   }

@@ -103,10 +103,16 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
   };
   line("trace", info.path);
   line("command", Joined(info.command));
-  line("directory", info.working_directory);
-  line("recorded", fmt::format("{}{}, by ttq {} (store version {})", HumanTime(info.start_wall_ns),
-                               info.host.empty() ? "" : " on " + info.host, info.recorder_version,
-                               info.store_version));
+  if (!info.working_directory.empty()) line("directory", info.working_directory);
+  bool imported = false;
+  if (recording.default_process().v != 0) {
+    ASSIGN_OR_RETURN(const Process* process, recording.Open(recording.default_process()));
+    imported = HistoryUnknown(*process);
+  }
+  line(imported ? "imported" : "recorded",
+       fmt::format("{}{}, by ttq {} (store version {})", HumanTime(info.start_wall_ns),
+                   info.host.empty() ? "" : " on " + info.host, info.recorder_version,
+                   info.store_version));
   if (!info.finished) line("state", "not finished: still being made, or cut off");
   line("on disk", HumanBytes(info.bytes_on_disk));
   for (const ProcessInfo& p : recording.processes()) {

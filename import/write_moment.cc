@@ -207,6 +207,7 @@ absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory
     vdso_bytes.resize(memory.Read(m.begin, vdso_bytes.size(), vdso_bytes.data()));
   }
   const MemoryFile vdso_file(vdso_bytes);
+  writer->SetWorkingDirectory(moment.working_directory);
   writer->Start(producer->ring());
   Writer(moment, memory, producer.get()).Run(vdso_bytes.empty() ? "" : vdso_file.path());
   // Reads the files that were mapped, that of the vdso too.

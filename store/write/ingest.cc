@@ -79,8 +79,8 @@ std::string RecordingWriter::Impl::Record(bool finished) const {
   r.setStoreVersion(kStoreVersion);
   auto words = r.initCommand(static_cast<unsigned>(command.size()));
   for (unsigned i = 0; i < command.size(); ++i) words.set(i, command[i]);
+  r.setWorkingDirectory(working_directory);
   char buffer[4096] = "";
-  r.setWorkingDirectory(getcwd(buffer, sizeof(buffer)) ? buffer : "");
   gethostname(buffer, sizeof(buffer) - 1);
   r.setHost(buffer);
   r.setRecorderVersion(kVersion);
@@ -213,6 +213,8 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
   Impl& impl = *out->impl_;
   impl.directory = directory;
   impl.command = command;
+  char current[4096];
+  if (getcwd(current, sizeof(current))) impl.working_directory = current;
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
@@ -284,6 +286,10 @@ void RecordingWriter::Fail(const absl::Status& why) {
 
 void RecordingWriter::ReachLimit(const std::string& what) {
   impl_->Fail(absl::ResourceExhaustedError(what));
+}
+
+void RecordingWriter::SetWorkingDirectory(const std::string& path) {
+  impl_->working_directory = path;
 }
 
 bool RecordingWriter::Idle() const {

@@ -82,6 +82,7 @@ struct ForkPoint {
 struct RecordingWriter::Impl {
   std::string directory;
   std::vector<std::string> command;
+  std::string working_directory;
   int64_t start_wall_ns = 0;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
