@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// One activation of a function, as a debugger that steps through it would show it: the lines in the
-// order in which they were executed, and the calls that each made.
+// Traces one activation of a function as a debugger that steps through it would show it: the lines
+// in execution order, and the calls that each line made.
 //
 // A line begins where gdb's `next` stops (gdb/infrun.c, process_event_stop_test): at an instruction
-// with which a statement of another line begins. Code between that belongs to other lines, as
-// optimizing compilers leave it, begins none. A function that was inlined is a call, like any
-// other.
+// with which a statement of another line begins. Instructions of other lines that begin no
+// statement, as optimizing compilers leave them, begin no line. An inlined function counts as a
+// call.
 //
-// What was executed is followed from instruction to instruction; calls and returns are matched by
-// the addresses that they go back to. Where code leaves a function otherwise (an exception,
-// longjmp, a signal's handler), the stack pointer says which activation goes on.
+// The tracer follows the executed instructions one by one and matches returns to calls by their
+// return addresses. Where control leaves a function in another way (an exception, longjmp, a signal
+// handler), the stack pointer says which activation continues.
 //
 // Thread-safe: functions without state.
 
@@ -32,27 +32,27 @@ inline constexpr uint32_t kNoIndex = ~uint32_t{0};
 
 struct TraceStep {
   Time time;  // of the line's first instruction
-  // Of the activation's next line; after the last one, of the last instruction that the activation
-  // itself executed. `seen`: its frame is the innermost then, so that its variables can be read.
+  // Of the activation's next line; for the last line, of the last instruction that the activation
+  // itself executed. `seen`: at `end` its frame is the innermost, so its variables can be read.
   Time end;
   bool seen = false;
   Address pc;
   uint32_t activation = 0;  // index into ActivationTrace::activations
-  uint32_t inlined = 0;     // of the functions inlined into one another at pc, which it is of
+  uint32_t inlined = 0;     // the line's function: index into CodeLocation::frames at pc
   int line = 0;
   std::string file;             // empty: unknown
   std::vector<uint32_t> calls;  // indices into ActivationTrace::calls, in order
-  std::vector<Address> stores;  // what it wrote to that has a constant address; each once
+  std::vector<Address> stores;  // constant addresses that the line wrote to, each once
 };
 
 struct TracedCall {
   Time time;                 // of the function's first instruction
-  Address entry;             // that instruction; behind a linkage table where that is known
-  Time returned = kTimeMax;  // of the first instruction after it; kTimeMax: it did not come back
+  Address entry;             // that instruction; past the PLT entry where known
+  Time returned = kTimeMax;  // of the first instruction after the call; kTimeMax: no return
   bool inlined = false;
-  bool jumped = false;  // to it, at the caller's end: what it returns is the caller's result
+  bool jumped = false;  // a tail call: its result is the caller's result
   std::string function;
-  uint32_t activation = kNoIndex;  // where its own lines are traced
+  uint32_t activation = kNoIndex;  // that traces its lines
 };
 
 struct TracedActivation {
@@ -60,10 +60,10 @@ struct TracedActivation {
   std::string function;
   Address entry;
   uint32_t inlined = 0;     // as in TraceStep, at `entry`
-  bool is_inlined = false;  // a copy inside another function
+  bool is_inlined = false;  // an inlined copy
   Time entered, left = kTimeMax;
   // "returned", "inlined", "tail call", "unwound" (by an exception, longjmp), "signal", "exit",
-  // "end" (of what was recorded).
+  // "end" (of the recording).
   std::string ended;
 };
 
@@ -72,19 +72,18 @@ struct ActivationTrace {
   std::vector<TraceStep> steps;  // in order of time
   std::vector<TracedCall> calls;
   std::vector<TracedActivation> activations;
-  bool truncated = false;  // there are more steps than are kept
+  bool truncated = false;  // the limit on steps cut the trace
 };
 
 struct ActivationStart {
   ThreadNo thread;
   Time time;  // of its first instruction
-  // Of a copy that was inlined: which of the functions at its first instruction, as
-  // StackOptions::inlined has it.
+  // For an inlined copy: its index at its first instruction, as StackOptions::inlined counts.
   std::optional<uint32_t> inlined;
 };
 
-// `depth`: 1 for the activation's own lines, one more for those of what it calls, and so on.
-// `control` may be null.
+// Traces the activation that begins at `start`. `depth`: 1 for its own lines, 2 for those of the
+// functions that it calls too, and so on. `control` may be null. Cancelled when interrupted.
 absl::StatusOr<ActivationTrace> TraceActivation(const ProcessNames& names,
                                                 const ActivationStart& start, uint32_t depth,
                                                 ScanControl* control);

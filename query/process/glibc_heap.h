@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Blocks of glibc's malloc as their own headers in memory tell of them (malloc/malloc.c, "struct
-// malloc_chunk"): for processes whose calls of the allocator nobody recorded. Headers that a
-// program overwrote lead astray: a chain that does not end where its memory ends is not believed.
+// Finds blocks of glibc's malloc by their headers in memory (malloc/malloc.c, "struct
+// malloc_chunk"), for processes whose allocator calls were not recorded. A program may have
+// overwritten a header, so the search gives up at one that does not fit its mapping or its
+// neighbours.
 
 #ifndef TTQ_QUERY_PROCESS_GLIBC_HEAP_H_
 #define TTQ_QUERY_PROCESS_GLIBC_HEAP_H_
@@ -16,15 +17,16 @@
 namespace ttq {
 
 struct GlibcBlock {
-  Address begin;        // what malloc gave
+  Address begin;        // the address that malloc returned
   uint64_t usable = 0;  // bytes that the program may use
-  // Given back and merged into the allocator's lists. A block that is not may still lie in one of
-  // its caches, which leave the header as it is.
+  // Freed and in the allocator's lists. A block without this flag may still be in one of the
+  // allocator's caches, which leave the header unchanged.
   bool is_free = false;
-  bool is_mapping = false;  // has a mapping to itself
+  bool is_mapping = false;  // has its own mmap
 };
 
-// The block whose bytes, or whose header, hold the address. nullopt: it lies in no chain of blocks.
+// Returns the block whose bytes or header hold the address; nullopt: no chain of blocks does.
+// Cancelled when `control`, which may be null, says so.
 absl::StatusOr<std::optional<GlibcBlock>> FindGlibcBlock(Moment& moment, Address address,
                                                          ScanControl* control);
 

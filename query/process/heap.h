@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// The heap of a process through time: every block that malloc, operator new and their relatives
-// gave out, when and for whom, and when it was given back. Also what an address is: which block,
-// stack, module or mapping it lies in.
+// The heap of a process over time: every block that malloc, operator new and their relatives
+// allocated, when and for which caller, and when it was freed.
 //
-// The allocator is found by its names in the symbol tables, its calls through the store
-// (Process::OuterCalls): where operator new calls malloc there is one allocation, by operator new,
-// and whoever called that is its caller. Nothing is known of the inside of the allocator, so any
+// The symbol tables name the allocator's functions and the store finds their calls
+// (Process::OuterCalls): where operator new calls malloc, the index has one allocation, by operator
+// new, with the caller of operator new. It knows nothing of the allocator's data structures, so any
 // malloc will do.
 //
-// An index is made by one walk over the recording and kept in a file of the recording's directory
-// where that can be written. Immutable once made; thread-safe.
+// One walk over the recording makes an index, which is kept in a file in the recording's directory
+// if that is writable. Immutable once made; thread-safe.
 
 #ifndef TTQ_QUERY_PROCESS_HEAP_H_
 #define TTQ_QUERY_PROCESS_HEAP_H_
@@ -49,19 +48,19 @@ struct HeapFunction {
   std::string module;  // base name
 };
 
-// Every function of an allocator in any module that was ever loaded.
+// Returns the allocator functions of all modules that were ever loaded.
 absl::StatusOr<std::vector<HeapFunction>> FindAllocator(const ProcessNames& names);
 
-// One life of one block. Plain data: stored in files as it is.
+// One allocation, from malloc to free. Plain data: stored in files byte by byte.
 struct HeapLife {
   Address begin;
-  uint64_t size = 0;         // as asked for
-  Time allocated, returned;  // the call's first instruction, and the first after it
-  Time freed = kTimeMax;     // the call's first instruction
-  // Where the calls came back to, 0: unknown.
+  uint64_t size = 0;         // as requested
+  Time allocated, returned;  // the allocating call's first instruction; the first after its return
+  Time freed = kTimeMax;     // the freeing call's first instruction; kTimeMax: never freed
+  // Return addresses of the two calls; 0: unknown.
   Address allocated_from, freed_from;
   ThreadNo allocated_thread, freed_thread;
-  uint16_t allocated_with = 0, freed_with = 0;  // into functions()
+  uint16_t allocated_with = 0, freed_with = 0;  // indices into functions()
   uint32_t reserved = 0;
 
   // At least one, so that a block of no bytes has an address too.
@@ -69,7 +68,7 @@ struct HeapLife {
   bool IsAlive(Time t) const { return allocated < t && t <= freed; }
 };
 
-// A block given back that was not out.
+// A free of an address at which no block was allocated.
 struct BadFree {
   Time time;
   Address pointer, from;
@@ -79,22 +78,23 @@ struct BadFree {
 
 class HeapIndex {
  public:
-  // Reads the file, or walks the recording and writes it. Cancelled when interrupted.
+  // Reads the index's file, or walks the recording and writes the file. Cancelled when interrupted;
+  // ResourceExhausted above 20 million allocations.
   static absl::StatusOr<std::unique_ptr<const HeapIndex>> Make(const ProcessNames& names,
                                                                ScanControl* control);
 
   const std::vector<HeapFunction>& functions() const { return functions_; }
-  // By address, then by time.
+  // Sorted by address, then by time.
   absl::Span<const HeapLife> lives() const { return lives_; }
   absl::Span<const BadFree> bad_frees() const { return bad_frees_; }
-  // Reservations to pass on with every answer, or "".
+  // What every answer must say about the index's limits, or "".
   const std::string& note() const { return note_; }
 
   struct Around {
-    const HeapLife* inside = nullptr;  // the block allocated last, before t, that holds the address
+    const HeapLife* inside = nullptr;   // the last block allocated before t that holds the address
     const HeapLife* earlier = nullptr;  // the one before that at this address
-    uint64_t lives = 0;                 // how many blocks held it before t, with `inside`
-    // Blocks alive at t that end at or before the address, and begin after it; the nearest.
+    uint64_t lives = 0;                 // how many blocks held it before t, `inside` included
+    // The nearest blocks alive at t that end at or before the address, and that begin after it.
     const HeapLife* below = nullptr;
     const HeapLife* above = nullptr;
   };
@@ -110,16 +110,17 @@ class HeapIndex {
   std::vector<HeapFunction> functions_;
   std::vector<HeapLife> lives_;
   std::vector<BadFree> bad_frees_;
-  std::vector<uint64_t> reach_;  // how far the lives up to this one reach
+  std::vector<uint64_t> reach_;  // highest end of the lives up to this one
   std::string note_;
 };
 
-// Where a call came from: "make_node (list.c:12)"; `return_address` is what follows the call.
-// Functions of the standard library that were inlined into others are left out. Empty: unknown.
+// The caller of a function, from the call's return address: "make_node (list.c:12)". Inlined
+// functions of the standard library are skipped. Empty: unknown.
 std::string DescribeCaller(const ProcessNames& names, Address return_address, Time t);
 
-// Bytes that the caller of a block of glibc may use, from the word before the block as of t, when
-// it has not been given back by then. Nullopt: another allocator's, or overwritten.
+// Bytes of a glibc block that the program may use, from the word before the block at t or, if it
+// was freed earlier, at its free. nullopt: another allocator's block, an overwritten or unknown
+// word, or t is before the allocation returned.
 std::optional<uint64_t> UsableSize(const ProcessNames& names, const HeapIndex& heap,
                                    const HeapLife& life, Time t);
 

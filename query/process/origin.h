@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Where a value came from: from a register or a piece of memory back to the instruction that put
-// the value there, and to where that one took it from, hop by hop.
+// Traces where a value came from, hop by hop: from a register or a piece of memory back to the
+// instruction that put the value there, and on to the place that it took the value from.
 //
-// A hop is exact: memory by its last write in the recording, general registers by what each
-// executed instruction set, vector registers (which are not recorded) by the instruction that last
-// wrote them and the memory or register it copied. It ends where a value was made: a constant, a
-// computation, the result of a system call or of an allocation, the contents of a file, the
-// program's start.
+// Each hop is exact. For memory it is the last write in the recording; for a general register, the
+// last executed instruction that set it; for a vector register (these are not recorded), the
+// instruction that last wrote it and the memory or register that this copied. The trace ends where
+// the value was made: a constant, a computation, the result of a system call or of an allocation,
+// the contents of a file, the program's start.
 
 #ifndef TTQ_QUERY_PROCESS_ORIGIN_H_
 #define TTQ_QUERY_PROCESS_ORIGIN_H_
@@ -33,23 +33,23 @@ struct ValueLocation {
   uint8_t number = 0;   // of the register
   uint32_t offset = 0;  // of the bytes in the register
   uint32_t size = 8;
-  ThreadNo thread;  // whose register; for memory the thread that used it
-  Time before;      // the value as of this time
+  ThreadNo thread;  // owns the register, or used the memory
+  Time before;      // the value just before this time
 };
 
 struct Hop {
   Time time;
   ThreadNo thread;
   Address pc;
-  // Where the value at `place` was taken from: "memory", "register" (there is a further hop),
-  // "constant", "computation", "address", "allocation", "syscall", "input", "signal", "map",
-  // "file", "zero", "start", "unknown".
+  // Source of the value at `place`: "memory" or "register" (a further hop follows), "constant",
+  // "computation", "address", "allocation", "syscall", "input", "signal", "map", "file", "zero",
+  // "start", "unknown".
   std::string kind;
-  std::string instruction;  // empty: not an instruction's doing
+  std::string instruction;  // empty: no instruction put it there
   std::string place;        // "%rax", "0x1000+8 (counter)"
   std::string value;        // its bytes; empty: not known
   std::string from;         // "%rdx", "0x2000+8", "$0", "malloc(24) for make_node (list.c:12)"
-  std::optional<Address> address;  // of `place` when it is memory
+  std::optional<Address> address;  // of `place` if it is memory
 };
 
 class OriginTracer {
@@ -57,7 +57,8 @@ class OriginTracer {
   // `control` may be null.
   OriginTracer(const ProcessNames& names, ScanControl* control);
 
-  // At most `depth` hops. `note` gets why it stopped early, if it did.
+  // Returns at most `depth` hops, the latest first. `note` gets the reason if the trace stopped
+  // early.
   absl::StatusOr<std::vector<Hop>> Trace(ValueLocation place, uint32_t depth, std::string* note);
 
   struct Instruction {
@@ -65,9 +66,9 @@ class OriginTracer {
     Address pc;
     std::string_view bytes;  // as executed
   };
-  // What was executed at t; nullopt: nothing, or it is not known.
+  // The instruction executed at t; nullopt: none, or not known.
   absl::StatusOr<std::optional<Instruction>> InstructionAt(Time t);
-  // What the thread executed last before t.
+  // The last instruction that the thread executed before t.
   absl::StatusOr<std::optional<Instruction>> InstructionBefore(ThreadNo thread, Time t);
 
  private:
@@ -78,14 +79,14 @@ class OriginTracer {
   };
   struct Code {
     std::vector<CodeInstruction> instructions;
-    std::vector<uint32_t> general, vectors;  // what each writes
+    std::vector<uint32_t> general, vectors;  // what each instruction writes
     uint32_t all_general = 0, all_vectors = 0;
   };
 
   absl::StatusOr<std::optional<ValueLocation>> Step(const ValueLocation& place, Hop* hop);
   absl::StatusOr<std::optional<ValueLocation>> MemoryStep(ValueLocation place, Hop* hop);
   absl::StatusOr<std::optional<ValueLocation>> RegisterStep(ValueLocation place, Hop* hop);
-  // After the instruction that wrote the place has been found.
+  // Continues from the instruction that wrote the place.
   absl::StatusOr<std::optional<ValueLocation>> FromInstruction(const ValueLocation& place,
                                                                const DecodedInstruction& decoded,
                                                                const Registers& registers,
@@ -94,7 +95,7 @@ class OriginTracer {
                                                            const DecodedInstruction& decoded,
                                                            size_t operand, uint32_t offset,
                                                            const Registers& registers, Hop* hop);
-  // What the operand held before the instruction, in its low bytes; nullopt: not known.
+  // The operand's value before the instruction, in the low bytes; nullopt: not known.
   absl::StatusOr<std::optional<uint64_t>> ValueOf(const Operand& operand,
                                                   const DecodedInstruction& decoded,
                                                   const Registers& registers, Time t);
@@ -104,11 +105,12 @@ class OriginTracer {
 
   absl::StatusOr<std::string> BytesOf(const ValueLocation& place);
   absl::StatusOr<Setter> FindSetter(const ValueLocation& place);
-  // The last instruction before `before` that writes the register, by the code alone.
+  // The last instruction before `before` whose code writes the register.
   absl::StatusOr<std::optional<Instruction>> LastWriter(const ValueLocation& place, Time before);
   absl::StatusOr<std::optional<Time>> NextOf(ThreadNo thread, Time after);
   const Code& CodeOf(SuperblockId id);
-  // The call of the allocator that was running at `t` and gave `value`.
+  // Describes the allocator call that was active at `t` and returned the value at `place`; nullopt:
+  // none.
   absl::StatusOr<std::optional<std::string>> AllocationAround(const ValueLocation& place, Time t,
                                                               Address pc, Hop* hop);
   std::string TextOf(const ValueLocation& place, Time t);
@@ -122,11 +124,11 @@ class OriginTracer {
   std::optional<std::vector<std::pair<Address, std::string>>> allocator_;  // entries
 };
 
-// The address of a memory operand. Nullopt for one that no general register tells.
+// The address of a memory operand; nullopt: the general registers do not determine it.
 std::optional<Address> EffectiveAddress(const Operand& operand, const DecodedInstruction& decoded,
                                         const Registers& registers);
 
-// "%rdi = 0x10", "[0x1000]", "$0x3": an operand as it was before the instruction.
+// An operand with its value before the instruction: "%rdi = 0x10", "[0x1000]", "$0x3".
 std::string OperandText(const Operand& operand, const DecodedInstruction& decoded,
                         const Registers& registers);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The names that the code and data of a process have at a time.
+// Names of a process's code and data at a time: symbols and global variables.
 //
-// Thread-safe. Names are loaded when first asked for: a query that prints no function reads no ELF
-// file.
+// Thread-safe. Names are loaded on first use: a query that prints no function reads no ELF file.
 
 #ifndef TTQ_QUERY_PROCESS_PROCESS_NAMES_H_
 #define TTQ_QUERY_PROCESS_PROCESS_NAMES_H_
@@ -22,11 +21,11 @@
 
 namespace ttq {
 
-// The first three of a list, and how many more there are: "a, b, c, and 2 more".
+// Joins the first three of a list and says how many more there are: "a, b, c, and 2 more".
 std::string FirstThree(std::vector<std::string> list, const char* separator);
 
-// Why a name may be missing: " (libx.so: its bytes were not recorded)"; empty when nothing is known
-// to be.
+// Says why a name may be missing: " (libx.so: its bytes were not recorded)"; empty: no known
+// reason.
 std::string WhyNamesAreMissing(const Symbolizer& symbols);
 
 class ProcessNames {
@@ -39,15 +38,16 @@ class ProcessNames {
 
   // The names of the code mapped at `t`. Owned by this object.
   absl::StatusOr<const Symbolizer*> SymbolsAt(Time t) const;
-  // The names of everything ever mapped; where a later module took an earlier one's place, the
-  // later one's.
+  // The names of all modules ever mapped; where several had the same addresses, those of the
+  // latest.
   absl::StatusOr<const Symbolizer*> AllSymbols() const;
 
-  // The one global that `name` means in any module; nullopt: none; an error when it means several.
+  // The global variable called `name` in any module; nullopt: none; an error at `range` when
+  // several match.
   absl::StatusOr<std::optional<VariableInfo>> FindGlobal(ast::Range range,
                                                          const std::string& name) const;
   std::vector<std::string> GlobalsLike(const std::string& name) const;
-  // The error that there is none; `near` are those that were perhaps meant.
+  // The error at `range` for an unknown global; `near`: names that were perhaps meant.
   absl::Status NoGlobal(ast::Range range, const std::string& name,
                         const std::vector<std::string>& near) const;
 
@@ -61,8 +61,8 @@ class ProcessNames {
   mutable std::mutex mutex_;  // guards what follows
   mutable bool loaded_ = false;
   mutable std::vector<LoadedModule> modules_;
-  // The times at which the set of modules changes in a way that matters: none unless two modules
-  // had the same addresses at different times. Epoch i ends before boundaries_[i].
+  // Times at which a module is loaded at addresses that an earlier one had. Epoch i ends before
+  // boundaries_[i].
   mutable std::vector<Time> boundaries_;
   mutable std::map<size_t, std::unique_ptr<Symbolizer>> symbolizers_;
   mutable std::shared_ptr<SymbolFileCache> cache_;

@@ -18,16 +18,16 @@
 
 namespace ttq {
 
-// The state of the process at the time of one row after the other, and stacks then. All that looks
-// at a row shares one: rows in the order of time are cheap.
+// The process's state and stacks at the time of a row. The operators that look at a row share one
+// object, which moves from row to row: rows in time order are cheap. Belongs to one thread.
 class RowMoment {
  public:
   explicit RowMoment(const ProcessNames& names, std::shared_ptr<Outcome> outcome = nullptr)
       : names_(names), outcome_(std::move(outcome)), unwinder_(names) {}
-  // Moves there. OutOfRange past the end.
+  // Moves to t and returns the moment, which this object owns. OutOfRange past the recording's end.
   absl::StatusOr<Moment*> At(Time t);
   Unwinder& unwinder() { return unwinder_; }
-  // To the answer, if there is one.
+  // Forwarded to the outcome, if there is one.
   void AddNote(std::string_view sentence);
   void MarkIncomplete(std::string_view reason);
 
@@ -38,8 +38,9 @@ class RowMoment {
   std::unique_ptr<Moment> moment_;
 };
 
-// The stack of a row's thread (without a slot or a thread there: of the running one) at its time,
-// to which the moment moves. nullopt when there is none. `inlined_slot`: of StackOptions::inlined.
+// Moves to the row's time and returns its thread's stack (without a thread slot or a value in it:
+// the running thread's). nullopt: the row has no time, or the thread does not live then. Adds the
+// stack's reservations to `outcome`. `inlined_slot`: where the row has StackOptions::inlined.
 absl::StatusOr<std::optional<Stack>> StackOfRow(RowMoment& moment, const Row& row, size_t time_slot,
                                                 std::optional<size_t> thread_slot, Outcome* outcome,
                                                 std::optional<size_t> inlined_slot = std::nullopt);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The call stack of a thread at a moment: which calls are active, where each goes on when it
-// returns, and the registers each had, as far as they can be known.
+// The call stack of a thread at a moment: the active calls, the return address of each, and each
+// frame's registers as far as they can be recovered.
 //
-// Frames are found by call-frame information (query/code/unwind.h). Where code has none (a JIT
-// compiler's, hand-written assembler's), the recording itself is asked: a word of the stack that a
-// call instruction pushed, and to which no return has been made since, is the return address; the
-// registers at that call are the caller's. Frames found so are exact too, but cost a few blocks
-// each.
+// The unwinder uses call-frame information (query/code/unwind.h). Where code has none (JIT-compiled
+// code, assembler), it searches the recording: the return address is a word of the stack that a
+// call instruction pushed and that no return has used since; the registers at that call are the
+// caller's. Frames found in this way are exact too, but each decodes a few blocks.
 //
 // Memory and debug information are untrusted: stacks are bounded, and each frame lies above the one
 // before it, except where a signal or a context switch changed stacks.
@@ -36,11 +35,11 @@ namespace ttq {
 class TailCalls;
 struct Outcome;
 
-// The general registers of a frame. A register that calls do not preserve is not known in the
-// callers' frames.
+// The general registers of a frame. A caller-saved register is usually not known in the frames of
+// callers.
 struct FrameRegisters {
   std::array<uint64_t, kGprCount> gpr{};
-  std::array<uint64_t, kGprCount> saved_at{};  // where it is saved in memory; 0: nowhere
+  std::array<uint64_t, kGprCount> saved_at{};  // address it is saved at; 0: not in memory
   uint32_t known = 0;                          // a bit for each Gpr
   std::optional<uint64_t> Get(Gpr reg) const {
     return known >> reg & 1 ? std::optional<uint64_t>(gpr[reg]) : std::nullopt;
@@ -61,42 +60,42 @@ Gpr ArgumentRegister(int i);
 struct Frame {
   enum class Kind : uint8_t {
     kNormal,
-    kInlined,  // a copy inlined into the next frame; shares its registers and CFA
-    kSignal,   // where the kernel entered to deliver a signal
+    kInlined,  // inlined into the next frame; shares its registers and CFA
+    kSignal,   // the kernel's frame for a signal handler
     kJit,      // code in no module
-    kTail,     // it ended in a jump to the function of the frame before: nothing of it is left
+    kTail,     // ended in a jump to the frame before: its frame is gone
   };
-  // How the next frame out was found.
+  // How the caller's frame was found.
   enum class Method : uint8_t { kNone, kCallFrameInfo, kCallHistory, kFramePointer };
 
   uint32_t number = 0;  // 0: innermost
   Kind kind = Kind::kNormal;
   Method method = Method::kNone;
-  // The instruction to be executed next in this frame: a caller's is its return address.
+  // The instruction that this frame executes next: in a caller, its return address.
   Address pc;
-  // An address inside the instruction being executed, for looking things up: pc itself in the
-  // innermost frame and where a signal interrupted, else inside the call.
+  // An address for symbol look-up: pc in the innermost frame and in one that a signal interrupted,
+  // else an address inside the call instruction.
   Address lookup_pc;
-  // The value of rsp before the call that made this frame; nullopt: not known.
+  // Canonical frame address: rsp before the call that made this frame; nullopt: not known.
   std::optional<Address> cfa;
   FrameRegisters registers;
-  // Nothing of the function has been executed yet: its arguments are where the ABI puts them.
+  // At the function's first instruction: its arguments are where the ABI puts them.
   bool at_entry = false;
-  // Of a kTail frame and what is inlined in it: its part of the stack is used by others.
+  // A kTail frame or one inlined in it: other frames use its part of the stack.
   bool is_gone = false;
-  uint32_t inlined = 0;  // of the functions inlined into one another at pc, which: 0 is innermost
+  uint32_t inlined = 0;  // index into CodeLocation::frames at pc; 0: the innermost function
   std::string function;  // empty: no name
-  std::string symbol;    // as the linker knows it
+  std::string symbol;    // linker's name
   std::string module;    // base name
   std::string file;
   int line = 0;  // 0: unknown
 };
-// `pc` is the first instruction of the function that really exists there, `location` names it:
-// nothing that is inlined into it has begun either.
+// Whether `pc`, which `location` describes, is the first instruction of its out-of-line function.
+// Functions inlined there have not begun either.
 bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc);
-// Which of the functions inlined into one another at `pc`, where a thread is at the moment, its
-// stack begins with: `asked` if it is one of them; at a function's first instruction the function
-// itself, but for a crash, of which the innermost is of interest.
+// The index into `location.frames` with which a stack at `pc` begins: `asked` if that is in range;
+// at a function's first instruction the out-of-line function, except at a crash, where the
+// innermost function is of interest; else 0.
 uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
                      Address pc, std::optional<uint32_t> asked);
 const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit", "tail"
@@ -106,47 +105,48 @@ struct Stack {
   Time time;
   ThreadNo thread;
   std::vector<Frame> frames;  // innermost first
-  bool truncated = false;     // there are more frames than were asked for
-  // Why it ends where it does, when that is not a program's usual start; empty otherwise.
+  bool truncated = false;     // max_frames cut it
+  // Why the stack ends before the program's usual start; empty: it does not.
   std::string note;
 };
 
-// Adds to an answer's note what there is to say of a stack: where it was cut or guessed.
+// Adds to `outcome` where the stack was cut, guessed or found in the recording; one that was cut or
+// guessed makes the answer incomplete.
 void Describe(const Stack& stack, Outcome* outcome);
 
 struct StackOptions {
   size_t max_frames = 10000;
-  // Go on to what called `main`. Debuggers do not.
+  // Continue to the callers of `main`. Debuggers do not.
   bool past_main = false;
-  // Which of the functions inlined into one another where the thread is the stack begins with: 0 is
-  // the innermost. Several begin at one instruction, and a call of one of them is meant.
+  // Where functions are inlined at the thread's pc, the one that the stack begins with: an index
+  // into CodeLocation::frames, 0 for the innermost. Several functions can begin at one instruction;
+  // a row about a call of one of them says which.
   std::optional<uint32_t> inlined;
 };
 
-// Makes stacks. Keeps what it learns about code, so that one object for many stacks is cheaper.
-// Belongs to one thread and must not outlive its names.
+// Unwinds stacks. Caches what it learns about code: use one object for many stacks. Belongs to one
+// thread and must not outlive its names.
 class Unwinder {
  public:
   explicit Unwinder(const ProcessNames& names);
   ~Unwinder();
 
-  // The stack of `thread` (default: the running one) at the moment's time. NotFound when the thread
+  // The stack of `thread` (default: the running one) at the moment's time. NotFound: the thread
   // does not live then.
   absl::StatusOr<Stack> StackOf(Moment& moment, std::optional<ThreadNo> thread,
                                 const StackOptions& options = {});
-  // How many calls are active outside the innermost frame's function, counting functions inlined
-  // into one another as `StackOf` does: the number of frames after that of `function`, which is
-  // among the innermost.
+  // The number of frames outside of `function`, which is one of the functions at the thread's pc.
+  // Counts inlined functions as StackOf does.
   absl::StatusOr<int64_t> DepthOf(Moment& moment, ThreadNo thread, const std::string& function);
-  // The function that jumped to the one whose first instruction is next, if it was not called: its
-  // name, which may be empty. `return_address`: the word on top of the stack.
+  // If the thread is at the function entry `entry` and came there by a jump, not a call: the name
+  // of the function that jumped, which may be empty. `return_address`: the word on top of the
+  // stack.
   absl::StatusOr<std::optional<std::string>> JumpedFrom(Moment& moment, ThreadNo thread,
                                                         Address entry, Address return_address);
 
  private:
-  // Calls `use` with every physical frame and each that jumped on, and its place, innermost first,
-  // until it says false.
-  // Fills in what ended the walk.
+  // Calls `use` with every physical and every kTail frame and its location, innermost first, until
+  // it returns false. `note` gets the reason if the walk ends early.
   using UseFrame = std::function<bool(Frame& frame, const CodeLocation& location)>;
   absl::Status Walk(Moment& moment, ThreadNo thread, bool past_main, std::string* note,
                     const UseFrame& use);
@@ -162,7 +162,7 @@ class Unwinder {
   const ProcessNames& names_;
   absl::flat_hash_map<const SymbolFile*, std::unique_ptr<UnwindTable>> tables_;
   std::unique_ptr<TailCalls> tail_calls_;
-  // Executable memory, for guesses.
+  // Executable memory, to check return addresses that were guessed.
   Time mappings_time_ = kTimeMax;
   std::vector<AddressRange> executable_;
 };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Functions that are on no stack because they ended in a jump: a caller called G, G ended in a jump
-// to H, and H returns to the caller. Debug information can only tell where one way leads from what
-// was called to what runs; the recording has what was executed.
+// Finds functions that have no frame because they ended in a tail call: a caller called G, G jumped
+// to H, and H returns to the caller. Debug information can reconstruct this only where one path
+// leads from the called function to the running one; the recording has the executed path.
 //
-// A frame whose call instruction names the function that runs is looked at once for each such pair.
-// Of a call through a register or memory, the first such frame is looked up in the recording; that
-// the same call reached the same function without a jump is taken to hold for later frames too.
-// What one call ran more than once (two functions that jump to each other) is given once.
+// A call instruction that names the running function is examined once per pair of call and
+// function. For a call through a register or memory, the recording is searched for the first such
+// frame; if that call reached the function without a jump, later frames are assumed to do so too. A
+// function that one call ran more than once (two functions that jump to each other) is listed once.
 //
-// Belongs to one thread, as the moments do that it is asked about.
+// Belongs to one thread.
 
 #ifndef TTQ_QUERY_PROCESS_TAIL_CALLS_H_
 #define TTQ_QUERY_PROCESS_TAIL_CALLS_H_
@@ -30,20 +30,20 @@
 
 namespace ttq {
 
-// The last instruction of a function that jumped on.
+// The jump that ended a function.
 struct TailJump {
   Time time;
   Address pc;
-  Address next;  // of the instruction after it, where gdb says that such a frame is
+  Address next;  // the instruction after it, which gdb shows as such a frame's pc
 };
 
 class TailCalls {
  public:
   explicit TailCalls(const ProcessNames& names);
 
-  // The jumps that led from what the call before `return_address` called to the function that holds
-  // `pc`, the last first; none when it called that. `slot`: where the return address is on the
-  // stack. Also none where the recording does not tell.
+  // The jumps from the function that the call before `return_address` called to the one that holds
+  // `pc`, the last first. Empty: the call reached that function directly, or the recording does not
+  // tell. `slot`: where the return address is on the stack.
   absl::StatusOr<std::vector<TailJump>> Between(Moment& moment, ThreadNo thread, Address pc,
                                                 Address slot, Address return_address);
 
@@ -51,29 +51,29 @@ class TailCalls {
   using Key = std::pair<const Symbolizer*, uint64_t>;
   // The first instruction of the function that holds `pc`.
   std::optional<Address> EntryOf(const Symbolizer& symbols, Address pc);
-  // What the call instruction that ends at an address calls, if it or the linkage table says so.
+  // The target of the call instruction that ends at `return_address`, through the PLT; nullopt: the
+  // code does not tell.
   absl::StatusOr<std::optional<Address>> Called(Moment& moment, Address return_address);
   absl::StatusOr<std::optional<Address>> ThroughMemory(Moment& moment, Address at);
-  // The instruction that the thread executed before `t`, those of the dynamic linker and of linkage
-  // tables left out; none before the time `call`.
+  // The jump that the thread executed last before `t` and after `call`, without those of the
+  // dynamic linker and the PLT; nullopt: another instruction, or none.
   absl::StatusOr<std::optional<TailJump>> JumpBefore(const Symbolizer& symbols, ThreadNo thread,
                                                      Address slot, Time t, Time call);
 
   const ProcessNames& names_;
   OriginTracer tracer_;
   absl::flat_hash_map<Key, std::optional<Address>> entries_;
-  // What is known of one call, by its thread, slot, return address and the function that runs:
-  // nothing else was put into the slot after `call` and before `until`.
+  // What is known of one call, by thread, slot, return address and running function: the slot was
+  // not written after `call` and before `until`.
   struct Known {
     Time call, until;
     std::vector<TailJump> jumps;
   };
   using Frame = std::tuple<uint32_t, uint64_t, Key, uint64_t>;
-  // Extends what is known up to `t`, where it is still the same call.
+  // Whether the slot still holds the same call at `t`; if so, extends `known` to it.
   absl::StatusOr<bool> StillHolds(Known* known, Address slot, Time t);
   absl::flat_hash_map<Frame, Known> known_;
-  // Return addresses and the entries of functions that were called there without a jump that the
-  // recording tells of.
+  // Pairs of a return address and a function entry for which no jump was found.
   absl::flat_hash_set<std::pair<Key, uint64_t>> direct_;
 };
 
