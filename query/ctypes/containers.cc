@@ -79,19 +79,19 @@ class Taker {
   // The number at a path; false when it is not there or not known.
   bool Number(const CValue& object, std::string_view path, uint64_t* out) {
     absl::StatusOr<std::optional<CValue>> member = reader_.Path(object, path);
-    if (!Keep(member.status()) || !*member) return false;
+    if (!KeepError(member.status()) || !*member) return false;
     absl::StatusOr<std::optional<uint64_t>> n = reader_.Number(**member);
-    if (!Keep(n.status()) || !*n) return false;
+    if (!KeepError(n.status()) || !*n) return false;
     *out = **n;
     return true;
   }
-  bool Keep(const absl::Status& status) {
+  bool KeepError(const absl::Status& status) {
     if (!status.ok() && status_.ok()) status_ = status;
     return status.ok();
   }
   bool Word(uint64_t address, uint64_t* out) {
     absl::StatusOr<std::optional<uint64_t>> n = reader_.moment()->ReadNumber(Address(address), 8);
-    if (!Keep(n.status()) || !*n) return false;
+    if (!KeepError(n.status()) || !*n) return false;
     *out = **n;
     return true;
   }
@@ -153,7 +153,7 @@ class Taker {
     const uint64_t size = shown * view.character.bytes;
     view.text.resize(size);
     absl::StatusOr<uint64_t> got = reader_.moment()->Read(Address(at), size, view.text.data());
-    if (!Keep(got.status()) || *got < size) return Nothing();
+    if (!KeepError(got.status()) || *got < size) return Nothing();
     view.cut = shown < length;
     view.items.push_back({std::nullopt, At(at, element)});
     return view;
@@ -161,7 +161,7 @@ class Taker {
 
   MaybeView PathName() {
     absl::StatusOr<std::optional<CValue>> text = reader_.Path(value_, "_M_pathname");
-    if (!Keep(text.status()) || !*text) return Nothing();
+    if (!KeepError(text.status()) || !*text) return Nothing();
     MaybeView view = ViewContainer(reader_, **text, most_);
     if (view.ok() && *view) (*view)->summary = "filesystem::path ";
     return view;
@@ -218,18 +218,18 @@ class Taker {
     }
     absl::StatusOr<std::optional<CValue>> key = reader_.Path(item, "first"),
                                           mapped = reader_.Path(item, "second");
-    if (!Keep(key.status()) || !Keep(mapped.status()) || !*key || !*mapped) return false;
+    if (!KeepError(key.status()) || !KeepError(mapped.status()) || !*key || !*mapped) return false;
     view->items.push_back({*std::move(key), **std::move(mapped)});
     return true;
   }
 
   MaybeView Tree(std::string_view name) {
     absl::StatusOr<std::optional<CValue>> tree = reader_.Path(value_, "_M_t");
-    if (!Keep(tree.status()) || !*tree) return Nothing();
+    if (!KeepError(tree.status()) || !*tree) return Nothing();
     const CType* element = TemplateType((*tree)->type, 1);
     absl::StatusOr<std::optional<CValue>> header = reader_.Path(**tree, "_M_impl._M_header");
     uint64_t count = 0, node = 0;
-    if (!element || !Keep(header.status()) || !*header || !(*header)->in_memory ||
+    if (!element || !KeepError(header.status()) || !*header || !(*header)->in_memory ||
         !Number(**tree, "_M_impl._M_node_count", &count) || !Number(**header, "_M_left", &node) ||
         count > kMaxItems) {
       return Nothing();
@@ -279,7 +279,7 @@ class Taker {
 
   MaybeView Hash(std::string_view name) {
     absl::StatusOr<std::optional<CValue>> table = reader_.Path(value_, "_M_h");
-    if (!Keep(table.status()) || !*table) return Nothing();
+    if (!KeepError(table.status()) || !*table) return Nothing();
     const CType* element = TemplateType((*table)->type, 1);
     uint64_t count = 0, node = 0;
     if (!element || !Number(**table, "_M_element_count", &count) ||
@@ -303,15 +303,16 @@ class Taker {
   // The first item of a tuple of a pointer and a deleter.
   MaybeView Unique() {
     absl::StatusOr<std::optional<CValue>> tuple = reader_.Path(value_, "_M_t._M_t");
-    if (!Keep(tuple.status())) return Nothing();
+    if (!KeepError(tuple.status())) return Nothing();
     if (!*tuple) tuple = reader_.Path(value_, "_M_t");  // of GCC 6 and before
-    if (!Keep(tuple.status()) || !*tuple) return Nothing();
+    if (!KeepError(tuple.status()) || !*tuple) return Nothing();
     const std::optional<CValue> items = BaseNamed(**tuple, "std::_Tuple_impl<");
     const std::optional<CValue> first =
         items ? BaseNamed(*items, "std::_Head_base<") : std::nullopt;
     if (!first) return Nothing();
     absl::StatusOr<std::optional<CValue>> pointer = reader_.Path(*first, "_M_head_impl");
-    if (!Keep(pointer.status()) || !*pointer || !(*pointer)->type->IsPointer()) return Nothing();
+    if (!KeepError(pointer.status()) || !*pointer || !(*pointer)->type->IsPointer())
+      return Nothing();
     View view;
     view.kind = View::Kind::kPointer;
     view.summary = Cat("std::unique_ptr<", TemplateName(0), ">");
@@ -322,18 +323,19 @@ class Taker {
   MaybeView Shared(std::string_view name) {
     absl::StatusOr<std::optional<CValue>> pointer = reader_.Path(value_, "_M_ptr");
     absl::StatusOr<std::optional<CValue>> count = reader_.Path(value_, "_M_refcount._M_pi");
-    if (!Keep(pointer.status()) || !Keep(count.status()) || !*pointer || !*count) return Nothing();
+    if (!KeepError(pointer.status()) || !KeepError(count.status()) || !*pointer || !*count)
+      return Nothing();
     View view;
     view.kind = View::Kind::kPointer;
     view.summary = Cat("std::", name, "<", TemplateName(0), ">");
     absl::StatusOr<std::optional<uint64_t>> block = reader_.Number(**count);
-    if (!Keep(block.status()) || !*block) return Nothing();
+    if (!KeepError(block.status()) || !*block) return Nothing();
     if (**block == 0) {
       Append(&view.summary, " (empty)");
     } else {
       absl::StatusOr<CValue> target = reader_.Target(**count);
       uint64_t use = 0, weak = 0;
-      if (!Keep(target.status()) || !Number(*target, "_M_use_count", &use) ||
+      if (!KeepError(target.status()) || !Number(*target, "_M_use_count", &use) ||
           !Number(*target, "_M_weak_count", &weak)) {
         return Nothing();
       }
@@ -357,7 +359,7 @@ class Taker {
     }
     absl::StatusOr<std::optional<CValue>> held =
         reader_.Path(value_, "_M_payload._M_payload._M_value");
-    if (!Keep(held.status()) || !*held) return Nothing();
+    if (!KeepError(held.status()) || !*held) return Nothing();
     view.items.push_back({std::nullopt, **std::move(held)});
     return view;
   }
@@ -380,7 +382,7 @@ class Taker {
     Append(&view.summary, " [index ", index, "]");
     // A union of all of them, each at its beginning.
     absl::StatusOr<std::optional<CValue>> held = reader_.Path(value_, "_M_u");
-    if (!Keep(held.status()) || !*held) return Nothing();
+    if (!KeepError(held.status()) || !*held) return Nothing();
     view.items.push_back({std::nullopt, reader_.Part(**held, TemplateType(type_, index), 0)});
     return view;
   }
@@ -396,7 +398,7 @@ class Taker {
       const std::optional<CValue> head = BaseNamed(*rest, "std::_Head_base<");
       if (!head) return Nothing();
       absl::StatusOr<std::optional<CValue>> item = reader_.Path(*head, "_M_head_impl");
-      if (!Keep(item.status())) return Nothing();
+      if (!KeepError(item.status())) return Nothing();
       // An empty class is a base instead.
       if (!*item) *item = BaseNamed(*head, "");
       if (!*item) return Nothing();
@@ -414,7 +416,7 @@ class Taker {
     for (const CMember& member : type->members) {
       if (!member.is_base) continue;
       absl::StatusOr<CValue> base = reader_.MemberOf(object, member);
-      if (!Keep(base.status())) return std::nullopt;
+      if (!KeepError(base.status())) return std::nullopt;
       if (reader_.types().Complete(base->type)->name.starts_with(prefix)) return *std::move(base);
     }
     return std::nullopt;
@@ -422,9 +424,9 @@ class Taker {
 
   MaybeView Bitset() {
     absl::StatusOr<std::optional<CValue>> words = reader_.Path(value_, "_M_w");
-    if (!Keep(words.status()) || !*words) return Nothing();
+    if (!KeepError(words.status()) || !*words) return Nothing();
     absl::StatusOr<LoadedValue> loaded = reader_.Load(**words);
-    if (!Keep(loaded.status()) || !loaded->complete()) return Nothing();
+    if (!KeepError(loaded.status()) || !loaded->complete()) return Nothing();
     View view;
     view.kind = View::Kind::kMap;
     view.summary = "std::bitset";
@@ -449,7 +451,7 @@ class Taker {
     const CType* element = TemplateType(type_, 0);
     absl::StatusOr<std::optional<CValue>> head = reader_.Path(value_, "_M_impl._M_node");
     uint64_t node = 0;
-    if (!element || !Keep(head.status()) || !*head || !(*head)->in_memory ||
+    if (!element || !KeepError(head.status()) || !*head || !(*head)->in_memory ||
         !Number(**head, "_M_next", &node)) {
       return Nothing();
     }
@@ -484,7 +486,7 @@ class Taker {
   // An adapter, by what it adapts.
   MaybeView Wrapped(std::string_view name) {
     absl::StatusOr<std::optional<CValue>> inner = reader_.Path(value_, "c");
-    if (!Keep(inner.status()) || !*inner) return Nothing();
+    if (!KeepError(inner.status()) || !*inner) return Nothing();
     MaybeView view = ViewContainer(reader_, **inner, most_);
     if (view.ok() && *view) {
       (*view)->summary = Cat("std::", name, " wrapping: ", (*view)->summary);
@@ -524,7 +526,7 @@ class Taker {
     view.summary = Cat("std::atomic<", TemplateName(0), ">");
     for (const char* const member : {"_M_i", "_M_base._M_i", "_M_fp", "_M_b._M_p"}) {
       absl::StatusOr<std::optional<CValue>> held = reader_.Path(value_, member);
-      if (!Keep(held.status())) return Nothing();
+      if (!KeepError(held.status())) return Nothing();
       if (!*held) continue;
       view.items.push_back({std::nullopt, **std::move(held)});
       return view;
@@ -554,11 +556,11 @@ class Taker {
     const CType* type = reader_.types().Find(name, Address(manager));
     absl::StatusOr<std::optional<CValue>> storage =
         reader_.Path(value_, internal ? "_M_storage._M_buffer" : "_M_storage._M_ptr");
-    if (!type || !Keep(storage.status()) || !*storage) return Nothing();
+    if (!type || !KeepError(storage.status()) || !*storage) return Nothing();
     CValue held = internal ? reader_.Part(**storage, type, 0) : CValue();
     if (!internal) {
       absl::StatusOr<std::optional<uint64_t>> at = reader_.Number(**storage);
-      if (!Keep(at.status()) || !*at) return Nothing();
+      if (!KeepError(at.status()) || !*at) return Nothing();
       held = At(**at, type);
     }
     view.summary = Cat("std::any containing ", NameOf(type));

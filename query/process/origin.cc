@@ -130,7 +130,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::Step(const ValueLocat
                                                    : RegisterStep(part, hop);
 }
 
-void OriginTracer::Ends(Hop* hop, std::string kind, std::string from) {
+void OriginTracer::EndTrace(Hop* hop, std::string kind, std::string from) {
   hop->kind = std::move(kind);
   hop->from = std::move(from);
 }
@@ -384,17 +384,17 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::MemoryStep(ValueLocat
       hop->time = map.since;
       hop->thread = place.thread;
       if (map.path.empty() || (map.path[0] == '[' && map.path != "[stack]")) {
-        Ends(hop, "zero", fmt::format("fresh memory, mapped at {}", map.since.v));
+        EndTrace(hop, "zero", fmt::format("fresh memory, mapped at {}", map.since.v));
       } else if (map.path[0] == '[') {
-        Ends(hop, "start", "what the program was started with");
+        EndTrace(hop, "start", "what the program was started with");
       } else {
-        Ends(hop, "file",
-             fmt::format("{} offset {:#x}", map.path,
-                         place.address.v - map.range.begin.v + map.file_offset));
+        EndTrace(hop, "file",
+                 fmt::format("{} offset {:#x}", map.path,
+                             place.address.v - map.range.begin.v + map.file_offset));
       }
       return std::optional<ValueLocation>();
     }
-    Ends(hop, "unknown", process_.DescribeUnmapped(place.address, place.before));
+    EndTrace(hop, "unknown", process_.DescribeUnmapped(place.address, place.before));
     return std::optional<ValueLocation>();
   }
   // The part of the place that this write made.
@@ -421,22 +421,22 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::MemoryStep(ValueLocat
           if ((*event)->number == write->syscall) detail = (*event)->detail;
         }
       }
-      Ends(hop, "syscall", detail);
+      EndTrace(hop, "syscall", detail);
       return std::optional<ValueLocation>();
     }
     case Actor::kSignal:
-      Ends(hop, "signal", "the frame of a signal handler, made by the kernel");
+      EndTrace(hop, "signal", "the frame of a signal handler, made by the kernel");
       return std::optional<ValueLocation>();
     case Actor::kMap:
-      Ends(hop, "map", "a mapping laid over it");
+      EndTrace(hop, "map", "a mapping laid over it");
       return std::optional<ValueLocation>();
     case Actor::kThreadExit:
-      Ends(hop, "constant", "$0x0, cleared by the kernel when the thread ended");
+      EndTrace(hop, "constant", "$0x0, cleared by the kernel when the thread ended");
       return std::optional<ValueLocation>();
   }
   ASSIGN_OR_RETURN(std::optional<Instruction> instruction, InstructionAt(write->time));
   if (!instruction) {
-    Ends(hop, "unknown", "the instruction's bytes are not known");
+    EndTrace(hop, "unknown", "the instruction's bytes are not known");
     return std::optional<ValueLocation>();
   }
   place.before = write->time;
@@ -447,7 +447,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::MemoryStep(ValueLocat
       disassembler_.Decode(Bytes8(bytes), instruction->pc);
   ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(write->time, write->thread));
   if (!decoded) {
-    Ends(hop, "computation", "an instruction that is not understood");
+    EndTrace(hop, "computation", "an instruction that is not understood");
     return std::optional<ValueLocation>();
   }
   // Bytes are counted from the start of the store.
@@ -469,15 +469,15 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::RegisterStep(ValueLoc
     hop->pc = instruction.pc;
     switch (setter.kind) {
       case Setter::Kind::kThreadStart:
-        Ends(hop, "start",
-             place.thread.v == 1 ? "as the program started"
-                                 : "as its parent left it when the thread started");
+        EndTrace(hop, "start",
+                 place.thread.v == 1 ? "as the program started"
+                                     : "as its parent left it when the thread started");
         return std::optional<ValueLocation>();
       case Setter::Kind::kSignal:
-        Ends(hop, "signal", "set by the kernel for a signal handler");
+        EndTrace(hop, "signal", "set by the kernel for a signal handler");
         return std::optional<ValueLocation>();
       case Setter::Kind::kUnknown:
-        Ends(hop, "unknown", "the kernel changed it after this");
+        EndTrace(hop, "unknown", "the kernel changed it after this");
         return std::optional<ValueLocation>();
       case Setter::Kind::kInstruction:
         break;
@@ -487,7 +487,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::RegisterStep(ValueLoc
     const std::optional<DecodedInstruction> decoded =
         disassembler_.Decode(Bytes8(instruction.bytes), instruction.pc);
     if (!decoded) {
-      Ends(hop, "computation", "an instruction that is not understood");
+      EndTrace(hop, "computation", "an instruction that is not understood");
       return std::optional<ValueLocation>();
     }
     ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(instruction.time, place.thread));
@@ -531,12 +531,12 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::RegisterStep(ValueLoc
     ASSIGN_OR_RETURN(std::optional<std::string> allocation,
                      AllocationAround(place, instruction.time, instruction.pc, hop));
     if (allocation) {
-      Ends(hop, "allocation", *allocation);
+      EndTrace(hop, "allocation", *allocation);
       return std::optional<ValueLocation>();
     }
     return FromInstruction(place, *decoded, registers, hop);
   }
-  Ends(hop, "unknown", "not found within 1000 instructions that keep it");
+  EndTrace(hop, "unknown", "not found within 1000 instructions that keep it");
   return std::optional<ValueLocation>();
 }
 
@@ -570,12 +570,12 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromOperand(
   const Operand& source = decoded.operands[operand];
   switch (source.kind) {
     case Operand::Kind::kImmediate:
-      Ends(hop, "constant", fmt::format("${:#x}", static_cast<uint64_t>(source.immediate)));
+      EndTrace(hop, "constant", fmt::format("${:#x}", static_cast<uint64_t>(source.immediate)));
       return std::optional<ValueLocation>();
     case Operand::Kind::kMemory: {
       const std::optional<Address> address = EffectiveAddress(source, decoded, registers);
       if (!address) {
-        Ends(hop, "unknown", "memory at an address that is not known");
+        EndTrace(hop, "unknown", "memory at an address that is not known");
         return std::optional<ValueLocation>();
       }
       return FromMemory(place, *address + offset, hop);
@@ -595,7 +595,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromOperand(
       next.kind = ValueLocation::Kind::kVector;
       break;
     default:
-      Ends(hop, "computation", "a register whose history is not kept: " + source.reg.Text());
+      EndTrace(hop, "computation", "a register whose history is not kept: " + source.reg.Text());
       return std::optional<ValueLocation>();
   }
   hop->kind = "register";
@@ -619,7 +619,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
       inputs += fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers));
     }
     if (inputs.empty()) inputs = "nothing but the instruction itself";
-    Ends(hop, "computation", inputs);
+    EndTrace(hop, "computation", inputs);
   };
   // Which operand the place is.
   size_t own = operands.size();
@@ -640,7 +640,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
       if (own != 0) break;
       const ByteSource source = Disassembler::SourceOf(decoded, place.offset, place.size);
       if (source.kind == ByteSource::Kind::kZero) {
-        Ends(hop, "constant", "$0x0");
+        EndTrace(hop, "constant", "$0x0");
         return end;
       }
       if (source.kind != ByteSource::Kind::kOperand) break;
@@ -670,7 +670,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
         } else if (!name.empty()) {
           text += fmt::format(" ({})", name);
         }
-        Ends(hop, "constant", text);
+        EndTrace(hop, "constant", text);
         return end;
       }
       const uint32_t copied = std::min(m.base.size, operands.front().size);
@@ -711,8 +711,8 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
       return FromMemory(place, Address(registers.gpr[kRbp] + place.offset), hop);
     case Operation::kCall:
       if (place.kind != ValueLocation::Kind::kMemory) break;
-      Ends(hop, "constant",
-           fmt::format("${:#x}, the call's return address", decoded.address.v + decoded.size));
+      EndTrace(hop, "constant",
+               fmt::format("${:#x}, the call's return address", decoded.address.v + decoded.size));
       return end;
     case Operation::kExchange: {
       if (own >= 2 || operands.size() != 2) break;
@@ -720,7 +720,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
           place.offset -
           (operands[own].kind == Operand::Kind::kRegister ? operands[own].reg.offset : 0u);
       if (offset >= operands[own].size) {
-        Ends(hop, "constant", "$0x0");  // the upper half of a register
+        EndTrace(hop, "constant", "$0x0");  // the upper half of a register
         return end;
       }
       return FromOperand(place, decoded, 1 - own, offset, registers, hop);
@@ -754,7 +754,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
     }
     case Operation::kSystemCall: {
       if (place.kind == ValueLocation::Kind::kGeneral && place.number != kRax) {
-        Ends(hop, "syscall", "overwritten by the system call");
+        EndTrace(hop, "syscall", "overwritten by the system call");
         return end;
       }
       EventQuery query;
@@ -769,11 +769,11 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
           detail = (*event)->detail;
         }
       }
-      Ends(hop, "syscall", detail);
+      EndTrace(hop, "syscall", detail);
       return end;
     }
     case Operation::kInput:
-      Ends(hop, "input", "the processor");
+      EndTrace(hop, "input", "the processor");
       return end;
     case Operation::kReturn:
       break;

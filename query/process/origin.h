@@ -101,7 +101,7 @@ class OriginTracer {
                                                   const Registers& registers, Time t);
   absl::StatusOr<std::optional<ValueLocation>> FromMemory(const ValueLocation& place,
                                                           Address address, Hop* hop);
-  void Ends(Hop* hop, std::string kind, std::string from);
+  void EndTrace(Hop* hop, std::string kind, std::string from);
 
   absl::StatusOr<std::string> BytesOf(const ValueLocation& place);
   absl::StatusOr<Setter> FindSetter(const ValueLocation& place);
