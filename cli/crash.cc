@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -249,6 +251,27 @@ std::string Layout(const Answer& answer, bool timed) {
   return out;
 }
 
+// Who waits for whom, of a program that did not end: where it hangs there is no crash to explain.
+absl::Status AddWaits(const Asked& asked, const RunOptions& run, std::string* out) {
+  ASSIGN_OR_RETURN(const ast::Query query, ParseQuery("waits at end"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ResultStream> stream, asked.engine->Run(query, run));
+  std::string lines;
+  std::set<std::string> cycles;  // each thread of a circle tells it
+  for (Row row;;) {
+    ASSIGN_OR_RETURN(const bool more, stream->Next(&row));
+    if (!more) break;
+    const Answer answer(stream->columns(), row);
+    const std::string holder = answer.Of("held_by", Type::kInteger), cycle = answer.Of("cycle");
+    lines += fmt::format("  thread {:<4} {}: {}{}\n", answer.Of("thread", Type::kInteger),
+                         answer.Of("kind"), answer.Of("what"),
+                         holder.empty() ? "" : ", which thread " + holder + " has");
+    if (!cycle.empty()) cycles.insert(cycle);
+  }
+  if (!lines.empty()) *out += "\nwho waits\n" + lines;
+  for (const std::string& cycle : cycles) *out += "  " + cycle + "\n";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunCrash(int argc, char** argv) {
@@ -306,6 +329,12 @@ int RunCrash(int argc, char** argv) {
   if ((*stream)->interrupted()) return Complain("interrupted", kInterrupted);
   const std::string& note = (*stream)->note();
   if (!note.empty()) text += (*more ? "\nnote: " : "") + Printable(note) + "\n";
+  const ProcessInfo& process_info = asked.engine->process().info();
+  if (!*more && !process_info.exit_status && process_info.fatal_signal == 0) {
+    if (const absl::Status waits = AddWaits(asked, run, &text); !waits.ok()) {
+      return Complain(waits, kUnreadable);
+    }
+  }
   progress.Stop();
   WritePaged(WrappedForScreen(text), no_pager);
   return kAnswered;

@@ -6,10 +6,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <string>
@@ -52,22 +54,38 @@ std::string MeantCommand(const std::string& word) {
 
 int failure_status = ttq::kUnreadable;
 
+constexpr char kOutOfMemory[] = "ttq: out of memory\n";
+
+// One line, on any thread, whatever the others do. Allocates nothing.
+[[noreturn]] void EndWith(const char* line) {
+  static std::atomic_flag told = ATOMIC_FLAG_INIT;
+  while (told.test_and_set()) pause();
+  if (write(STDERR_FILENO, line, strlen(line)) < 0) _exit(failure_status);
+  _exit(failure_status);
+}
+
 // Where there is nobody to catch what was thrown: in a thread of a library, or while something else
 // is thrown, for want of memory.
 [[noreturn]] void OnTerminate() {
-  static std::atomic_flag told = ATOMIC_FLAG_INIT;
-  while (told.test_and_set()) pause();
   const char* what = "ttq: internal error\n";
   if (const std::exception_ptr thrown = std::current_exception()) {
     try {
       std::rethrow_exception(thrown);
     } catch (const std::bad_alloc&) {
-      what = "ttq: out of memory\n";
+      what = kOutOfMemory;
     } catch (...) {
     }
   }
-  if (write(STDERR_FILENO, what, strlen(what)) < 0) _exit(failure_status);
-  _exit(failure_status);
+  EndWith(what);
+}
+
+// A command that answers one question has nothing to save when `operator new` gets no memory, and
+// RocksDB, through which an exception would go, does not survive that. Other commands go on, or
+// have files to take away.
+bool AnswersOneQuestion(std::string_view command) {
+  static constexpr std::string_view kOthers[] = {"record", "import", "snapshot", "shell",
+                                                 "mcp",    "gdb",    "batch"};
+  return std::find(std::begin(kOthers), std::end(kOthers), command) == std::end(kOthers);
 }
 
 int Run(int argc, char** argv) {
@@ -121,10 +139,13 @@ int main(int argc, char** argv) {
   if (!records) signal(SIGPIPE, SIG_DFL);
   std::set_terminate(OnTerminate);
   if (records) failure_status = ttq::kOwnFailure;
+  if (argc > 1 && AnswersOneQuestion(argv[1])) {
+    std::set_new_handler([] { EndWith(kOutOfMemory); });
+  }
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
-    fputs("ttq: out of memory\n", stderr);
+    fputs(kOutOfMemory, stderr);
   } catch (const std::exception& e) {
     fprintf(stderr, "ttq: internal error: %s\n", e.what());
   }

@@ -115,7 +115,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
   bool IsUnsure() const { return unsure_; }
 
   absl::Status End(Time time) override {
-    for (auto& [thread_state, state] : states_) Settle(thread_state);
+    for (auto& [thread_state, state] : states_) AdoptException(thread_state);
     return TransitionVisitor::End(time);
   }
 
@@ -174,7 +174,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
     const bool is_same = state.setting && word != first && state.setting->thread == write.thread &&
                          write.time.v - state.setting->time.v < kTogether;
     if (is_same) return;
-    Settle(stack.thread_state);
+    AdoptException(stack.thread_state);
     if (word != first) return;
     if (value == 0) return Clear(index, &state, write);
     ExceptionState::Setting setting{.time = write.time, .pc = write.pc, .thread = write.thread};
@@ -187,7 +187,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
 
   void Made(const RawTransition& t) override {
     const ThreadStack& stack = stacks()[t.thread_state];
-    Settle(stack.thread_state);
+    AdoptException(stack.thread_state);
     Mark mark{.kind = Enters(t.kind) ? Mark::Kind::kEntered : Mark::Kind::kLeft,
               .time = t.time,
               .thread = t.thread,
@@ -296,8 +296,8 @@ class RaiseScanner::Visitor : public TransitionVisitor {
     return exception;
   }
 
-  // Once all words of an exception are written.
-  void Settle(uint64_t thread_state) {
+  // Takes in the exception that was being set, once all of its words are written.
+  void AdoptException(uint64_t thread_state) {
     ExceptionState& state = states_[thread_state];
     if (!state.setting) return;
     const ExceptionState::Setting setting = *std::exchange(state.setting, std::nullopt);

@@ -30,12 +30,12 @@ bool Consume(std::string_view* text, std::string_view prefix) {
   return true;
 }
 
-class Taker {
+class ContainerReader {
  public:
-  Taker(const ValueReader& reader, const CValue& value, const CType* type, size_t most)
+  ContainerReader(const ValueReader& reader, const CValue& value, const CType* type, size_t most)
       : reader_(reader), value_(value), type_(type), most_(most) {}
 
-  MaybeView Take() {
+  MaybeView ReadElements() {
     std::string_view name = type_->name;
     if (!Consume(&name, "std::")) return std::nullopt;
     if (name == "any") return Any();
@@ -614,7 +614,7 @@ absl::StatusOr<std::optional<ContainerView>> ViewContainer(const ValueReader& re
                                                            const CValue& value, size_t most) {
   const CType* type = reader.types().Complete(value.type);
   if (type->kind != CType::Kind::kStruct || !type->name.starts_with("std::")) return std::nullopt;
-  return Taker(reader, value, type, most).Take();
+  return ContainerReader(reader, value, type, most).ReadElements();
 }
 
 }  // namespace ttq

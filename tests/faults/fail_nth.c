@@ -11,13 +11,15 @@
 //
 // The program that ttq records is not concerned: the variables are taken out of the environment
 // before main. Nor are calls that the C library makes of itself, or that are made before main:
-// where there is no memory for what libraries set up then, no program can say so.
+// where there is no memory for what libraries set up then, no program can say so. Nor are calls of
+// malloc by RocksDB and zstd within it: RocksDB uses what it gets unseen (docs/limits.md).
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -102,20 +104,6 @@ __attribute__((constructor)) static void begin(void) {
     g_inside--;                                        \
   }
 
-typedef int Main(int, char**, char**);
-static Main* g_main;
-static int begin_main(int argc, char** argv, char** environment) {
-  g_kind = g_wanted;
-  return g_main(argc, argv, environment);
-}
-int __libc_start_main(Main* of, int argc, char** argv, void (*init)(void), void (*fini)(void),
-                      void (*loader_fini)(void), void* stack) {
-  __typeof__(&__libc_start_main) next =
-      (__typeof__(&__libc_start_main))dlsym(RTLD_NEXT, "__libc_start_main");
-  g_main = of;
-  return next(begin_main, argc, argv, init, fini, loader_fini, stack);
-}
-
 // ---- Memory -------------------------------------------------------------------------------------
 
 extern void* __libc_malloc(size_t);
@@ -123,18 +111,50 @@ extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 
+// The code of librocksdb and libzstd.
+static struct { uintptr_t begin, end; } g_excepted[2];
+static int note_library(struct dl_phdr_info* info, size_t size, void* count) {
+  (void)size;
+  int* n = count;
+  if (!strstr(info->dlpi_name, "/librocksdb.so") && !strstr(info->dlpi_name, "/libzstd.so"))
+    return 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr)* p = &info->dlpi_phdr[i];
+    if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) || *n == 2) continue;
+    g_excepted[*n].begin = info->dlpi_addr + p->p_vaddr;
+    g_excepted[*n].end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
+    ++*n;
+  }
+  return 0;
+}
+
+// Whether an allocation for the caller at `by` is to fail.
+static int allocation_fails(const void* by) {
+  for (int i = 0; i < 2; i++) {
+    if ((uintptr_t)by - g_excepted[i].begin < g_excepted[i].end - g_excepted[i].begin) return 0;
+  }
+  return fails(kMalloc);
+}
+#define ALLOCATION_FAILS() allocation_fails(__builtin_return_address(0))
+
 static void* no_memory(void) {
   errno = ENOMEM;
   return NULL;
 }
 
-void* malloc(size_t n) { return fails(kMalloc) ? no_memory() : __libc_malloc(n); }
-void* calloc(size_t n, size_t m) { return fails(kMalloc) ? no_memory() : __libc_calloc(n, m); }
-void* realloc(void* at, size_t n) { return fails(kMalloc) ? no_memory() : __libc_realloc(at, n); }
-void* memalign(size_t a, size_t n) { return fails(kMalloc) ? no_memory() : __libc_memalign(a, n); }
-void* aligned_alloc(size_t a, size_t n) { return memalign(a, n); }
+void* malloc(size_t n) { return ALLOCATION_FAILS() ? no_memory() : __libc_malloc(n); }
+void* calloc(size_t n, size_t m) { return ALLOCATION_FAILS() ? no_memory() : __libc_calloc(n, m); }
+void* realloc(void* at, size_t n) {
+  return ALLOCATION_FAILS() ? no_memory() : __libc_realloc(at, n);
+}
+void* memalign(size_t a, size_t n) {
+  return ALLOCATION_FAILS() ? no_memory() : __libc_memalign(a, n);
+}
+void* aligned_alloc(size_t a, size_t n) {
+  return ALLOCATION_FAILS() ? no_memory() : __libc_memalign(a, n);
+}
 int posix_memalign(void** out, size_t a, size_t n) {
-  if (fails(kMalloc)) return ENOMEM;
+  if (ALLOCATION_FAILS()) return ENOMEM;
   *out = __libc_memalign(a, n);
   return *out ? 0 : ENOMEM;
 }
@@ -154,6 +174,24 @@ int mprotect(void* at, size_t n, int protection) {
   if (fails(kMmap)) return fail();
   NEXT(mprotect);
   return next(at, n, protection);
+}
+
+// ---- From main on ----------------------------------------------------------------------------
+
+typedef int Main(int, char**, char**);
+static Main* g_main;
+static int begin_main(int argc, char** argv, char** environment) {
+  int libraries = 0;
+  dl_iterate_phdr(note_library, &libraries);
+  g_kind = g_wanted;
+  return g_main(argc, argv, environment);
+}
+int __libc_start_main(Main* of, int argc, char** argv, void (*init)(void), void (*fini)(void),
+                      void (*loader_fini)(void), void* stack) {
+  __typeof__(&__libc_start_main) next =
+      (__typeof__(&__libc_start_main))dlsym(RTLD_NEXT, "__libc_start_main");
+  g_main = of;
+  return next(begin_main, argc, argv, init, fini, loader_fini, stack);
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
