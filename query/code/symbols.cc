@@ -199,8 +199,9 @@ struct SymbolFile::Impl {
     const std::optional<uint64_t> main = elf.Main();
     if (!main) return;
     UnwindTable unwind(elf, nullptr);
-    for (const auto& [name, address] :
-         {std::pair("_start", elf.entry()), std::pair("main", *main)}) {
+    for (const auto& start : {std::pair("_start", elf.entry()), std::pair("main", *main)}) {
+      const char* const name = start.first;
+      const uint64_t address = start.second;
       const auto range = unwind.FunctionAt(address);
       if (!range || range->first != address || !elf.IsCode(address)) continue;
       if (std::any_of(functions.begin(), functions.end(),

@@ -97,8 +97,7 @@ class PyCallSource : public Operator {
  public:
   PyCallSource(const Context& context, python::CodeFinder codes, TimeSpan span,
                const SourceRequest& request)
-      : context_(context),
-        finder_(std::move(codes)),
+      : finder_(std::move(codes)),
         history_(finder_.history()),
         span_(span),
         outcome_(request.outcome),
@@ -219,7 +218,6 @@ class PyCallSource : public Operator {
     return rows;
   }
 
-  const Context& context_;
   python::CodeFinder finder_;
   const FrameHistory& history_;  // the finder's
   const TimeSpan span_;
