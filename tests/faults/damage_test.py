@@ -44,7 +44,7 @@ events | count by kind
 events output
 events signal
 modules
-maps at end | select begin, end, protection, path
+maps at end | select address, end, protection, path
 threads
 registers at end
 backtrace at end all threads
