@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,6 +25,10 @@ namespace {
 absl::StatusOr<int> OpenFile(const std::string& path, size_t* size) {
   // O_NONBLOCK: a FIFO that a recording names must not stop us.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    // As below: it is there.
+    throw std::system_error(errno, std::generic_category(), path);
+  }
   if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {

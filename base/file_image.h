@@ -25,8 +25,8 @@ class FileImage {
       : bytes_(bytes), owner_(std::move(owner)) {}
 
   static FileImage FromString(std::string bytes);
-  // Maps a regular file; where that cannot be done, reads it. kNotFound when it cannot be opened,
-  // kInvalidArgument when it is not a regular file; throws std::bad_alloc when there is no memory.
+  // Maps a regular file, or reads it. kNotFound: it cannot be opened. kInvalidArgument: it is no
+  // regular file. Throws std::bad_alloc without memory, std::system_error without a descriptor.
   static absl::StatusOr<FileImage> Map(const std::string& path);
   // The same, but what happens to the file later does not matter: its bytes are copied.
   static absl::StatusOr<FileImage> Read(const std::string& path);

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/text.h"
@@ -146,6 +147,8 @@ int main(int argc, char** argv) {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
     fputs(kOutOfMemory, stderr);
+  } catch (const std::system_error& e) {  // "PATH: Too many open files"
+    fprintf(stderr, "ttq: %s\n", e.what());
   } catch (const std::exception& e) {
     fprintf(stderr, "ttq: internal error: %s\n", e.what());
   }

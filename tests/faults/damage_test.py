@@ -202,7 +202,7 @@ class Truth:
         before = fingerprint(directory)
         answers, status, errors = self.ask(directory)
         assert status in (0, 2, 3), (status, errors[-5:])
-        assert all(line.startswith(("ttq: ", "query:", " ")) for line in errors), errors
+        assert all(line.startswith(("ttq: ", "query:", " ", "did you mean ")) for line in errors), errors
         whole = status != 3
         for query, truth in self.answers.items():
             answer = answers.get(query)
