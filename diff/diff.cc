@@ -462,22 +462,19 @@ absl::Status Comparison::ByOutcome(DiffResult* result) {
       s.syscall->event[0]->number == s.syscall->event[1]->number) {
     const std::array<const Event*, 2> e = {&*s.syscall->event[0], &*s.syscall->event[1]};
     static constexpr Gpr kArguments[] = {kRdi, kRsi, kRdx, kR10, kR8, kR9};
-    int argument = 0;
-    while (argument < 6 &&
-           (e[0]->args[argument] == e[1]->args[argument] || e[0]->args[argument] >= 0x100000)) {
-      ++argument;
-    }
+    const std::optional<int> argument = DifferentArgument(*e[0], *e[1]);
     // What only its result tells is what came in, not what came out.
-    if (argument < 6 || first.kind.empty()) {
+    if (argument || first.kind.empty()) {
       first.kind = "system call";
       first.detail = s.syscall->text[0] + " | " + s.syscall->text[1];
       first.thread = e[0]->thread;
       first.time = {e[0]->time, e[1]->time};
       origin.reset();
     }
-    if (argument < 6) {
+    if (argument) {
       // Before the syscall instruction, which is the last one before the event.
-      ASSIGN_OR_RETURN(origin, origins_.OfRegister(first.thread, kArguments[argument], first.time));
+      ASSIGN_OR_RETURN(origin,
+                       origins_.OfRegister(first.thread, kArguments[*argument], first.time));
     } else if (!origin && first.kind == "system call") {
       ASSIGN_OR_RETURN(auto input,
                        inputs_.OfSystemCalls({KernelValue{*e[0], {}}, KernelValue{*e[1], {}}}));

@@ -140,7 +140,8 @@ void AppendSummary(const Summary& s, std::string* out) {
   }
   *out += Pair("syscalls", fmt::format("{}", s.syscalls[0]), fmt::format("{}", s.syscalls[1]));
   if (s.syscall) {
-    *out += fmt::format("  {:<10} number {} is the first that differs\n", "", s.syscall->index + 1);
+    *out += fmt::format("  {:<10} number {} of thread {} is the first that differs\n", "",
+                        s.syscall->index + 1, s.syscall->thread().v);
     *out += Pair("", s.syscall->text[0], s.syscall->text[1]);
   }
   std::string lists[3];
@@ -258,7 +259,11 @@ Json Of(const Summary& s) {
     counts.push_back({{"name", name}, {"calls", count}});
   }
   Json syscall;
-  if (s.syscall) syscall = {{"index", s.syscall->index}, {"text", Both(s.syscall->text)}};
+  if (s.syscall) {
+    syscall = {{"thread", s.syscall->thread().v},
+               {"index", s.syscall->index},
+               {"text", Both(s.syscall->text)}};
+  }
   return {{"exit", s.exits},          {"instructions", s.instructions},
           {"threads", s.threads},     {"output_bytes", s.output_bytes},
           {"outputs", outputs},       {"syscalls", s.syscalls},

@@ -3,6 +3,7 @@
 #include "diff/summary.h"
 
 #include <string.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <map>
@@ -53,12 +54,12 @@ constexpr Signature kSignatures[] = {
     {"sendto", "i.ii"},     {"recvfrom", "i.ii"},   {"sendmsg", "i.i"},
     {"recvmsg", "i.i"},     {"bind", "i.i"},        {"listen", "ii"},
     {"exit", "i"},          {"exit_group", "i"},    {"uname", ""},
-    {"fcntl", "ii"},        {"fsync", "i"},         {"ftruncate", "ii"},
-    {"getdents64", "i.i"},  {"getcwd", ".i"},       {"chdir", "."},
-    {"rename", ".."},       {"mkdir", ".i"},        {"rmdir", "."},
-    {"unlink", "."},        {"readlink", "..i"},    {"chmod", ".i"},
-    {"umask", "i"},         {"getuid", ""},         {"getgid", ""},
-    {"geteuid", ""},        {"getegid", ""},        {"futex", ".ii"},
+    {"fcntl", "ii"},        {"fsync", "i"},         {"fdatasync", "i"},
+    {"ftruncate", "ii"},    {"getdents64", "i.i"},  {"getcwd", ".i"},
+    {"chdir", "."},         {"rename", ".."},       {"mkdir", ".i"},
+    {"rmdir", "."},         {"unlink", "."},        {"readlink", "..i"},
+    {"chmod", ".i"},        {"umask", "i"},         {"getuid", ""},
+    {"getgid", ""},         {"geteuid", ""},        {"getegid", ""},
     {"epoll_create1", "i"}, {"epoll_ctl", "iii"},   {"epoll_wait", "i.ii"},
     {"openat", "i.ii"},     {"mkdirat", "i.i"},     {"newfstatat", "i..i"},
     {"unlinkat", "i.i"},    {"renameat2", "i.i.i"}, {"faccessat", "i.i"},
@@ -66,6 +67,15 @@ constexpr Signature kSignatures[] = {
     {"arch_prctl", "i"},    {"prlimit64", ".i"},    {"statx", "i.ii"},
     {"eventfd2", "ii"},     {"pselect6", "i"},      {"ppoll", ".i"},
 };
+
+// Of its signature; "" of a call without one.
+std::string_view ArgumentsOf(const Event& e) {
+  const std::string name = SyscallName(e.number);
+  for (const Signature& signature : kSignatures) {
+    if (name == signature.name) return signature.arguments;
+  }
+  return "";
+}
 
 bool GivesProcessNumber(const std::string& name) {
   for (const char* one : {"getpid", "gettid", "getppid", "getpgrp", "getpgid", "getsid", "fork",
@@ -232,6 +242,22 @@ void CompareOutputs(const std::array<std::vector<Event>, 2>& events, Summary* su
   }
 }
 
+// Of the calls of one thread.
+std::optional<EventDifference> FirstSyscallDifference(
+    const std::array<std::vector<const Event*>, 2>& calls) {
+  for (size_t i = 0; i < std::max(calls[0].size(), calls[1].size()); ++i) {
+    EventDifference d;
+    d.index = i;
+    for (int s : {0, 1}) {
+      if (i >= calls[s].size()) continue;
+      d.event[s] = *calls[s][i];
+      d.text[s] = NormalSyscall(*calls[s][i]);
+    }
+    if (d.text[0] != d.text[1]) return d;
+  }
+  return std::nullopt;
+}
+
 void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* summary) {
   std::map<std::string, std::array<uint64_t, 2>> counts;
   for (int i : {0, 1}) {
@@ -241,20 +267,25 @@ void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* s
   for (const auto& [name, count] : counts) {
     if (count[0] != count[1]) summary->syscall_counts.emplace_back(name, count);
   }
-  for (size_t i = 0; i < std::max(events[0].size(), events[1].size()); ++i) {
-    std::array<std::string, 2> text;
-    for (int s : {0, 1}) {
-      if (i < events[s].size()) text[s] = NormalSyscall(events[s][i]);
+  // Thread by thread: which of two threads calls first, and whether one has to wait for the other,
+  // is no difference by itself.
+  std::map<uint32_t, std::array<std::vector<const Event*>, 2>> threads;
+  for (int i : {0, 1}) {
+    for (const Event& e : events[i]) {
+      if (e.number != SYS_futex) threads[e.thread.v][i].push_back(&e);
     }
-    if (text[0] == text[1]) continue;
-    EventDifference d;
-    d.index = i;
-    d.text = text;
-    for (int s : {0, 1}) {
-      if (i < events[s].size()) d.event[s] = events[s][i];
+  }
+  Time earliest = kTimeMax;
+  for (const auto& [thread, calls] : threads) {
+    std::optional<EventDifference> d = FirstSyscallDifference(calls);
+    if (!d) continue;
+    Time time = kTimeMax;
+    for (const std::optional<Event>& e : d->event) {
+      if (e) time = std::min(time, e->time);
     }
+    if (time >= earliest) continue;
+    earliest = time;
     summary->syscall = std::move(d);
-    return;
   }
 }
 
@@ -262,16 +293,12 @@ void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* s
 
 std::string NormalSyscall(const Event& e) {
   const std::string name = SyscallName(e.number);
+  const std::string_view arguments = ArgumentsOf(e);
   std::string text = name + "(";
-  for (const Signature& signature : kSignatures) {
-    if (name != signature.name) continue;
-    for (size_t i = 0; signature.arguments[i] != '\0'; ++i) {
-      if (i > 0) text += ", ";
-      const bool shown = signature.arguments[i] == 'i' && IsPlainNumber(e.args[i]);
-      text +=
-          shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i]))) : "…";
-    }
-    break;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (i > 0) text += ", ";
+    const bool shown = arguments[i] == 'i' && IsPlainNumber(e.args[i]);
+    text += shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i]))) : "…";
   }
   text += ")";
   if (name == "exit" || name == "exit_group") return text;
@@ -282,6 +309,15 @@ std::string NormalSyscall(const Event& e) {
   if (GivesProcessNumber(name)) return name + "(…) = …";
   return text + (IsPlainNumber(static_cast<uint64_t>(e.result)) ? fmt::format(" = {}", e.result)
                                                                 : std::string(" = …"));
+}
+
+std::optional<int> DifferentArgument(const Event& a, const Event& b) {
+  const std::string_view arguments = ArgumentsOf(a);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] != 'i' || a.args[i] == b.args[i]) continue;
+    if (IsPlainNumber(a.args[i]) || IsPlainNumber(b.args[i])) return static_cast<int>(i);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Summary> Summarize(Side* a, Side* b, const RE2* ignore, ScanControl* control,

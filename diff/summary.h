@@ -28,10 +28,11 @@ struct CallCount {
 struct EventDifference {
   std::array<std::optional<Event>, 2> event;  // none: that side has no more
   std::array<std::string, 2> text;
-  size_t index = 0;
+  size_t index = 0;  // of system calls: among those of the thread, without futex
   // Bytes alike before, of outputs.
   uint64_t bytes = 0;
   int64_t fd = -1;
+  ThreadNo thread() const { return event[0] ? event[0]->thread : event[1]->thread; }
 };
 
 struct Summary {
@@ -39,6 +40,7 @@ struct Summary {
   std::array<uint64_t, 2> instructions{}, syscalls{}, output_bytes{};
   std::array<size_t, 2> threads{};
   std::vector<CallCount> functions;  // whose counts differ, the greatest ratio first
+  // Of each thread's own calls, the earliest: the order of two threads' is no difference.
   std::optional<EventDifference> syscall;
   std::vector<EventDifference> outputs;  // one a file descriptor
   std::vector<std::pair<std::string, std::array<uint64_t, 2>>> syscall_counts;  // that differ
@@ -50,6 +52,9 @@ struct Summary {
 // A system call without what two runs of one program need not have in common: pointers, process
 // numbers. "read(3, …, 4096) = 12".
 std::string NormalSyscall(const Event& event);
+
+// The first argument in which two calls of one kind differ, of those that NormalSyscall shows.
+std::optional<int> DifferentArgument(const Event& a, const Event& b);
 
 // `ignore` may be null.
 absl::StatusOr<Summary> Summarize(Side* a, Side* b, const RE2* ignore, ScanControl* control,

@@ -146,6 +146,7 @@ void* Runner(void* which) {
   pthread_mutex_lock(&lock);
   places[me] = ++order;
   pthread_mutex_unlock(&lock);
+  close(fd);  // which says that this one has had its turn
   return nullptr;
 }
 void Threads() {
