@@ -353,10 +353,9 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
   app.add_flag("-q,--quiet", options->quiet, "No summary line");
   app.add_option(
          "--engine", given->engine,
-         "What runs the program: valgrind, native (faster, not for all programs yet), either "
-         "(native, and valgrind where nothing has happened yet that the world could see), or "
-         "auto, which is valgrind for now")
-      ->check(CLI::IsMember({"auto", "either", "native", "valgrind"}))
+         "What runs the program: native, valgrind (slower), or auto (the default): native, and "
+         "valgrind where the program needs it and has done nothing yet that the world could see")
+      ->check(CLI::IsMember({"auto", "native", "valgrind"}))
       ->type_name("WHAT");
   app.add_option("--block-size", given->block_mib, "MiB of log per block")
       ->check(CLI::Range(1, 256))
@@ -405,10 +404,8 @@ int RunRecord(int argc, char** argv) {
   options.launch.command.assign(argv + at, argv + argc);
   options.launch.block_bytes = given.block_mib << 20;
   options.stop_when_full = given.on_full == "stop";
-  if (given.engine == "native" || given.engine == "either") {
-    options.launch.recorder = RecorderKind::kNative;
-    options.may_change_recorder = given.engine == "either";
-  }
+  if (given.engine == "valgrind") options.launch.recorder = RecorderKind::kValgrind;
+  options.may_change_recorder = given.engine == "auto";
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {
     if (text.empty()) return true;

@@ -25,7 +25,7 @@ enum class RecorderKind { kValgrind, kNative };
 struct LaunchOptions {
   std::vector<std::string> command;  // program, arguments
   std::string tool_directory;        // holds what engines are; see FindToolDirectory
-  RecorderKind recorder = RecorderKind::kValgrind;
+  RecorderKind recorder = RecorderKind::kNative;
   bool verify = false;
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;

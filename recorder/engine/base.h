@@ -18,6 +18,7 @@ namespace ttq::engine {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t PageDown(uint64_t a) { return a & ~(kPage - 1); }
 constexpr uint64_t PageUp(uint64_t a) { return PageDown(a + kPage - 1); }
+constexpr uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 // Gives the result, a negative errno when it failed.
 int64_t Syscall(int64_t number, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0,

@@ -12,14 +12,16 @@
 namespace ttq::engine {
 namespace {
 
-constexpr int64_t kInterrupted = -4, kBadAddress = -14;
+constexpr int64_t kInterrupted = -4, kNoMemory = -12, kBadAddress = -14, kTooLarge = -75;
 
 enum How : uint8_t {
   kNothing,
   kBytes,        // `n` bytes
   kResult,       // result * n bytes
+  kReceived,     // result bytes, but no more than argument n
   kArgument,     // (argument n) bytes
-  kPolled,       // argument 1 times `n` bytes
+  kPolled,       // argument 1 times `n` bytes, also when a signal came
+  kTimeLeft,     // `n` bytes, also when a signal came
   kVector,       // result bytes, over an array of buffers of which argument n is the count
   kNamed,        // a name, whose length argument n points to
   kOnInterrupt,  // `n` bytes, when a signal came
@@ -51,15 +53,15 @@ constexpr Call kCalls[] = {
     {SYS_fstatfs, {{1, kBytes, 120}}},
     {SYS_ustat, {{1, kBytes, 32}}},
     {SYS_poll, {{0, kPolled, 8}}},
-    {SYS_ppoll, {{0, kPolled, 8}, {2, kBytes, 16}}},
-    {SYS_select, {{4, kBytes, 16}}},
-    {SYS_pselect6, {{4, kBytes, 16}}},
+    {SYS_ppoll, {{0, kPolled, 8}, {2, kTimeLeft, 16}}},
+    {SYS_select, {{4, kTimeLeft, 16}}},
+    {SYS_pselect6, {{4, kTimeLeft, 16}}},
     {SYS_ioctl, {}},
     {SYS_fcntl, {}},
     {SYS_prctl, {}},
     {SYS_futex, {}},
     {SYS_recvmsg, {}},
-    {SYS_recvmmsg, {}},
+    {SYS_recvmmsg, {{4, kBytes, 16}}},
     {SYS_sendmmsg, {}},
     {SYS_pipe, {{0, kBytes, 8}}},
     {SYS_pipe2, {{0, kBytes, 8}}},
@@ -80,10 +82,10 @@ constexpr Call kCalls[] = {
     {SYS_getsockname, {{1, kNamed, 2}}},
     {SYS_getpeername, {{1, kNamed, 2}}},
     {SYS_getsockopt, {{3, kNamed, 4}}},
-    {SYS_recvfrom, {{1, kResult, 1}, {4, kNamed, 5}}},
+    {SYS_recvfrom, {{1, kReceived, 2}, {4, kNamed, 5}}},
     {SYS_socketpair, {{3, kBytes, 8}}},
     {SYS_wait4, {{1, kIfResult, 4}, {3, kIfResult, 144}}},
-    {SYS_waitid, {{2, kBytes, 32}, {4, kBytes, 144}}},
+    {SYS_waitid, {}},
     {SYS_uname, {{0, kBytes, 390}}},
     {SYS_getdents, {{1, kResult, 1}}},
     {SYS_getdents64, {{1, kResult, 1}}},
@@ -132,6 +134,16 @@ constexpr Call kCalls[] = {
     {SYS_shmctl, {}},
     {SYS_msgctl, {}},
     {SYS_semctl, {}},
+    {SYS_quotactl, {}},
+    {SYS_sysfs, {}},
+    {SYS_get_mempolicy, {{0, kBytes, 4}}},
+    {SYS_move_pages, {}},
+    {SYS_keyctl, {}},
+    {SYS_modify_ldt, {}},
+    {SYS_mincore, {}},
+    {SYS_vmsplice, {}},
+    {SYS_lookup_dcookie, {{1, kResult, 1}}},
+    {451 /* cachestat */, {{2, kBytes, 40}}},
 };
 
 // Those that write no memory, or are executed by syscalls.cc, which tells what they do.
@@ -254,7 +266,6 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       SYS_utimes,
                                       SYS_utimensat,
                                       SYS_futimesat,
-                                      SYS_mincore,
                                       SYS_sched_setparam,
                                       SYS_sched_setscheduler,
                                       SYS_sched_getscheduler,
@@ -324,10 +335,75 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       SYS_mq_unlink,
                                       SYS_mq_timedsend,
                                       SYS_mq_notify,
-                                      SYS_vmsplice,
                                       SYS_kcmp,
                                       SYS_unshare,
-                                      SYS_seccomp};
+                                      SYS_seccomp,
+                                      SYS_uselib,
+                                      SYS__sysctl,
+                                      SYS_reboot,
+                                      SYS_iopl,
+                                      SYS_ioperm,
+                                      SYS_create_module,
+                                      SYS_init_module,
+                                      SYS_delete_module,
+                                      SYS_finit_module,
+                                      SYS_get_kernel_syms,
+                                      SYS_query_module,
+                                      SYS_nfsservctl,
+                                      SYS_getpmsg,
+                                      SYS_putpmsg,
+                                      SYS_afs_syscall,
+                                      SYS_tuxcall,
+                                      SYS_security,
+                                      SYS_set_thread_area,
+                                      SYS_get_thread_area,
+                                      SYS_epoll_ctl_old,
+                                      SYS_epoll_wait_old,
+                                      SYS_vserver,
+                                      SYS_kexec_load,
+                                      SYS_kexec_file_load,
+                                      SYS_mbind,
+                                      SYS_set_mempolicy,
+                                      SYS_migrate_pages,
+                                      SYS_add_key,
+                                      SYS_request_key,
+                                      SYS_perf_event_open,
+                                      SYS_fanotify_init,
+                                      SYS_fanotify_mark,
+                                      SYS_setns,
+                                      SYS_pivot_root,
+                                      SYS_acct,
+                                      SYS_swapon,
+                                      SYS_swapoff,
+                                      SYS_setdomainname,
+                                      SYS_vhangup,
+                                      SYS_execveat,
+                                      SYS_remap_file_pages,
+                                      SYS_userfaultfd,
+                                      333 /* io_pgetevents */,
+                                      426 /* io_uring_enter */,
+                                      427 /* io_uring_register */,
+                                      428 /* open_tree */,
+                                      429 /* move_mount */,
+                                      430 /* fsopen */,
+                                      431 /* fsconfig */,
+                                      432 /* fsmount */,
+                                      433 /* fspick */,
+                                      438 /* pidfd_getfd */,
+                                      440 /* process_madvise */,
+                                      442 /* mount_setattr */,
+                                      444 /* landlock_create_ruleset */,
+                                      445 /* landlock_add_rule */,
+                                      446 /* landlock_restrict_self */,
+                                      447 /* memfd_secret */,
+                                      448 /* process_mrelease */,
+                                      449 /* futex_waitv */,
+                                      450 /* set_mempolicy_home_node */,
+                                      452 /* fchmodat2 */,
+                                      453 /* map_shadow_stack */,
+                                      454 /* futex_wake */,
+                                      455 /* futex_wait */,
+                                      456 /* futex_requeue */};
 
 const Call* FindCall(uint64_t number) {
   for (const Call& c : kCalls) {
@@ -358,8 +434,6 @@ uint64_t WritableBytes(const MemoryRange& range) {
   return (at < end ? at : end) - range.address;
 }
 
-uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 void TellVector(uint64_t buffers, uint64_t count, uint64_t left) {
   for (uint64_t k = 0; k < count && left > 0; ++k) {
     const auto b = Read<Buffer>(buffers + k * sizeof(Buffer));
@@ -382,11 +456,17 @@ void TellPiece(const Piece& p, const uint64_t* args, const CallNotes& notes, int
     case kResult:
       if (ok) Written(at, size * p.n);
       break;
+    case kReceived:
+      if (ok) Written(at, Least(size, args[p.n]));
+      break;
     case kArgument:
       if (ok) Written(at, args[p.n]);
       break;
     case kPolled:
-      if (ok) Written(at, args[1] * p.n);
+      if (ok || result == kInterrupted) Written(at, args[1] * p.n);
+      break;
+    case kTimeLeft:
+      if (ok || result == kInterrupted) Written(at, p.n);
       break;
     case kVector:
       if (ok) TellVector(at, args[p.n], size);
@@ -414,61 +494,120 @@ struct Message {  // struct msghdr
 void TellMessage(uint64_t at, uint64_t bytes, const Buffer& name) {
   const auto m = Read<Message>(at);
   TellVector(m.buffers, m.buffer_count, bytes);
-  Written(name.base, Least(name.bytes, m.name_bytes));
   Written(m.control, m.control_bytes);
-  Written(at, sizeof(Message));
+  if (name.base != 0) {
+    Written(name.base, Least(name.bytes, m.name_bytes));
+    Written(at + offsetof(Message, name_bytes), sizeof(m.name_bytes));
+  }
+  Written(at + offsetof(Message, control_bytes), sizeof(m.control_bytes));
+  Written(at + offsetof(Message, flags), sizeof(m.flags));
+}
+
+constexpr uint64_t IoctlType(uint64_t request) { return request >> 8 & 0xff; }
+constexpr uint64_t IoctlBytes(uint64_t request) { return request >> 16 & 0x3fff; }
+
+// Whether what an ioctl writes is not known: its number does not say it, and no table here.
+bool IsUnknownIoctl(uint64_t request, uint64_t at) {
+  if (IoctlBytes(request) != 0 || at <= kPage) return false;
+  switch (IoctlType(request)) {
+    case 'T':   // terminals, and descriptors
+    case 0x89:  // sockets
+    case 'f':   // of file systems; those that write say so
+    case 0x94:
+    case 'X':
+      return false;
+    default:
+      return true;
+  }
+}
+
+// What differs from the saved bytes, in runs that end where eight bytes did not change.
+void TellChanges(uint64_t at, const CallNotes& notes) {
+  constexpr uint64_t kGap = 8;
+  uint8_t now[sizeof(notes.saved)];
+  const uint64_t n = ReadGuest(at, now, notes.saved_bytes);
+  for (uint64_t i = 0; i < n; ++i) {
+    if (now[i] == notes.saved[i]) continue;
+    uint64_t last = i;
+    for (uint64_t k = i + 1; k < n && k - last <= kGap; ++k) {
+      if (now[k] != notes.saved[k]) last = k;
+    }
+    Written(at + i, last + 1 - i);
+    i = last;
+  }
+}
+
+void TellTerminalControl(uint64_t request, uint64_t at) {
+  switch (request) {
+    case 0x5401:  // TCGETS
+      return Written(at, 36);
+    case 0x5405:  // TCGETA
+      return Written(at, 18);
+    case 0x5413:  // TIOCGWINSZ
+      return Written(at, 8);
+    case 0x540f:  // TIOCGPGRP
+    case 0x5411:  // TIOCOUTQ
+    case 0x5415:  // TIOCMGET
+    case 0x5419:  // TIOCGSOFTCAR
+    case 0x541b:  // FIONREAD
+    case 0x5424:  // TIOCGETD
+    case 0x5429:  // TIOCGSID
+      return Written(at, 4);
+    case 0x541e:  // TIOCGSERIAL
+      return Written(at, 72);
+    default:
+      return;
+  }
+}
+
+void TellSocketControl(uint64_t request, uint64_t at) {
+  switch (request) {
+    case 0x8901:
+    case 0x8902:
+    case 0x8903:
+    case 0x8904:
+    case 0x8905:
+      return;
+    case 0x8912: {  // SIOCGIFCONF
+      const auto list = Read<Buffer>(at);
+      Written(list.bytes, static_cast<uint32_t>(list.base));
+      return Written(at, 16);
+    }
+    default:
+      return Written(at, 40);  // struct ifreq
+  }
 }
 
 // What an ioctl writes: as its number says, which has a direction and a size since Linux 2.0; those
-// of terminals and the like are older.
-void TellIoctl(uint64_t request, uint64_t at) {
-  const uint64_t type = request >> 8 & 0xff, size = request >> 16 & 0x3fff;
-  constexpr uint64_t kWritesUser = 2;
-  if (request >> 30 & kWritesUser && size != 0) return Written(at, size);
-  if (type == 'T') {  // terminals
-    switch (request) {
-      case 0x5401:  // TCGETS
-        return Written(at, 36);
-      case 0x5405:  // TCGETA
-        return Written(at, 18);
-      case 0x5413:  // TIOCGWINSZ
-        return Written(at, 8);
-      case 0x540f:  // TIOCGPGRP
-      case 0x5411:  // TIOCOUTQ
-      case 0x5415:  // TIOCMGET
-      case 0x5419:  // TIOCGSOFTCAR
-      case 0x541b:  // FIONREAD
-      case 0x5424:  // TIOCGETD
-      case 0x5429:  // TIOCGSID
-        return Written(at, 4);
-      case 0x541e:  // TIOCGSERIAL
-        return Written(at, 72);
-      default:
-        return;
-    }
+// of terminals and the like are older. What changed, where nothing is known.
+void TellIoctl(uint64_t request, uint64_t at, const CallNotes& notes) {
+  constexpr uint64_t kWritesUser = 2, kFiemap = 0xc020660b;
+  if (request == kFiemap) {
+    constexpr uint64_t kHead = 32, kExtent = 56;
+    const uint64_t mapped = Read<uint32_t>(at + 20), room = Read<uint32_t>(at + 24);
+    return Written(at, kHead + Least(mapped, room) * kExtent);
   }
-  if (type == 0x89) {  // sockets
-    switch (request) {
-      case 0x8901:
-      case 0x8902:
-      case 0x8903:
-      case 0x8904:
-      case 0x8905:
-        return;
-      case 0x8912: {  // SIOCGIFCONF
-        const auto list = Read<Buffer>(at);
-        Written(list.bytes, static_cast<uint32_t>(list.base));
-        return Written(at, 16);
-      }
-      default:
-        return Written(at, 40);  // struct ifreq
-    }
+  if (request >> 30 & kWritesUser && IoctlBytes(request) != 0) {
+    return Written(at, IoctlBytes(request));
   }
-  if (type == 'f' || type == 0x94 || type == 'X')
-    return;  // of file systems; those that write say so
-  if (request == 0x5421 || request == 0x5450 || request == 0x5451 || request == 0x5452) return;
-  if (size == 0 && at > kPage) {
-    Refuse((Text() << "an ioctl that the native engine does not know, 0x").Hex(request));
+  if (IsUnknownIoctl(request, at)) return TellChanges(at, notes);
+  if (IoctlType(request) == 'T') return TellTerminalControl(request, at);
+  if (IoctlType(request) == 0x89) return TellSocketControl(request, at);
+}
+
+// What quotactl writes, by its command.
+uint64_t QuotaBytes(uint64_t command) {
+  switch (command >> 8) {
+    case 0x800004:  // Q_GETFMT
+      return 4;
+    case 0x800005:  // Q_GETINFO
+      return 24;
+    case 0x800007:  // Q_GETQUOTA
+      return 72;
+    case 0x800009:  // Q_GETNEXTQUOTA
+      return 80;
+    default:
+      return 0;
   }
 }
 
@@ -501,6 +640,64 @@ void TellSystemV(uint64_t number, const uint64_t* args, int64_t result) {
   }
 }
 
+// What fcntl writes, by its command.
+uint64_t ControlBytes(uint64_t command) {
+  switch (command) {
+    case 5:   // F_GETLK
+    case 36:  // F_OFD_GETLK
+      return 32;
+    case 16:    // F_GETOWN_EX
+    case 17:    // F_GETOWNER_UIDS
+    case 1035:  // F_GET_RW_HINT
+    case 1037:  // F_GET_FILE_RW_HINT
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+// What prctl wrote, by its option.
+void TellProcessControl(const uint64_t* args) {
+  switch (args[0]) {
+    case 2:   // PR_GET_PDEATHSIG
+    case 5:   // PR_GET_UNALIGN
+    case 9:   // PR_GET_FPEMU
+    case 11:  // PR_GET_FPEXC
+    case 19:  // PR_GET_ENDIAN
+    case 25:  // PR_GET_TSC
+    case 37:  // PR_GET_CHILD_SUBREAPER
+      return Written(args[1], 4);
+    case 16:  // PR_GET_NAME
+      return Written(args[1], 16);
+    case 40:  // PR_GET_TID_ADDRESS
+      return Written(args[1], 8);
+    case 62:  // PR_SCHED_CORE, of which the first command gets something
+      return Written(args[1] == 0 ? args[4] : 0, 8);
+    case 0x41555856:  // PR_GET_AUXV
+      return Written(args[1], args[2]);
+    default:
+      return;
+  }
+}
+
+// A byte for each page up to the first that is not mapped.
+uint64_t ResidentBytes(const uint64_t* args) {
+  const uint64_t end = args[0] + args[1];
+  uint64_t at = args[0];
+  while (at < end) {
+    const memory::Mapping* m = memory::Find(at);
+    if (m == nullptr) break;
+    at = Least(m->end, end);
+  }
+  return (at - args[0] + kPage - 1) / kPage;
+}
+
+// A pipe's bytes go to memory where the descriptor is the end that is read.
+bool ReadsPipe(uint64_t fd) {
+  constexpr uint64_t kGetFlags = 3, kAccess = 3;
+  return (static_cast<uint64_t>(Syscall(SYS_fcntl, fd, kGetFlags)) & kAccess) == 0;
+}
+
 void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, int64_t result) {
   const bool ok = result >= 0;
   switch (number) {
@@ -509,20 +706,14 @@ void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, i
       for (unsigned k = 1; ok && k <= 3; ++k) Written(args[k], (args[0] + 63) / 64 * 8);
       break;
     case SYS_ioctl:
-      if (ok) TellIoctl(args[1], args[2]);
+      if (ok) TellIoctl(args[1], args[2], notes);
       break;
-    case SYS_fcntl: {
-      constexpr uint64_t kGetLock = 5, kGetOwner = 16, kGetOfdLock = 36;
-      if (ok && (args[1] == kGetLock || args[1] == kGetOfdLock)) Written(args[2], 32);
-      if (ok && args[1] == kGetOwner) Written(args[2], 8);
+    case SYS_fcntl:
+      if (ok) Written(args[2], ControlBytes(args[1]));
       break;
-    }
-    case SYS_prctl: {
-      constexpr uint64_t kGetName = 16, kGetChildSubreaper = 37, kGetDeathSignal = 2;
-      if (ok && args[0] == kGetName) Written(args[1], 16);
-      if (ok && (args[0] == kGetChildSubreaper || args[0] == kGetDeathSignal)) Written(args[1], 4);
+    case SYS_prctl:
+      if (ok) TellProcessControl(args);
       break;
-    }
     case SYS_futex:
       switch (args[1] & 0x7f) {
         case 5:   // FUTEX_WAKE_OP
@@ -540,6 +731,14 @@ void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, i
           break;
       }
       break;
+    case SYS_waitid: {  // the siginfo's pid is 0 where no child was found
+      if (!ok) break;
+      const uint64_t info = args[2];
+      Written(info, 12);
+      if (info != 0) Written(info + 16, 12);
+      if (info == 0 || Read<uint32_t>(info + 16) != 0) Written(args[4], 144);
+      break;
+    }
     case SYS_recvmsg:
       if (ok) {
         TellMessage(args[1], static_cast<uint64_t>(result), {notes.name, notes.name_bytes});
@@ -589,9 +788,40 @@ void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, i
     case SYS_semctl:
       TellSystemV(number, args, result);
       break;
+    case SYS_modify_ldt:
+      if (ok && (args[0] == 0 || args[0] == 2)) Written(args[1], static_cast<uint64_t>(result));
+      break;
+    case SYS_quotactl:
+      if (ok) Written(args[3], QuotaBytes(args[0]));
+      break;
+    case SYS_sysfs:  // the name of a file system
+      if (ok && args[0] == 2) {
+        Written(args[2], Length(reinterpret_cast<const char*>(args[2])) + 1);
+      }
+      break;
+    case SYS_get_mempolicy:  // a bit a node
+      if (ok) Written(args[1], (args[2] + 62) / 64 * 8);
+      break;
+    case SYS_move_pages:
+      Written(args[4], args[1] * 4);
+      break;
+    case SYS_keyctl: {
+      constexpr uint64_t kDescribe = 6, kRead = 11, kSecurity = 17;
+      if (ok && (args[0] == kDescribe || args[0] == kRead || args[0] == kSecurity)) {
+        Written(args[2], Least(args[3], static_cast<uint64_t>(result)));
+      }
+      break;
+    }
     case SYS_name_to_handle_at:
-      Written(args[2], ok ? 8 + Read<uint32_t>(args[2]) : 4);
-      if (ok) Written(args[3], 4);
+      if (!ok && result != kTooLarge) break;
+      Written(args[2], 8 + (ok ? Read<uint32_t>(args[2]) : 0));
+      Written(args[3], 4);
+      break;
+    case SYS_mincore:
+      if (ok || result == kNoMemory) Written(args[2], ResidentBytes(args));
+      break;
+    case SYS_vmsplice:
+      if (ok && ReadsPipe(args[0])) TellVector(args[1], args[2], static_cast<uint64_t>(result));
       break;
     default:
       break;
@@ -607,19 +837,22 @@ bool IsKnownSyscall(uint64_t number) {
   return FindCall(number) != nullptr;
 }
 
-CallNotes NoteBeforeSyscall(uint64_t number, const uint64_t* args) {
-  CallNotes notes = {};
+void NoteBeforeSyscall(uint64_t number, const uint64_t* args, CallNotes* notes) {
+  memset(notes, 0, offsetof(CallNotes, saved));
   const Call* call = FindCall(number);
-  if (call == nullptr) return notes;
+  if (call == nullptr) return;
   for (const Piece& p : call->pieces) {
-    if (p.how == kNamed) notes.named[p.n] = args[p.n] == 0 ? 0 : Read<uint32_t>(args[p.n]);
+    if (p.how == kNamed) notes->named[p.n] = args[p.n] == 0 ? 0 : Read<uint32_t>(args[p.n]);
   }
   if (number == SYS_recvmsg) {
     const auto m = Read<Message>(args[1]);
-    notes.name = m.name;
-    notes.name_bytes = m.name_bytes;
+    notes->name = m.name;
+    notes->name_bytes = m.name_bytes;
   }
-  return notes;
+  if (number == SYS_ioctl && IsUnknownIoctl(args[1], args[2])) {
+    notes->saved_bytes =
+        static_cast<uint32_t>(ReadGuest(args[2], notes->saved, sizeof(notes->saved)));
+  }
 }
 
 void TellSyscallWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
@@ -655,7 +888,9 @@ class Ranges {
     AddVector(m.buffers, m.buffer_count);
     Add(m.name, m.name_bytes);
     Add(m.control, m.control_bytes);
-    Add(at, sizeof(Message));
+    Add(at + offsetof(Message, name_bytes), sizeof(m.name_bytes));
+    Add(at + offsetof(Message, control_bytes), sizeof(m.control_bytes));
+    Add(at + offsetof(Message, flags), sizeof(m.flags));
   }
   size_t count() const { return count_; }
 
@@ -670,6 +905,7 @@ void AddPiece(const Piece& p, const uint64_t* args, const CallNotes& notes, Rang
     case kNothing:
       break;
     case kBytes:
+    case kTimeLeft:
     case kOnInterrupt:
     case kIfResult:
       ranges->Add(at, p.n);
@@ -677,6 +913,7 @@ void AddPiece(const Piece& p, const uint64_t* args, const CallNotes& notes, Rang
     case kResult:  // no more than the argument behind the address says
       ranges->Add(at, args[p.argument + 1] * p.n);
       break;
+    case kReceived:
     case kArgument:
       ranges->Add(at, args[p.n]);
       break;
@@ -705,6 +942,10 @@ size_t PossibleWrites(uint64_t number, const uint64_t* args, const CallNotes& no
     case SYS_select:
     case SYS_pselect6:
       for (unsigned k = 1; k <= 3; ++k) ranges.Add(args[k], (args[0] + 63) / 64 * 8);
+      break;
+    case SYS_waitid:
+      ranges.Add(args[2], 28);
+      ranges.Add(args[4], 144);
       break;
     case SYS_futex:
       ranges.Add(args[0], 4);

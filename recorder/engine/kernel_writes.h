@@ -15,8 +15,11 @@ bool IsKnownSyscall(uint64_t number);
 struct CallNotes {
   uint32_t named[6];          // lengths that arguments point to
   uint64_t name, name_bytes;  // of a message
+  // What an ioctl that nothing is known of points to, as it was.
+  uint32_t saved_bytes;
+  uint8_t saved[4096];
 };
-CallNotes NoteBeforeSyscall(uint64_t number, const uint64_t* args);
+void NoteBeforeSyscall(uint64_t number, const uint64_t* args, CallNotes* notes);
 // After it: tells the memory that it has written.
 void TellSyscallWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
                        int64_t result);

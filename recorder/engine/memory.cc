@@ -66,6 +66,33 @@ bool IsReadable(uint64_t page) {
   return true;
 }
 
+// The file of which this is known, kept.
+const FileInfo* Keep(const FileInfo& file) {
+  struct Kept {
+    FileInfo info;
+    Kept* next;
+  };
+  constexpr size_t kBuckets = 256;
+  static Kept* kept[kBuckets];
+  Kept*& bucket = kept[(file.ino ^ file.dev) % kBuckets];
+  for (const Kept* k = bucket; k != nullptr; k = k->next) {
+    const FileInfo& have = k->info;
+    if (have.dev == file.dev && have.ino == file.ino && have.bytes == file.bytes &&
+        have.mtime_ns == file.mtime_ns && Equal(have.path, file.path)) {
+      return &have;
+    }
+  }
+  const size_t path_bytes = Length(file.path) + 1;
+  auto* more = static_cast<Kept*>(Allocate(sizeof(Kept) + path_bytes));
+  auto* path = reinterpret_cast<char*>(more + 1);
+  memcpy(path, file.path, path_bytes);
+  more->info = file;
+  more->info.path = path;
+  more->next = bucket;
+  bucket = more;
+  return &more->info;
+}
+
 // Makes `address` a border between mappings.
 void Split(uint64_t address) {
   const size_t at = Lower(address);
@@ -182,8 +209,7 @@ void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo
   Cut(mapping.begin, mapping.end);
   Mapping m = mapping;
   m.translated = false;
-  m.dev = file.dev;
-  m.ino = file.ino;
+  m.file = file.ino != 0 ? Keep(file) : nullptr;
   Insert(m);
   TtqMap record = {};
   record.address = m.begin;
@@ -279,7 +305,8 @@ void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes) {
   static const uint8_t kZeros[kPage] = {};
   for (size_t i = 0; i < g_count; ++i) {
     const Mapping& m = g_mappings[i];
-    if (!m.is_file || m.is_elf || m.dev != dev || m.ino != ino) continue;
+    if (!m.is_file || m.is_elf || m.file == nullptr) continue;
+    if (m.file->dev != dev || m.file->ino != ino) continue;
     Send(kTtqBySyscall, m.begin, m.end - m.begin);
     // What lies behind its end cannot be read, and is zero when the file grows again.
     const uint64_t kept = bytes > m.offset ? PageUp(bytes - m.offset) : 0;

@@ -10,6 +10,14 @@
 
 namespace ttq::engine::memory {
 
+// What is known of a file that is mapped, or of System V's shared memory (`dev` is then ~0).
+struct FileInfo {
+  const char* path = "";
+  uint64_t dev = 0, ino = 0, bytes = 0;
+  int64_t mtime_ns = 0;
+  bool is_elf = false;
+};
+
 struct Mapping {
   uint64_t begin = 0, end = 0;
   uint32_t protection = 0;  // PROT_…
@@ -19,7 +27,8 @@ struct Mapping {
   bool translated = false;  // code of it has been translated
   bool is_system_v = false;
   bool not_forked = false, wiped_on_fork = false;
-  uint64_t dev = 0, ino = 0, offset = 0;
+  const FileInfo* file = nullptr;  // lives as long as the process; null: no file
+  uint64_t offset = 0;
 };
 
 // The mapping that holds an address; null when there is none.
@@ -40,12 +49,7 @@ void NoteTranslated(uint64_t address);
 
 // What a system call, or the start of the program, has done. Each tells the reader. Code that was
 // translated and is no longer what it was is given up.
-struct FileInfo {
-  const char* path = "";
-  uint64_t dev = 0, ino = 0, bytes = 0;
-  int64_t mtime_ns = 0;
-  bool is_elf = false;
-};
+// `mapping.file` is made from `file`.
 void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo& file);
 void Unmap(uint64_t begin, uint64_t end);
 void Protect(uint64_t begin, uint64_t end, uint32_t protection);

@@ -28,6 +28,8 @@ Program g_program;
 namespace {
 
 constexpr int64_t kNoSys = -38, kNoMemory = -12, kInvalid = -22;
+// Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
+constexpr uint64_t kNewestCall = 456;
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
 constexpr size_t kOutputChunk = 256 << 10;
 
@@ -124,28 +126,46 @@ int64_t ProtectMemory(const uint64_t* args) {
   return r;
 }
 
+// A mapping of what another shows, elsewhere.
+void MapLike(const memory::Mapping& other, uint64_t begin, uint64_t bytes, uint64_t offset) {
+  memory::Mapping m = other;
+  m.begin = begin;
+  m.end = begin + bytes;
+  m.offset = offset;
+  const bool has_content = m.is_file || m.shared;
+  memory::Map(m,
+              m.is_system_v ? kTtqMapSysV
+              : m.is_file   ? kTtqMapFile
+                            : kTtqMapAnonymous,
+              has_content && bytes > kMaxInline ? kTtqContentUnknown : kTtqContentZero,
+              m.file != nullptr ? *m.file : memory::FileInfo{});
+  if (has_content) memory::Send(kTtqInitial, begin, bytes, true);
+}
+
 int64_t MoveMemory(const uint64_t* args) {
   const uint64_t from = args[0], old_bytes = PageUp(args[1]), bytes = PageUp(args[2]);
-  constexpr uint64_t kDontUnmap = 4;
-  if (args[3] & kDontUnmap || old_bytes == 0) Refuse(Text() << "mremap that copies a mapping");
   if (OverlapsEngine(from, old_bytes)) return kInvalid;
   const memory::Mapping* m = memory::Find(from);
   const memory::Mapping was = m != nullptr ? *m : memory::Mapping{};
+  const uint64_t offset = was.offset + (from - was.begin);
   const int64_t r = signals::Interruptible(SYS_mremap, args);
   if (Failed(r)) return r;
   const auto to = static_cast<uint64_t>(r);
-  if (bytes < old_bytes) memory::Unmap(from + bytes, from + old_bytes);
-  const uint64_t kept = bytes < old_bytes ? bytes : old_bytes;
-  if (to != from) memory::Move(from, to, kept);
-  if (bytes > old_bytes) {  // the part that is new
-    memory::Mapping more = was;
-    more.begin = to + old_bytes;
-    more.end = to + bytes;
-    more.offset = was.offset + (from - was.begin) + old_bytes;
-    memory::Map(more, was.is_file ? kTtqMapFile : kTtqMapAnonymous,
-                bytes > kMaxInline && was.is_file ? kTtqContentUnknown : kTtqContentZero, {});
-    if (was.is_file) memory::Send(kTtqInitial, more.begin, more.end - more.begin, true);
+  if (old_bytes == 0) {  // of shared memory: a second mapping
+    MapLike(was, to, bytes, offset);
+    return r;
   }
+  if (bytes < old_bytes) memory::Unmap(from + bytes, from + old_bytes);
+  const uint64_t kept = Least(bytes, old_bytes);
+  if (to != from) memory::Move(from, to, kept);
+  if (args[3] & MREMAP_DONTUNMAP) {  // what was moved has left an empty mapping behind
+    for (uint64_t at = to; at < to + kept;) {
+      const memory::Mapping moved = *memory::Find(at);
+      MapLike(moved, from + (moved.begin - to), moved.end - moved.begin, moved.offset);
+      at = moved.end;
+    }
+  }
+  if (bytes > old_bytes) MapLike(was, to + old_bytes, bytes - old_bytes, offset + old_bytes);
   return r;
 }
 
@@ -349,6 +369,7 @@ int64_t MakeCall(uint64_t number, const uint64_t* args, const CallNotes& notes) 
 }
 
 int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
+  if (number > kNewestCall) return kNoSys;
   switch (number) {
     case SYS_mmap:
       return MapMemory(args);
@@ -389,6 +410,14 @@ int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
     case SYS_pkey_mprotect:  // the rights of keys are a register that the engine does not keep
     case SYS_pkey_alloc:
     case SYS_pkey_free:
+    case 426:  // io_uring_enter, io_uring_register
+    case 427:
+    case 333:              // io_pgetevents
+    case SYS_userfaultfd:  // memory would change without a call
+    case 447:              // memfd_secret: nobody could read it
+    case 453:              // map_shadow_stack
+    case SYS_execveat:     // a C library then takes execve
+    case SYS_remap_file_pages:
       return kNoSys;
     case SYS_fork:
     case SYS_vfork:
@@ -440,7 +469,7 @@ void Execute() {
   memcpy(s.args, args, sizeof(args));
   s.wall_ns = WallNs();
   constexpr uint64_t kSyscallBytes = 2;
-  if (!IsKnownSyscall(number)) {
+  if (!IsKnownSyscall(number) && number <= kNewestCall) {
     Refuse((Text() << "system call " << number << ", which the native engine does not know, at 0x")
                .Hex(g_context.pc - kSyscallBytes));
   }
@@ -457,7 +486,8 @@ void Execute() {
     threads::TellVectors();
     return;
   }
-  const CallNotes notes = NoteBeforeSyscall(number, args);
+  CallNotes notes;
+  NoteBeforeSyscall(number, args, &notes);
   const int64_t result = Run(number, args, notes);
   memory::SetSyscall(s.number);  // other threads have made calls meanwhile
   traces::NoteResult(number, args, result);

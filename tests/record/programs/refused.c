@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 int main(void) {
-  syscall(SYS_quotactl, -1, NULL, 0, NULL);
+  syscall(SYS_bpf, -1, NULL, 0);
   puts("done");
   return 7;
 }
