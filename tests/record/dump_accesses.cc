@@ -2,12 +2,13 @@
 //
 // Prints every access of a program as its recording has it, as `valgrind --tool=lackey` prints
 // them: ` L address,size` a load, ` S address,size` a store.
-// Usage: dump_accesses TOOL_DIRECTORY PROGRAM [ARGUMENT...]
+// Usage: dump_accesses native|valgrind TOOL_DIRECTORY PROGRAM [ARGUMENT...]
 
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -54,8 +55,10 @@ bool Print(Ring& ring) {
 
 int main(int argc, char** argv) {
   ttq::LaunchOptions options;
-  options.tool_directory = argv[1];
-  options.command.assign(argv + 2, argv + argc);
+  options.recorder = std::string_view(argv[1]) == "valgrind" ? ttq::RecorderKind::kValgrind
+                                                              : ttq::RecorderKind::kNative;
+  options.tool_directory = argv[2];
+  options.command.assign(argv + 3, argv + argc);
   std::atomic<int> running = 0, failed = 0;
   std::vector<std::thread> threads;
   auto result = ttq::Launch(
