@@ -76,16 +76,17 @@ using Meeting = std::array<size_t, 2>;
 // meet each other only.
 std::optional<Meeting> Meet(const std::array<Path, 2>& paths, const Meeting& at) {
   std::array<absl::flat_hash_map<uint64_t, absl::InlinedVector<size_t, 2>>, 2> seen;
-  std::array<int32_t, 2> base{};
-  for (int i : {0, 1}) base[i] = paths[i].steps[at[i] - 1].depth;
+  std::array<int32_t, 2> base{}, lowest{};
+  for (int i : {0, 1}) lowest[i] = base[i] = paths[i].steps[at[i] - 1].depth;
   const Meeting last = {paths[0].steps.size() - 1, paths[1].steps.size() - 1};
   for (size_t k = 0; at[0] + k <= last[0] || at[1] + k <= last[1]; ++k) {
     for (int i : {0, 1}) {
       const size_t here = at[i] + k;
       if (here > last[i]) continue;
       const Path::Instruction& step = paths[i].steps[here];
-      // In what was called on the way there are many places that both come by.
-      if (step.depth > base[i]) continue;
+      // In what was called on the way, also by a caller, there are many places that both come by.
+      if (step.depth > lowest[i]) continue;
+      lowest[i] = step.depth;
       if (const auto found = seen[1 - i].find(step.key); found != seen[1 - i].end()) {
         for (const size_t there : found->second) {
           if (paths[1 - i].steps[there].depth - base[1 - i] != step.depth - base[i]) continue;

@@ -34,6 +34,20 @@ bool IsMove(std::string_view function) {
   return false;
 }
 
+// How many of the pointers that a function of the C library's is given say what it answers; 0: it is
+// none of those whose way depends on where in a page they lie, too. __strcmp_avx2, __strlen_evex …
+size_t LookedAtBy(absl::string_view function) {
+  for (const absl::string_view part : {"strcmp", "strncmp", "strcasecmp", "strncase", "memcmp", "wcscmp",
+                           "wcsncmp", "wmemcmp"}) {
+    if (absl::StrContains(function, part)) return 2;
+  }
+  for (const absl::string_view part : {"strlen", "strnlen", "strchr", "strrchr", "memchr", "memrchr", "wcslen",
+                           "wcsnlen", "wcschr", "wcsrchr", "wmemchr"}) {
+    if (absl::StrContains(function, part)) return 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 // The C library's and CPython's, by what the functions are called.
@@ -81,6 +95,58 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   return input;
 }
 
+absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyLookedAt(
+    const Divergence& parted, OriginStep* step) {
+  constexpr uint32_t kMaxLooked = 4096;
+  constexpr uint8_t kArguments[] = {kRdi, kRsi};
+  std::array<Registers, 2> registers;
+  Location location;
+  size_t pointers = 0;
+  for (int i : {0, 1}) {
+    pointers = LookedAtBy(sides_[i]->FunctionOf(parted.last[i].pc));
+    if (pointers == 0) return std::optional<Location>();
+    const auto stack = sides_[i]->StackAt(parted.last[i].time, parted.thread);
+    if (!stack.ok()) return std::optional<Location>();  // of a thread that ended
+    if (stack->frames.empty() || !stack->frames[0].cfa) return std::optional<Location>();
+    ASSIGN_OR_RETURN(auto called, CallOf(sides_[i], stack->frames[0], parted.last[i].time));
+    if (!called) return std::optional<Location>();
+    ASSIGN_OR_RETURN(registers[i], sides_[i]->RegistersAt(*called, parted.thread));
+    step->instruction[i] = sides_[i]->FunctionOf(parted.last[i].pc);
+    // It may have been called through a stub.
+    constexpr uint64_t kLongestStub = 4;
+    for (uint64_t k = 0; k <= kLongestStub; ++k) {
+      ASSIGN_OR_RETURN(const auto pc, PcAt(i, *called + k, parted.thread));
+      if (!pc) return std::optional<Location>();
+      step->at[i] = {*called + k, *pc, true};
+      if (sides_[i]->FunctionOf(*pc) == step->instruction[i]) break;
+    }
+    location.before[i] = *called;
+    location.thread[i] = parted.thread;
+  }
+  location.memory = true;
+  location.size = 1;
+  // The first byte that differs; behind a zero, and behind the other string's end, nothing counts.
+  uint64_t first = kMaxLooked;
+  for (const uint8_t reg : absl::MakeConstSpan(kArguments).first(pointers)) {
+    std::array<std::string, 2> bytes;
+    for (int i : {0, 1}) {
+      bytes[i] = sides_[i]->Memory(Address(registers[i].gpr[reg]), kMaxLooked, location.before[i]);
+    }
+    const auto [a, b] = std::mismatch(bytes[0].begin(), bytes[0].end(), bytes[1].begin(),
+                                      bytes[1].end());
+    const auto at = static_cast<uint64_t>(a - bytes[0].begin());
+    if (a == bytes[0].end() || b == bytes[1].end() || at >= first) continue;
+    if (bytes[0].find('\0') < at) continue;
+    first = at;
+    for (int i : {0, 1}) location.address[i] = Address(registers[i].gpr[reg] + at);
+  }
+  if (first == kMaxLooked) return std::optional<Location>();
+  step->place = sides_[0]->LocationOf(step->at[0].pc);
+  step->what = Describe(location);
+  step->value = {ValueText(0, location), ValueText(1, location)};
+  return std::optional(location);
+}
+
 absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyParted(
     const Location& location, const std::array<std::optional<Definition>, 2>& found,
     Origin* origin) {
@@ -103,6 +169,12 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyParted(
     ASSIGN_OR_RETURN(auto parted, FindDetour(sides_, location.thread[0], written, read));
     if (!parted) continue;
     OriginStep step;
+    ASSIGN_OR_RETURN(auto looked_at, WhyLookedAt(*parted, &step));
+    if (looked_at) {
+      origin->steps.resize(k + 1);
+      origin->steps.push_back(std::move(step));
+      return looked_at;
+    }
     bool placement = false;
     ASSIGN_OR_RETURN(auto input, DifferingInput(parted->last, location.thread, nullptr, k + 1,
                                                 &step, &placement));

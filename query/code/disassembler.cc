@@ -422,6 +422,25 @@ std::vector<Operand> ImpliedOperands(unsigned id) {
   }
 }
 
+// Those that capstone's group of privileged instructions lacks.
+bool IsPrivilegedBesides(unsigned id) {
+  switch (id) {
+    case X86_INS_IN:
+    case X86_INS_INSB:
+    case X86_INS_INSW:
+    case X86_INS_INSD:
+    case X86_INS_OUT:
+    case X86_INS_OUTSB:
+    case X86_INS_OUTSW:
+    case X86_INS_OUTSD:
+    case X86_INS_RDMSR:
+    case X86_INS_CLTS:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Those that have a vector register first and leave it alone.
 bool OnlyTests(unsigned id) {
   switch (id) {
@@ -507,6 +526,8 @@ std::optional<DecodedInstruction> Disassembler::Decode(absl::Span<const uint8_t>
   out.operation = OperationOf(*insn, out.operands);
   out.id = static_cast<uint16_t>(insn->id);
   out.is_vex = insn->mnemonic[0] == 'v';
+  out.privileged = cs_insn_group(impl_->operands->handle(), insn, CS_GRP_PRIVILEGE) ||
+                   IsPrivilegedBesides(insn->id);
   if (!out.operands.empty()) {
     const Operand& last = out.operands.back();
     if (last.kind == Operand::Kind::kImmediate) {

@@ -95,6 +95,7 @@ struct DecodedInstruction {
   uint16_t id = 0;         // for SourceOf
   uint16_t immediate = 0;  // the last operand, when that chooses lanes
   bool is_vex = false;
+  bool privileged = false;  // only the kernel may execute it
 };
 
 // Where bytes come from.

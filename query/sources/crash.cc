@@ -259,7 +259,7 @@ class Investigation {
     }
     ASSIGN_OR_RETURN(const std::optional<DecodedInstruction> decoded, Show(code, found->pc));
     if (decoded) AddOperands(*decoded);
-    if (refused && process_.info().fatal_signal == SIGSEGV) {
+    if (process_.info().fatal_signal == SIGSEGV && (refused || (decoded && decoded->privileged))) {
       r_.cause = "an instruction that only the kernel may execute";
       return absl::OkStatus();
     }

@@ -219,7 +219,7 @@ void Exit(uint64_t number, uint32_t status) {
     g_frames->bytes = ReadGuest(g_frames->begin, g_frames->content, kSharedStack);
   }
   ring::Append(kTtqExitProcess, &status, 4);
-  threads::TellLastRegisters();
+  threads::TellEnd();
   ring::Finish(0);
   for (;;) Syscall(static_cast<int64_t>(number), status);
 }

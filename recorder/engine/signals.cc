@@ -387,6 +387,11 @@ void PassOn() {
 
 bool Waiting() { return Own().waits != 0; }
 
+bool WillDie() {
+  const auto number = static_cast<uint64_t>(Own().info.number);
+  return Waiting() && g_actions[number].handler == kDefault && !IsHarmless(number);
+}
+
 void Deliver() {
   // No other signal comes before the mask is set again.
   const Info info = Own().info;
@@ -423,7 +428,7 @@ void RaiseAtFetch(uint64_t address) {
 }
 
 void Die(uint32_t number) {
-  threads::TellLastRegisters();
+  threads::TellEnd();
   ring::Finish(number);
   SetKernelAction(number, {});
   SetKernelMask(~Bit(number));

@@ -41,6 +41,8 @@ void Unblock();  // those that the program has not blocked
 void PassOn();
 // Whether one waits for the thread that runs.
 bool Waiting();
+// … that ends the process.
+bool WillDie();
 // Delivers what waits: goes to the program's handler, or ends the process.
 void Deliver();
 // Of the instruction at the program's pc, the byte at `address` cannot be executed.

@@ -27,7 +27,7 @@ Program g_program;
 
 namespace {
 
-constexpr int64_t kNoSys = -38, kNoMemory = -12, kInvalid = -22;
+constexpr int64_t kInterrupted = -4, kNoSys = -38, kNoMemory = -12, kInvalid = -22;
 // Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
 constexpr uint64_t kNewestCall = 456;
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
@@ -502,6 +502,8 @@ void Execute() {
   r[kR11] = g_context.flags;
   if (result == signals::kRestart) {  // once more, when the signal has been handled
     g_context.pc -= kSyscallBytes;
+  } else if (result == kInterrupted && signals::WillDie()) {
+    // The program does not see that the call returns.
   } else {
     r[kRax] = static_cast<uint64_t>(result);
   }

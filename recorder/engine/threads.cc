@@ -457,8 +457,13 @@ void BeginBlock() {
   }
 }
 
-void TellLastRegisters() {
+void TellEnd() {
   ForEachAlive([](Thread& t) { TellRegistersOf(t); });
+  ForEachAlive([](Thread& t) {
+    TtqThread s = {};
+    s.tid = t.number;
+    ring::AppendStruct(kTtqThreadExit, s);
+  });
 }
 
 void NotePending(TtqRing* ring) {

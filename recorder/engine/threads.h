@@ -78,8 +78,8 @@ void TellRegisters();
 void TellVectors();
 // What every block starts with.
 void BeginBlock();
-// Where every thread is when the process ends.
-void TellLastRegisters();
+// The process ends: where every thread is, and that it ends.
+void TellEnd();
 // With --verify: memory that system calls of other threads may be writing.
 void NotePending(TtqRing* ring);
 

@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "divide")) printf("%d\n", argc / zero);
   if (!strcmp(how, "test")) __asm__ volatile("testb $8, 0xa9(%0)" ::"r"(NULL) : "cc");
   if (!strcmp(how, "alarm")) {  // the kernel's timer
-    ualarm(1000, 0);
+    ualarm(100000, 0);
     for (;;) pause();
   }
   if (!strcmp(how, "raise")) raise(SIGUSR1);
