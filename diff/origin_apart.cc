@@ -34,15 +34,17 @@ bool IsMove(std::string_view function) {
   return false;
 }
 
-// How many of the pointers that a function of the C library's is given say what it answers; 0: it is
-// none of those whose way depends on where in a page they lie, too. __strcmp_avx2, __strlen_evex …
+// How many of the pointers that a function of the C library's is given say what it answers; 0: it
+// is none of those whose way depends on where in a page they lie, too. __strcmp_avx2, __strlen_evex
+// …
 size_t LookedAtBy(absl::string_view function) {
-  for (const absl::string_view part : {"strcmp", "strncmp", "strcasecmp", "strncase", "memcmp", "wcscmp",
-                           "wcsncmp", "wmemcmp"}) {
+  for (const absl::string_view part :
+       {"strcmp", "strncmp", "strcasecmp", "strncase", "memcmp", "wcscmp", "wcsncmp", "wmemcmp"}) {
     if (absl::StrContains(function, part)) return 2;
   }
-  for (const absl::string_view part : {"strlen", "strnlen", "strchr", "strrchr", "memchr", "memrchr", "wcslen",
-                           "wcsnlen", "wcschr", "wcsrchr", "wmemchr"}) {
+  for (const absl::string_view part :
+       {"strlen", "strnlen", "strchr", "strrchr", "memchr", "memrchr", "wcslen", "wcsnlen",
+        "wcschr", "wcsrchr", "wmemchr"}) {
     if (absl::StrContains(function, part)) return 1;
   }
   return 0;
@@ -132,8 +134,8 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyLookedAt(
     for (int i : {0, 1}) {
       bytes[i] = sides_[i]->Memory(Address(registers[i].gpr[reg]), kMaxLooked, location.before[i]);
     }
-    const auto [a, b] = std::mismatch(bytes[0].begin(), bytes[0].end(), bytes[1].begin(),
-                                      bytes[1].end());
+    const auto [a, b] =
+        std::mismatch(bytes[0].begin(), bytes[0].end(), bytes[1].begin(), bytes[1].end());
     const auto at = static_cast<uint64_t>(a - bytes[0].begin());
     if (a == bytes[0].end() || b == bytes[1].end() || at >= first) continue;
     if (bytes[0].find('\0') < at) continue;

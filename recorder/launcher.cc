@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -47,6 +48,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr unsigned long kAskPersonality = 0xffffffff;
 constexpr char kToolName[] = "ttq-amd64-linux", kEngineName[] = "ttq-engine";
 // /usr/bin/valgrind is a script that changes the environment on the way to this.
 constexpr char kValgrind[] = "/usr/bin/valgrind.bin";
@@ -397,6 +399,9 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   if (child == 0) {
     rules.RestoreInChild();
     descriptors.Restore();
+    // Memory lies in the same places in every run: two recordings can be asked about one address.
+    const int persona = personality(kAskPersonality);
+    if (persona >= 0) personality(static_cast<unsigned>(persona) | ADDR_NO_RANDOMIZE);
     execve(argv[0], argv.data(), envp.data());
     _exit(126);
   }

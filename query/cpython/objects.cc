@@ -289,7 +289,11 @@ std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
   const auto word = memory_.Get<uint64_t>(object + layout_.object_refcount);
   if (!word) return std::nullopt;
   result.count = static_cast<int64_t>(*word);
-  result.immortal = layout_.traits.immortal_counts && static_cast<int32_t>(*word) < 0;
+  // The upper half is the sign, or flags; anything else there is no count but what is left in
+  // memory.
+  const auto upper = static_cast<uint32_t>(*word >> 32);
+  const bool has_count = layout_.traits.count_has_flags || upper == 0 || upper == UINT32_MAX;
+  result.immortal = layout_.traits.immortal_counts && has_count && static_cast<int32_t>(*word) < 0;
   if (result.immortal || layout_.traits.count_has_flags) {
     result.count = static_cast<uint32_t>(*word);
   }

@@ -153,7 +153,8 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
       if (!Failed(r)) TakeFrames(*frames);
       Syscall(SYS_munmap, Number(frames), PageUp(sizeof(VforkFrames)));
     }
-    if (!Failed(r) && flags & (CLONE_PARENT_SETTID | CLONE_PIDFD)) memory::Send(kTtqBySyscall, args[2], 4);
+    if (!Failed(r) && flags & (CLONE_PARENT_SETTID | CLONE_PIDFD))
+      memory::Send(kTtqBySyscall, args[2], 4);
     return r;
   }
   g_frames = frames;

@@ -56,7 +56,7 @@ bool Print(Ring& ring) {
 int main(int argc, char** argv) {
   ttq::LaunchOptions options;
   options.recorder = std::string_view(argv[1]) == "valgrind" ? ttq::RecorderKind::kValgrind
-                                                              : ttq::RecorderKind::kNative;
+                                                             : ttq::RecorderKind::kNative;
   options.tool_directory = argv[2];
   options.command.assign(argv + 3, argv + argc);
   std::atomic<int> running = 0, failed = 0;

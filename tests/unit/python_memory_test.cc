@@ -144,6 +144,22 @@ TEST_P(EveryLayout, GarbageEndsWithinBounds) {
   EXPECT_GT(objects_seen, 50u);
 }
 
+// What a block's last owner left where a count would be: a pointer whose low half looks like that
+// of an object that lives for ever.
+TEST_P(EveryLayout, APointerIsNoCount) {
+  const Layout layout = *LayoutOf(GetParam().minor, GetParam().free_threaded);
+  if (layout.free_threaded || layout.traits.count_has_flags) GTEST_SKIP() << "it is one there";
+  FakeMemory memory(4096);
+  ObjectReader objects(&memory, layout);
+  memory.Put(kBase + layout.object_refcount, 0x7ff38ba718a0);
+  const std::optional<Refcount> pointer = objects.RefcountOf(kBase);
+  ASSERT_TRUE(pointer);
+  EXPECT_FALSE(pointer->immortal);
+  EXPECT_EQ(pointer->count, 0x7ff38ba718a0);
+  memory.Put(kBase + layout.object_refcount, 0xffffffff);
+  EXPECT_EQ(objects.RefcountOf(kBase)->immortal, layout.traits.immortal_counts);
+}
+
 TEST_P(EveryLayout, FrameThatIsItsOwnCallerEnds) {
   const Layout layout = *LayoutOf(GetParam().minor, GetParam().free_threaded);
   FakeMemory memory(64 << 10);
