@@ -13,7 +13,7 @@
 
 namespace ttq::engine {
 
-enum Vector : uint8_t { kMmx, kXmm, kYmm };
+enum Vector : uint8_t { kMmx, kXmm, kYmm, kZmm };
 
 class Code {
  public:
@@ -132,6 +132,29 @@ class Code {
     Byte(kind == kMmx ? 0x7f : 0x11);
     Operand(vector, base, displacement);
   }
+  // The same of any of the 32 registers of AVX-512.
+  void StoreEvexVector(uint8_t vector, Vector kind, uint8_t base, int32_t displacement) {
+    constexpr unsigned kOpcode = 0x7f;  // vmovdqu64
+    Byte(0x62);
+    Byte(0x41u | (vector & 8 ? 0u : 0x80u) | (base & 8 ? 0u : 0x20u) | (vector & 16 ? 0u : 0x10u));
+    Byte(0xfe);
+    Byte(0x08u | static_cast<unsigned>(kind - kXmm) << 5);
+    Byte(kOpcode);
+    WideOperand(vector, base, displacement);
+  }
+  // reg = a mask register, of which `bits` count.
+  void LoadMask(uint8_t reg, uint8_t mask, unsigned bits) {
+    if (bits <= 16) {  // kmovw
+      Byte(0xc5);
+      Byte(reg & 8 ? 0x78 : 0xf8);
+    } else {  // kmovd, kmovq
+      Byte(0xc4);
+      Byte(0x61u | (reg & 8 ? 0u : 0x80u));
+      Byte(bits <= 32 ? 0x7b : 0xfb);
+    }
+    Byte(0x93);
+    Byte(0xc0 | (reg & 7) << 3 | (mask & 7));
+  }
   // reg = the highest bit of each element (of 1, 4 or 8 bytes; of MMX and of bytes: no 32).
   void HighBits(uint8_t reg, uint8_t vector, Vector kind, unsigned element) {
     if (kind == kYmm) {
@@ -169,6 +192,12 @@ class Code {
     Patch(at_ - 4, to);
   }
 
+  // A ModRM operand [base + displacement], with a displacement of 32 bits.
+  void WideOperand(unsigned reg, uint8_t base, int32_t displacement) {
+    Byte(0x80 | (reg & 7) << 3 | (base & 7));
+    if ((base & 7) == 4) Byte(0x24);
+    Word32(static_cast<uint32_t>(displacement));
+  }
   // A ModRM operand [base + displacement].
   void Operand(unsigned reg, uint8_t base, int32_t displacement) {
     const unsigned mod = displacement == 0 && (base & 7) != 5                ? 0

@@ -20,6 +20,7 @@
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
 #include "recorder/engine/threads.h"
+#include "recorder/mark.h"
 
 namespace ttq::engine {
 
@@ -139,6 +140,21 @@ void Cpuid() {
   }
 }
 
+// A mark that the program leaves: what the words at rax ask for.
+void LeaveMark() {
+  constexpr uint64_t kMaxText = 4095;
+  uint64_t request[2] = {};
+  ReadGuest(g_context.r[kRax], request, sizeof(request));
+  if (request[0] != TTQ_REQUEST_MARK || request[1] == 0) return;
+  static char text[kMaxText + 1];
+  const size_t readable = ReadGuest(request[1], text, kMaxText);
+  text[readable] = 0;
+  TtqMark mark = {};
+  mark.tid = threads::Current();
+  mark.wall_ns = WallNs();
+  ring::Append(kTtqMark, &mark, sizeof(mark), text, Length(text));
+}
+
 [[noreturn]] void RefuseInstruction(uint64_t pc) {
   uint8_t bytes[kLongestInstruction] = {};
   const size_t n = ReadGuest(pc, bytes, sizeof(bytes));
@@ -245,6 +261,9 @@ void HandleExit() {
       break;
     case kPopFlags:
       PopFlags();
+      break;
+    case kMark:
+      LeaveMark();
       break;
     case kRefuse: {
       const size_t bytes = memory::ExecutableBytes(exit.target, kLongestInstruction);

@@ -26,13 +26,25 @@ unsigned OperandBytes(const Instruction& i) {
   return i.wide ? 8 : i.narrow ? 2 : 4;
 }
 
-// How much of a thread's state these instructions save: xsave all of it, the others what the
-// program has used, which is no more than 256-bit vectors: see cpuid.h.
-unsigned StateBytes(bool all) {
-  constexpr unsigned kUpToVectors = 832;
-  uint32_t a = 0xd, b, c = 0, d;
-  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  return all ? b : kUpToVectors;
+// How much memory xsave and its like write for the components `wanted`; `compact`: side by side.
+unsigned StateBytes(uint64_t wanted, bool compact) {
+  constexpr unsigned kLegacyAndHeader = 576, kFirst = 2, kComponents = 63, kAligned = 2;
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  wanted &= uint64_t{high} << 32 | low;
+  unsigned bytes = kLegacyAndHeader;
+  for (unsigned n = kFirst; n < kComponents; ++n) {
+    if (!(wanted >> n & 1)) continue;
+    uint32_t size = 0xd, offset, flags = n, d;
+    __asm__ volatile("cpuid" : "+a"(size), "=b"(offset), "+c"(flags), "=d"(d));
+    if (compact) {
+      if (flags & kAligned) bytes = (bytes + 63) & ~63u;
+      bytes += size;
+    } else if (offset + size > bytes) {
+      bytes = offset + size;
+    }
+  }
+  return bytes;
 }
 
 // Instructions that write vector registers as one number (movsd, addss, cvtsi2sd, …).
@@ -591,11 +603,15 @@ void Translator::EmitLogged(const Instruction& i) {
   const bool saves_state = i.has_memory && ((i.Is(kMap0F, 0xae) && (i.reg & 7) == 4) ||
                                             (i.Is(kMap0F, 0xae) && (i.reg & 7) == 6 && !i.narrow) ||
                                             (i.Is(kMap0F, 0xc7) && (i.reg & 7) == 4));
-  if (saves_state) stored = StateBytes(i.opcode == 0xae && (i.reg & 7) == 4);
+  if (saves_state) {
+    const uint64_t low = recipe_.KnownValue(kRax, ~uint64_t{0});
+    const uint64_t high = recipe_.KnownValue(kRdx, ~uint64_t{0});
+    stored = StateBytes(high << 32 | (low & 0xffffffff), i.opcode == 0xc7);
+  }
   Node address = kTtqNoNode;
   if (i.has_memory && f.memory_access != kNoAccess) {
     address = IsBitString(i) ? BitStringAddress(i) : AddressOf(i);
-    if (f.memory_access & kRead && !saves_state) recipe_.Load(address, f.memory_bytes);
+    if (f.memory_access & kRead && !saves_state) EmitLoads(i, address);
   } else if (xlat) {
     const Node low = recipe_.Make(kTtqExtract, 1, recipe_.Register(kRax));
     recipe_.Load(recipe_.Make(kTtqAdd, 8, recipe_.Register(kRbx), low), 1);

@@ -214,9 +214,12 @@ uint64_t MakeStack(const char* path, char** arguments, char** environment,
   const uint64_t bytes = PageUp(limit[0] < kMin ? kMin : limit[0] > kMax ? kMax : limit[0]);
   const uint32_t protection =
       PROT_READ | PROT_WRITE | (image.executable_stack ? uint32_t{PROT_EXEC} : 0);
-  const int64_t r = Syscall(SYS_mmap, 0, bytes, protection,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN,
-                            ~uint64_t{0}, 0);
+  // The kernel keeps other mappings away from one that may grow, so that an overflow is noticed; at
+  // its limit from the start, it does not grow.
+  const uint64_t grows = limit[0] <= kMax ? uint64_t{MAP_GROWSDOWN} : 0;
+  const int64_t r =
+      Syscall(SYS_mmap, 0, bytes, protection,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | grows, ~uint64_t{0}, 0);
   if (Failed(r)) CannotLoad(path, "no memory for its stack");
   const auto begin = static_cast<uint64_t>(r);
   StackBuilder stack(begin + bytes);

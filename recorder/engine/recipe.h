@@ -22,6 +22,11 @@ class RecipeBuilder {
 
   Node Register(unsigned number) const { return register_[number]; }
   Node Constant(uint64_t value);
+  // What a register is known to hold here; `otherwise` where that is known only when it runs.
+  uint64_t KnownValue(unsigned number, uint64_t otherwise) const {
+    const TtqNode& n = nodes_[register_[number]];
+    return n.op == kTtqConst ? n.imm : otherwise;
+  }
   Node Make(unsigned op, unsigned width, Node a, Node b = 0, unsigned c = 0, uint64_t imm = 0);
   Node Add(Node a, int64_t constant);
   // The low bytes of a value: as an operand (what is above may be anything), or as a number.

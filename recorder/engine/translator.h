@@ -50,6 +50,7 @@ enum ExitKind : uint8_t {
   kSyscall,  // the program's instruction was a system call; target: the next one
   kCpuid,
   kPopFlags,
+  kMark,    // recorder/mark.h
   kRefuse,  // an instruction that cannot be recorded
 };
 
@@ -121,6 +122,13 @@ class Translator {
   Node LogVector(uint8_t vector, Vector kind, unsigned bytes);
   Node LogMask(const Instruction& i, uint8_t vector, Vector kind, unsigned element);
   Node BitOf(Node mask, unsigned number);
+  void EmitEvexStore(const Instruction& i);
+  void EmitEvexIndexed(const Instruction& i);
+  void EmitLoads(const Instruction& i, Node address);
+  Node LogEvexMask(const Instruction& i, unsigned count);
+  Node LogEvexVector(uint8_t vector, unsigned bytes, unsigned count);
+  Node CountOf(Node mask, unsigned count);
+  Node EvexGuard(const Instruction& i, Node mask, Node packed, unsigned number);
 
   uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
   void GiveBack(uint8_t reg);

@@ -119,6 +119,8 @@ class Writer:
                         f"vpxor {m()}, {y()}, {y()}", f"vextracti128 $1, {y()}, {m()}",
                         f"vpbroadcastb {m()}, {y()}", f"vpmovmskb {y()}, {self.register(4)}"]
             choices += [self.masked(), self.gather()]
+        if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= FLAGS:
+            choices += [self.avx512() for _ in range(8)]
         choices += [f"maskmovdqu {x()}, {x()}"]
         if "bmi2" in FLAGS:
             r = lambda: self.register(8)
@@ -142,6 +144,42 @@ class Writer:
         scale = self.random.choice([1, 2, 4, 8])
         return (f"{shift}, %{i}mm{index}, %{i}mm{index};"
                 f" {op} %{v}mm{mask}, {self.random.randrange(512)}(%rdi,%{i}mm{index},{scale}), %{v}mm{to}")
+
+    def avx512(self):
+        """Under masks, also registers 16 to 31. Of an operand that is left out nothing is accessed."""
+        kind = self.random.choice(["xmm", "ymm", "zmm"])
+        v = lambda which=kind: "%%%s%d" % (which, self.random.choice([self.random.randrange(8), self.random.randrange(32)]))
+        m, r = self.memory, self.register
+        k = lambda: "%%k%d" % self.random.randrange(1, 8)
+        under = lambda: self.random.choice(["", "{%s}" % k(), "{%s}" % k(), "{%s}{z}" % k()])
+        to = lambda: "{%s}" % k()
+        lanes = {"xmm": 4, "ymm": 8, "zmm": 16}[kind]
+        half = {"xmm": "xmm", "ymm": "xmm", "zmm": "ymm"}[kind]
+        choices = [f"kmovq {r(8)}, {k()}", f"kmovq {r(8)}, {k()}", f"kmovd {k()}, {r(4)}", f"kmovw {m()}, {k()}",
+                   f"kmovq {k()}, {m()}", f"kandw {k()}, {k()}, {k()}", f"kortestw {k()}, {k()}",
+                   f"vpcmpeqb {m()}, {v()}, {k()}{to()}", f"vptestmd {m()}, {v()}, {k()}",
+                   f"vpaddd {m()}{{1to{lanes}}}, {v()}, {v()}{under()}", f"vpaddb {m()}, {v()}, {v()}{under()}",
+                   f"vpandq {m()}, {v()}, {v()}{under()}", f"vpternlogd $105, {m()}, {v()}, {v()}{under()}",
+                   f"vpmovzxbd {m()}, {v()}{under()}", f"vpbroadcastw {m()}, {v()}{under()}",
+                   f"vcvtps2ph $0, {v()}, {m()}{to()}", f"vpcompressd {v()}, {m()}{to()}",
+                   f"vpcompressq {v()}, {m()}{to()}", f"vpexpandd {m()}, {v()}{under()}", f"vpexpandq {m()}, {v()}{under()}",
+                   f"vmovss {v('xmm')}, {m()}{to()}", f"vmovsd {m()}, {v('xmm')}{under()}"]
+        for op in "vmovdqu8 vmovdqu16 vmovdqu32 vmovdqu64 vmovups vmovupd".split():
+            choices += [f"{op} {v()}, {m()}{self.random.choice(['', to(), to()])}", f"{op} {m()}, {v()}{under()}"]
+        for op in "vpmovdb vpmovqb vpmovsqd vpmovusdw vpmovwb vpmovqw".split():
+            choices.append(f"{op} {v()}, {m()}{to()}")
+        if kind != "xmm":
+            choices += [f"vextracti32x4 $1, {v()}, {m()}{to()}", f"vextractf64x2 $0, {v()}, {m()}{to()}"]
+        if "avx512_vbmi2" in FLAGS:
+            choices += [f"vpcompressb {v()}, {m()}{to()}", f"vpcompressw {v()}, {m()}{to()}", f"vpexpandb {m()}, {v()}{under()}"]
+        index, data = self.random.sample(range(32), 2)
+        op, shift, i, d = self.random.choice([("dd", "vpsrld $24", kind, kind), ("dq", "vpsrld $24", half, kind),
+                                              ("qq", "vpsrlq $56", kind, kind), ("qd", "vpsrlq $56", kind, half)])
+        place = f"{self.random.randrange(512)}(%rdi,%{i}{index},{self.random.choice([1, 2])})"
+        get = self.random.random() < .5
+        element = (f"vpgather{op} {place}, %{d}{data}{to()}" if get else f"vpscatter{op} %{d}{data}, {place}{to()}")
+        choices += [f"{shift}, %{i}{index}, %{i}{index}; {element}"] * 3
+        return self.random.choice(choices)
 
     def sequence(self):
         for r in NAMES[8]:

@@ -76,6 +76,9 @@ def cases():
         yield ours(name)
     if ENGINE != ["--engine=valgrind"]:  # its recording of it is compared with the native engine's, see native_threads
         yield ours("pthreads")
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            has = {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= set(file.read().split())
+        yield ours("avx512") if has else Case("avx512", None, b"")
         yield installed("node", ["node", "-e", "console.log([3, 1, 2].sort(), JSON.stringify({a: 1}))"])
     # Every way to end.
     for end in ("exit 0", "exit 7", "thread 9", "last 3", "raise 1", "raise 4", "raise 6", "raise 8",

@@ -51,6 +51,7 @@ struct Form {
   uint8_t memory_access;            // of the ModRM or offset operand
   uint8_t vector_write;
   uint16_t memory_bytes;
+  uint8_t element_bytes;                   // of the memory operand: what a mask has a bit for
   uint16_t implicit_read, implicit_write;  // a bit for each general register
   uint8_t flags_read, flags_write;         // "undefined" does not count as written
 };

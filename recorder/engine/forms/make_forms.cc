@@ -134,6 +134,7 @@ void AddMemory(const ZydisDecodedInstruction& i, const ZydisDecodedOperand& o, F
   }
   if (o.mem.type == ZYDIS_MEMOP_TYPE_VSIB) f->traits |= kVectorIndex;
   f->memory_bytes = static_cast<uint16_t>(o.size / 8);
+  f->element_bytes = static_cast<uint8_t>(o.element_size / 8);
   if (i.raw.disp.size == 8) f->displacement_scale = static_cast<uint8_t>(o.mem.disp.value);
 }
 
@@ -266,11 +267,11 @@ void Table::Print() const {
       "// Made by make_forms.cc.\n#include \"recorder/engine/forms/form.h\"\n"
       "namespace ttq::engine {\nconst Form kForms[] = {\n");
   for (const Form& f : forms_) {
-    std::printf("{%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u},\n", f.traits,
+    std::printf("{%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,%u},\n", f.traits,
                 f.immediate_bytes, f.displacement_scale, f.reg_access, f.reg_bytes, f.rm_access,
                 f.rm_bytes, f.low_access, f.low_bytes, f.vvvv_access, f.vvvv_bytes, f.memory_access,
-                f.vector_write, f.memory_bytes, f.implicit_read, f.implicit_write, f.flags_read,
-                f.flags_write);
+                f.vector_write, f.memory_bytes, f.element_bytes, f.implicit_read, f.implicit_write,
+                f.flags_read, f.flags_write);
   }
   std::printf("};\nconst uint16_t kFormNumbers[] = {\n");
   for (size_t i = 0; i < numbers_.size(); ++i) {
