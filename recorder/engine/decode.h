@@ -65,6 +65,10 @@ inline bool IsBitString(const Instruction& i) {
          (i.opcode == 0xa3 || i.opcode == 0xab || i.opcode == 0xb3 || i.opcode == 0xbb);
 }
 
+inline bool IsFloat(const Instruction& i) {  // of the x87
+  return i.space == kOneByte && i.opcode >= 0xd8 && i.opcode <= 0xdf;
+}
+
 // Decodes the instruction at `code`, of which `bytes` can be read, that the program has at `pc`.
 // False when it is none that is known; `is_cut` then tells whether it goes on beyond `bytes`.
 bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out);

@@ -140,6 +140,49 @@ void Cpuid() {
   }
 }
 
+// The bits of a double next to a number of the x87: a mantissa of 64 bits; sign and exponent.
+uint64_t ToDouble(uint64_t mantissa, uint32_t sign_and_exponent) {
+  constexpr int kBias = 16383 - 1023, kInfinite = 0x7ff;
+  constexpr unsigned kDropped = 11;  // bits
+  const uint64_t sign = uint64_t{sign_and_exponent >> 15 & 1} << 63;
+  const uint32_t from = sign_and_exponent & 0x7fff;
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1;
+  if (from == 0x7fff) {  // infinity, or none
+    const uint64_t fraction = mantissa >> kDropped & kFraction;
+    const bool is_none = mantissa << 1 != 0;
+    return sign | uint64_t{kInfinite} << 52 | (is_none ? fraction | uint64_t{1} << 51 : 0);
+  }
+  int exponent = static_cast<int>(from) - kBias;
+  unsigned drop = kDropped;
+  if (exponent <= 0) {
+    if (exponent < -53) return sign;
+    drop += static_cast<unsigned>(1 - exponent);
+    exponent = 0;
+  }
+  if (drop > 63) return sign;
+  uint64_t kept = mantissa >> drop;
+  const uint64_t rest = mantissa & ((uint64_t{1} << drop) - 1), half = uint64_t{1} << (drop - 1);
+  if (rest > half || (rest == half && kept & 1)) ++kept;  // to the nearest, or to the even one
+  if (exponent > 0) {
+    // The leading bit is not stored: one more is added to the exponent where rounding carried.
+    const uint64_t number = (static_cast<uint64_t>(exponent - 1) << 52) + kept;
+    return sign | (number >> 52 >= kInfinite ? uint64_t{kInfinite} << 52 : number);
+  }
+  return sign | kept;
+}
+
+void SaveFloat() {
+  alignas(16) static uint8_t state[512];
+  __asm__ volatile("fxsave64 %0" : "=m"(state));
+  constexpr unsigned kFirst = 32;
+  uint64_t mantissa;
+  uint16_t sign_and_exponent;
+  memcpy(&mantissa, state + kFirst, 8);
+  memcpy(&sign_and_exponent, state + kFirst + 8, 2);
+  const uint64_t bits = ToDouble(mantissa, sign_and_exponent);
+  memcpy(reinterpret_cast<void*>(g_context.log - 8), &bits, 8);
+}
+
 // A mark that the program leaves: what the words at rax ask for.
 void LeaveMark() {
   constexpr uint64_t kMaxText = 4095;
@@ -261,6 +304,9 @@ void HandleExit() {
       break;
     case kPopFlags:
       PopFlags();
+      break;
+    case kSaveFloat:
+      SaveFloat();
       break;
     case kMark:
       LeaveMark();

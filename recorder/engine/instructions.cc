@@ -47,12 +47,15 @@ unsigned StateBytes(uint64_t wanted, bool compact) {
   return bytes;
 }
 
-// Instructions that write vector registers as one number (movsd, addss, cvtsi2sd, …).
+// Whether an instruction writes a vector register as one number (movsd, addss, cvtsi2sd), or may:
+// it copies one, or does something to all of its bits, by which signs are changed.
 bool WritesNumber(const Instruction& i) {
-  const bool scalar = i.space == kMap0F || i.space == kVex + 1 || i.space == kEvex + 1;
-  if (!scalar || i.repeat == 0) return false;
+  if (i.space != kMap0F && i.space != kVex + 1 && i.space != kEvex + 1) return false;
+  const bool single = i.repeat != 0;
   switch (i.opcode) {
     case 0x10:
+    case 0x11:
+      return single || !i.has_memory;
     case 0x2a:
     case 0x51:
     case 0x58:
@@ -62,6 +65,25 @@ bool WritesNumber(const Instruction& i) {
     case 0x5d:
     case 0x5e:
     case 0x5f:
+      return single;
+    case 0x12:  // movlps
+    case 0x6e:  // movd, movq
+    case 0x7e:
+    case 0xd6:
+      return true;
+    case 0x28:  // movaps, movdqa
+    case 0x29:
+    case 0x6f:
+    case 0x7f:
+      return !i.has_memory;
+    case 0x54:  // andps, andnps, orps, xorps; pand, pandn, por, pxor
+    case 0x55:
+    case 0x56:
+    case 0x57:
+    case 0xdb:
+    case 0xdf:
+    case 0xeb:
+    case 0xef:
       return true;
     default:
       return false;
@@ -212,7 +234,7 @@ void Translator::NoteVectors(const Instruction& i) {
   if (f.traits & kOtherVectorWrite) words |= (1u << kTtqX87Word) - 1;
   const bool state = i.space == kMap0F && (i.opcode == 0xae || i.opcode == 0xc7);
   if (state && i.has_memory) words |= (1u << kTtqX87Word) - 1;  // fxrstor, xrstor
-  const bool x87 = i.space == kOneByte && i.opcode >= 0xd8 && i.opcode <= 0xdf;
+  const bool x87 = IsFloat(i);
   const bool mmx = i.space == kMap0F && !i.narrow && i.repeat == 0 &&
                    ((i.opcode >= 0x60 && i.opcode <= 0x7f) || i.opcode >= 0xd1);
   if (x87 || mmx || state) words |= 1u << kTtqX87Word;
@@ -222,7 +244,7 @@ void Translator::NoteVectors(const Instruction& i) {
   }
   vectors_written_ |= words;
   numbers_written_ &= ~words;
-  if (WritesNumber(i)) numbers_written_ |= words & ((1u << kTtqHighWord) - 1);
+  if (WritesNumber(i) && !IsWideVector(i)) numbers_written_ |= words & ((1u << kTtqHighWord) - 1);
 }
 
 // Before a call, or a return: what may be arguments, or results.

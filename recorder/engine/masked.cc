@@ -13,11 +13,6 @@
 namespace ttq::engine {
 namespace {
 
-// The bit of VEX that says whether vectors have 32 bytes: in the last byte before the opcode.
-bool IsWideVector(const Instruction& i, const uint8_t* code) {
-  return i.space >= kVex && (code[i.head_bytes - 2] & 4) != 0;
-}
-
 bool IsMaskedMove(const Instruction& i) {
   return i.has_memory && i.space == kVex + 2 &&
          ((i.opcode >= 0x2c && i.opcode <= 0x2f) || i.opcode == 0x8c || i.opcode == 0x8e);
@@ -232,7 +227,7 @@ void Translator::EmitLoads(const Instruction& i, Node address) {
 // ---- AVX ---------------------------------------------------------------------------------------
 
 void Translator::EmitGather(const Instruction& i) {
-  const bool wide = IsWideVector(i, CodeOf(i));
+  const bool wide = IsWideVector(i);
   const unsigned element = i.wide ? 8 : 4;
   const unsigned index_bytes = i.opcode & 1 ? 8 : 4;
   const unsigned larger = element > index_bytes ? element : index_bytes;
@@ -282,8 +277,8 @@ bool Translator::EmitMasked(const Instruction& i) {
     const bool of_numbers = i.opcode < 0x30;  // vmaskmovps and vmaskmovpd: the opcode says which
     const unsigned element = (of_numbers ? i.opcode & 1 : i.wide) ? 8 : 4;
     const bool stores = of_numbers ? i.opcode >= 0x2e : i.opcode == 0x8e;
-    EmitMaskedMove(i, {AddressOf(i), IsWideVector(i, CodeOf(i)) ? kYmm : kXmm, element, i.vvvv,
-                       i.reg, stores});
+    EmitMaskedMove(i,
+                   {AddressOf(i), IsWideVector(i) ? kYmm : kXmm, element, i.vvvv, i.reg, stores});
   } else {
     EmitGather(i);
   }

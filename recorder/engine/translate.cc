@@ -135,7 +135,8 @@ bool Translator::EndsSuperblock(const Instruction& i) const {
 void Translator::Collect(uint64_t pc) {
   count_ = 0;
   used_ = 0;
-  ends_by_unknown_ = false;
+  ends_by_unknown_ = saves_float_ = false;
+  bool has_float = false;
   unsigned exits = 0;
   after_ = pc;
   while (count_ < kMaxInstructions) {
@@ -154,6 +155,11 @@ void Translator::Collect(uint64_t pc) {
     constexpr uint16_t kFree = 0xffff & ~(Bit(kRsp) | Bit(kR9) | Bit(kR10));
     if (count_ > 0 && (~used & kFree) == 0) break;
     if (count_ > 0 && IsRepeated(i)) break;
+    if (IsReturn(i) && has_float) {
+      saves_float_ = true;
+      break;
+    }
+    has_float = has_float || IsFloat(i);
     used_ = used;
     ++count_;
     if (!may_change) memory::NoteTranslated(i.pc);
@@ -512,11 +518,20 @@ void Translator::EmitInstruction(unsigned index) {
     if (IsBreakpoint(i)) code_.Byte(0x90);
   }
   if (!last) return;
-  LogNumbers();
+  if (saves_float_) {
+    LogVectors(true);
+    recipe_.SetVector(kTtqX87Word, recipe_.Slot(8));
+  } else {
+    LogNumbers();
+  }
   recipe_.Exit(0);
   FinishRecipe(kTtqJumpPlain);
   EmitLeave();
-  EmitJumpTo(after_);
+  if (saves_float_) {
+    EmitEngineExit(kSaveFloat, after_);
+  } else {
+    EmitJumpTo(after_);
+  }
 }
 
 void Translator::Translate(uint64_t pc, Superblock* out) {

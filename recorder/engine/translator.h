@@ -50,8 +50,9 @@ enum ExitKind : uint8_t {
   kSyscall,  // the program's instruction was a system call; target: the next one
   kCpuid,
   kPopFlags,
-  kMark,    // recorder/mark.h
-  kRefuse,  // an instruction that cannot be recorded
+  kMark,       // recorder/mark.h
+  kSaveFloat,  // st(0) may be a result: the engine fills the slot in
+  kRefuse,     // an instruction that cannot be recorded
 };
 
 class Translator {
@@ -107,6 +108,12 @@ class Translator {
   void LogVectors(bool returning);
   void LogNumbers();
 
+  // Whether vectors of VEX have 32 bytes, of EVEX 32 or 64: in the last byte before the opcode.
+  bool IsWideVector(const Instruction& i) const {
+    const uint8_t last = i.space < kVex || i.space == kSystem ? 0 : CodeOf(i)[i.head_bytes - 2];
+    return (last & (i.space > kEvex ? 0x60 : 4)) != 0;
+  }
+
   // masked.cc
   struct Masked {  // a masked load or store of consecutive elements
     Node address;
@@ -144,6 +151,7 @@ class Translator {
   unsigned count_;
   bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
   bool may_change_;       // the superblock's code
+  bool saves_float_;      // a return follows, whose result may be in st(0)
   uint64_t after_;        // where the code after the last instruction is
   uint16_t used_;         // general registers that the instructions use
   uint8_t log_register_;

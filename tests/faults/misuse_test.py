@@ -90,10 +90,10 @@ def main():
         assert done.returncode == 0 and done.stdout == "/nonexistent\n", done
         assert done.stderr.count("\n") == 1, done
 
-        def mounted(mount, status, words):
+        def mounted(mount, status, words, *options):
             script = f'{mount} && shift && exec "$@"'
             done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", "-", ttq.path,
-                                   "record", "-o", ttq.place("mounted"), counter, stop],
+                                   "record", *options, "-o", ttq.place("mounted"), counter, stop],
                                   env=ttq.environment, capture_output=True, text=True, check=False)
             if "unshare" in done.stderr or "mount:" in done.stderr:
                 faults.skip(f"cannot mount: {done.stderr.strip()}")
@@ -101,7 +101,7 @@ def main():
             assert done.stderr.count("\n") == 1, done
             subprocess.run(["rm", "-rf", ttq.place("mounted")], check=True)
 
-        mounted("mount --bind /dev/null /usr/bin/valgrind.bin", 125, "install the valgrind package")
+        mounted("mount --bind /dev/null /usr/bin/valgrind.bin", 125, "install the valgrind package", "--engine=valgrind")
         # Without /dev/shm the rings go to /tmp.
         mounted("mount -t tmpfs -o ro tmpfs /dev/shm", 7, "recorded")
         mounted("mount -t tmpfs -o size=8m tmpfs /dev/shm", 7, "recorded")
