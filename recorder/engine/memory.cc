@@ -104,6 +104,23 @@ void Split(uint64_t address) {
   Insert(tail);
 }
 
+// Whether `b` goes on where `a` ends, as one mapping of the kernel's does.
+bool GoesOn(const Mapping& a, const Mapping& b) {
+  return a.end == b.begin && a.protection == b.protection && a.shared == b.shared &&
+         a.is_file == b.is_file && a.is_elf == b.is_elf && a.translated == b.translated &&
+         a.is_system_v == b.is_system_v && a.not_forked == b.not_forked &&
+         a.wiped_on_fork == b.wiped_on_fork && a.file == b.file && !a.is_system_v &&
+         (!a.is_file || a.offset + (a.end - a.begin) == b.offset);
+}
+
+// Makes one of the mappings on both sides of `address`, where they are one.
+void Join(uint64_t address) {
+  const size_t at = Lower(address);
+  if (at == 0 || at == g_count || !GoesOn(g_mappings[at - 1], g_mappings[at])) return;
+  g_mappings[at - 1].end = g_mappings[at].end;
+  Remove(at);
+}
+
 // Calls f for the mappings in a range, cut at its ends.
 template <class F>
 void ForEach(uint64_t begin, uint64_t end, F f) {
@@ -224,6 +241,8 @@ void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo
   record.file_bytes = file.bytes;
   record.mtime_ns = file.mtime_ns;
   ring::Append(kTtqMap, &record, sizeof(record), file.path, Length(file.path));
+  Join(m.end);
+  Join(m.begin);
 }
 
 void Unmap(uint64_t begin, uint64_t end) {
@@ -250,10 +269,17 @@ void Protect(uint64_t begin, uint64_t end, uint32_t protection) {
 }
 
 void Move(uint64_t from, uint64_t to, uint64_t bytes) {
-  Mapping moved[16];
+  static Mapping* moved;
+  static size_t capacity;
   size_t count = 0;
   ForEach(from, from + bytes, [&](Mapping* m) {
-    if (count == 16) Refuse(Text() << "a move of many mappings by mremap");
+    if (count == capacity) {
+      const size_t more = capacity == 0 ? 16 : 2 * capacity;
+      auto* larger = AllocateArray<Mapping>(more);
+      memcpy(larger, moved, count * sizeof(Mapping));
+      moved = larger;
+      capacity = more;
+    }
     moved[count] = *m;
     moved[count].begin += to - from;
     moved[count].end += to - from;
@@ -262,6 +288,8 @@ void Move(uint64_t from, uint64_t to, uint64_t bytes) {
   Cut(to, to + bytes);
   Cut(from, from + bytes);
   for (size_t i = 0; i < count; ++i) Insert(moved[i]);
+  Join(to + bytes);
+  Join(to);
   TtqRemap r = {};
   r.from = from;
   r.to = to;

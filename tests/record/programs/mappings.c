@@ -187,6 +187,16 @@ int main(int argc, char** argv) {
     r = mremap(B, 8192, 8192, MREMAP_MAYMOVE | MREMAP_FIXED | 4, m) == m);
   T("mremap shrink grow", Anonymous(); memset(B, 5, 8192); mremap(B, 8192, 4096, 0);
     r = mremap(B, 4096, 8192, 0) == B);
+  T(
+      "mremap grow, many times", Anonymous();
+      char* m = mmap(0, 4096, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      for (int k = 1; k < 60; ++k) {
+        m = mremap(m, 4096L * k, 4096L * (k + 1), MREMAP_MAYMOVE);
+        memset(m + 4096L * k, k, 4096);
+        if (k % 20 == 0)
+          mmap(m + 4096L * (k + 1), 4096, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      } memcpy(B, m + 4096L * 40, 8192);
+      r = munmap(m, 4096L * 60));
   T("memfd", f = memfd_create("x", 0); write(f, "0123456789", 10); ftruncate(f, 8192);
     Map(f, kReadWrite, MAP_SHARED, 0); memset(B + 4096, 1, 10); close(f));
   T("shm, SHM_REMAP", Anonymous(); memset(B, 5, 8192); int h = shmget(IPC_PRIVATE, 8192, 0600);
