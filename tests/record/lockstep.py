@@ -131,7 +131,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ttq", type=pathlib.Path)
     parser.add_argument("lockstep", type=pathlib.Path)
-    parser.add_argument("--engine", default="valgrind")
+    parser.add_argument("--engine", default="native")
     parser.add_argument("--all", action="store_true", help="every program in every way")
     parser.add_argument("--keep", type=pathlib.Path, help="work here and leave everything")
     parser.add_argument("names", nargs="*", help="only programs whose names begin so")
