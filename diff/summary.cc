@@ -33,38 +33,38 @@ bool IsPlainNumber(uint64_t v) {
   return v < 0x100000 || (v >= 0xffff0000u && v <= 0xffffffffu) || v >= ~uint64_t{0xffff};
 }
 
-// The arguments of a call: `i` a number, anything else is left out. A call that is not here is
-// known by its name and result.
+// The arguments of a call: `i` a number, `d` a descriptor, anything else is left out. A call that
+// is not here is known by its name and result.
 struct Signature {
   const char* name;
   const char* arguments;
 };
 constexpr Signature kSignatures[] = {
-    {"read", "i.i"},        {"write", "i.i"},       {"open", ".ii"},
-    {"close", "i"},         {"stat", ".."},         {"fstat", "i."},
-    {"lstat", ".."},        {"poll", ".ii"},        {"lseek", "iii"},
-    {"mmap", ".iiiii"},     {"mprotect", ".ii"},    {"munmap", ".i"},
+    {"read", "d.i"},        {"write", "d.i"},       {"open", ".ii"},
+    {"close", "d"},         {"stat", ".."},         {"fstat", "d."},
+    {"lstat", ".."},        {"poll", ".ii"},        {"lseek", "dii"},
+    {"mmap", ".iiidi"},     {"mprotect", ".ii"},    {"munmap", ".i"},
     {"brk", "."},           {"rt_sigaction", "i"},  {"rt_sigprocmask", "i"},
-    {"ioctl", "ii"},        {"pread64", "i.ii"},    {"pwrite64", "i.ii"},
-    {"readv", "i.i"},       {"writev", "i.i"},      {"access", ".i"},
+    {"ioctl", "di"},        {"pread64", "d.ii"},    {"pwrite64", "d.ii"},
+    {"readv", "d.i"},       {"writev", "d.i"},      {"access", ".i"},
     {"pipe2", ".i"},        {"select", "i"},        {"sched_yield", ""},
-    {"madvise", ".ii"},     {"dup", "i"},           {"dup2", "ii"},
-    {"dup3", "iii"},        {"nanosleep", ""},      {"socket", "iii"},
-    {"connect", "i.i"},     {"accept", "i"},        {"accept4", "i..i"},
-    {"sendto", "i.ii"},     {"recvfrom", "i.ii"},   {"sendmsg", "i.i"},
-    {"recvmsg", "i.i"},     {"bind", "i.i"},        {"listen", "ii"},
+    {"madvise", ".ii"},     {"dup", "d"},           {"dup2", "dd"},
+    {"dup3", "ddi"},        {"nanosleep", ""},      {"socket", "iii"},
+    {"connect", "d.i"},     {"accept", "d"},        {"accept4", "d..i"},
+    {"sendto", "d.ii"},     {"recvfrom", "d.ii"},   {"sendmsg", "d.i"},
+    {"recvmsg", "d.i"},     {"bind", "d.i"},        {"listen", "di"},
     {"exit", "i"},          {"exit_group", "i"},    {"uname", ""},
-    {"fcntl", "ii"},        {"fsync", "i"},         {"fdatasync", "i"},
-    {"ftruncate", "ii"},    {"getdents64", "i.i"},  {"getcwd", ".i"},
+    {"fcntl", "di"},        {"fsync", "d"},         {"fdatasync", "d"},
+    {"ftruncate", "di"},    {"getdents64", "d.i"},  {"getcwd", ".i"},
     {"chdir", "."},         {"rename", ".."},       {"mkdir", ".i"},
     {"rmdir", "."},         {"unlink", "."},        {"readlink", "..i"},
     {"chmod", ".i"},        {"umask", "i"},         {"getuid", ""},
     {"getgid", ""},         {"geteuid", ""},        {"getegid", ""},
-    {"epoll_create1", "i"}, {"epoll_ctl", "iii"},   {"epoll_wait", "i.ii"},
-    {"openat", "i.ii"},     {"mkdirat", "i.i"},     {"newfstatat", "i..i"},
-    {"unlinkat", "i.i"},    {"renameat2", "i.i.i"}, {"faccessat", "i.i"},
+    {"epoll_create1", "i"}, {"epoll_ctl", "did"},   {"epoll_wait", "d.ii"},
+    {"openat", "d.ii"},     {"mkdirat", "d.i"},     {"newfstatat", "d..i"},
+    {"unlinkat", "d.i"},    {"renameat2", "d.d.i"}, {"faccessat", "d.i"},
     {"getrandom", ".ii"},   {"clock_gettime", "i"}, {"clock_nanosleep", "ii"},
-    {"arch_prctl", "i"},    {"prlimit64", ".i"},    {"statx", "i.ii"},
+    {"arch_prctl", "i"},    {"prlimit64", ".i"},    {"statx", "d.ii"},
     {"eventfd2", "ii"},     {"pselect6", "i"},      {"ppoll", ".i"},
 };
 
@@ -83,6 +83,42 @@ bool GivesProcessNumber(const std::string& name) {
     if (name == one) return true;
   }
   return false;
+}
+
+bool GivesDescriptor(const std::string& name) {
+  for (const char* one : {"open", "openat", "creat", "socket", "accept", "accept4", "dup", "fcntl",
+                          "epoll_create", "epoll_create1", "eventfd", "eventfd2", "timerfd_create",
+                          "signalfd4", "memfd_create", "inotify_init1", "pidfd_open"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+// `descriptors`: with the numbers of descriptors. Which of several threads gets which of them is a
+// matter of who comes first.
+std::string TextOf(const Event& e, bool descriptors) {
+  constexpr uint64_t kStandard = 2;
+  const auto counts = [&](uint64_t fd) { return descriptors || fd <= kStandard; };
+  const std::string name = SyscallName(e.number);
+  const std::string_view arguments = ArgumentsOf(e);
+  std::string text = name + "(";
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (i > 0) text += ", ";
+    const bool shown = arguments[i] == 'i' || (arguments[i] == 'd' && counts(e.args[i]));
+    text += shown && IsPlainNumber(e.args[i])
+                ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i])))
+                : "…";
+  }
+  text += ")";
+  if (name == "exit" || name == "exit_group") return text;
+  if (e.result < 0 && e.result > -4096) {
+    const char* error = strerrorname_np(static_cast<int>(-e.result));
+    return text + " = -1 " + (error != nullptr ? error : "?");
+  }
+  if (GivesProcessNumber(name)) return name + "(…) = …";
+  const auto result = static_cast<uint64_t>(e.result);
+  const bool shown = IsPlainNumber(result) && (!GivesDescriptor(name) || counts(result));
+  return text + (shown ? fmt::format(" = {}", e.result) : std::string(" = …"));
 }
 
 // Calls by the place called: key, and one address it has on this side.
@@ -242,18 +278,20 @@ void CompareOutputs(const std::array<std::vector<Event>, 2>& events, Summary* su
   }
 }
 
-// Of the calls of one thread.
+// Of the calls of one thread, with the numbers of descriptors or without.
 std::optional<EventDifference> FirstSyscallDifference(
-    const std::array<std::vector<const Event*>, 2>& calls) {
+    const std::array<std::vector<const Event*>, 2>& calls, bool descriptors) {
   for (size_t i = 0; i < std::max(calls[0].size(), calls[1].size()); ++i) {
     EventDifference d;
     d.index = i;
+    std::array<std::string, 2> compared;
     for (int s : {0, 1}) {
       if (i >= calls[s].size()) continue;
       d.event[s] = *calls[s][i];
       d.text[s] = NormalSyscall(*calls[s][i]);
+      compared[s] = TextOf(*calls[s][i], descriptors);
     }
-    if (d.text[0] != d.text[1]) return d;
+    if (compared[0] != compared[1]) return d;
   }
   return std::nullopt;
 }
@@ -277,7 +315,7 @@ void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* s
   }
   Time earliest = kTimeMax;
   for (const auto& [thread, calls] : threads) {
-    std::optional<EventDifference> d = FirstSyscallDifference(calls);
+    std::optional<EventDifference> d = FirstSyscallDifference(calls, threads.size() == 1);
     if (!d) continue;
     Time time = kTimeMax;
     for (const std::optional<Event>& e : d->event) {
@@ -291,25 +329,7 @@ void CompareSyscalls(const std::array<std::vector<Event>, 2>& events, Summary* s
 
 }  // namespace
 
-std::string NormalSyscall(const Event& e) {
-  const std::string name = SyscallName(e.number);
-  const std::string_view arguments = ArgumentsOf(e);
-  std::string text = name + "(";
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (i > 0) text += ", ";
-    const bool shown = arguments[i] == 'i' && IsPlainNumber(e.args[i]);
-    text += shown ? fmt::format("{}", static_cast<int32_t>(static_cast<uint32_t>(e.args[i]))) : "…";
-  }
-  text += ")";
-  if (name == "exit" || name == "exit_group") return text;
-  if (e.result < 0 && e.result > -4096) {
-    const char* error = strerrorname_np(static_cast<int>(-e.result));
-    return text + " = -1 " + (error != nullptr ? error : "?");
-  }
-  if (GivesProcessNumber(name)) return name + "(…) = …";
-  return text + (IsPlainNumber(static_cast<uint64_t>(e.result)) ? fmt::format(" = {}", e.result)
-                                                                : std::string(" = …"));
-}
+std::string NormalSyscall(const Event& e) { return TextOf(e, true); }
 
 std::optional<int> DifferentArgument(const Event& a, const Event& b) {
   const std::string_view arguments = ArgumentsOf(a);

@@ -1,416 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// A row names a call and up to three pieces of memory that it writes when it succeeds. What depends
-// on more than one argument is in TellOthers. A call that has no row is refused.
+// What a call wrote: by its row in calls.cc, and, where it depends on more than one argument, by
+// TellOthers.
 
 #include "recorder/engine/kernel_writes.h"
 
 #include <sys/syscall.h>
 
+#include "recorder/engine/calls.h"
 #include "recorder/engine/memory.h"
 
 namespace ttq::engine {
 namespace {
 
 constexpr int64_t kInterrupted = -4, kNoMemory = -12, kBadAddress = -14, kTooLarge = -75;
-
-enum How : uint8_t {
-  kNothing,
-  kBytes,        // `n` bytes
-  kResult,       // result * n bytes
-  kReceived,     // result bytes, but no more than argument n
-  kArgument,     // (argument n) bytes
-  kPolled,       // argument 1 times `n` bytes, also when a signal came
-  kTimeLeft,     // `n` bytes, also when a signal came
-  kVector,       // result bytes, over an array of buffers of which argument n is the count
-  kNamed,        // a name, whose length argument n points to
-  kOnInterrupt,  // `n` bytes, when a signal came
-  kIfResult,     // `n` bytes, when the result is not 0
-};
-struct Piece {
-  uint8_t argument = 0;
-  How how = kNothing;
-  uint16_t n = 0;
-};
-struct Call {
-  uint16_t number;
-  Piece pieces[3];
-};
-
-constexpr Call kCalls[] = {
-    {SYS_read, {{1, kResult, 1}}},
-    {SYS_pread64, {{1, kResult, 1}}},
-    {SYS_readv, {{1, kVector, 2}}},
-    {SYS_preadv, {{1, kVector, 2}}},
-    {SYS_preadv2, {{1, kVector, 2}}},
-    {SYS_process_vm_readv, {{1, kVector, 2}}},
-    {SYS_stat, {{1, kBytes, 144}}},
-    {SYS_fstat, {{1, kBytes, 144}}},
-    {SYS_lstat, {{1, kBytes, 144}}},
-    {SYS_newfstatat, {{2, kBytes, 144}}},
-    {SYS_statx, {{4, kBytes, 256}}},
-    {SYS_statfs, {{1, kBytes, 120}}},
-    {SYS_fstatfs, {{1, kBytes, 120}}},
-    {SYS_ustat, {{1, kBytes, 32}}},
-    {SYS_poll, {{0, kPolled, 8}}},
-    {SYS_ppoll, {{0, kPolled, 8}, {2, kTimeLeft, 16}}},
-    {SYS_select, {{4, kTimeLeft, 16}}},
-    {SYS_pselect6, {{4, kTimeLeft, 16}}},
-    {SYS_ioctl, {}},
-    {SYS_fcntl, {}},
-    {SYS_prctl, {}},
-    {SYS_futex, {}},
-    {SYS_recvmsg, {}},
-    {SYS_recvmmsg, {{4, kBytes, 16}}},
-    {SYS_sendmmsg, {}},
-    {SYS_pipe, {{0, kBytes, 8}}},
-    {SYS_pipe2, {{0, kBytes, 8}}},
-    {SYS_nanosleep, {{1, kOnInterrupt, 16}}},
-    {SYS_clock_nanosleep, {{3, kOnInterrupt, 16}}},
-    {SYS_getitimer, {{1, kBytes, 32}}},
-    {SYS_setitimer, {{2, kBytes, 32}}},
-    {SYS_timer_create, {{2, kBytes, 4}}},
-    {SYS_timer_gettime, {{1, kBytes, 32}}},
-    {SYS_timer_settime, {{3, kBytes, 32}}},
-    {SYS_timerfd_gettime, {{1, kBytes, 32}}},
-    {SYS_timerfd_settime, {{3, kBytes, 32}}},
-    {SYS_sendfile, {{2, kBytes, 8}}},
-    {SYS_splice, {{1, kBytes, 8}, {3, kBytes, 8}}},
-    {SYS_copy_file_range, {{1, kBytes, 8}, {3, kBytes, 8}}},
-    {SYS_accept, {{1, kNamed, 2}}},
-    {SYS_accept4, {{1, kNamed, 2}}},
-    {SYS_getsockname, {{1, kNamed, 2}}},
-    {SYS_getpeername, {{1, kNamed, 2}}},
-    {SYS_getsockopt, {{3, kNamed, 4}}},
-    {SYS_recvfrom, {{1, kReceived, 2}, {4, kNamed, 5}}},
-    {SYS_socketpair, {{3, kBytes, 8}}},
-    {SYS_wait4, {{1, kIfResult, 4}, {3, kIfResult, 144}}},
-    {SYS_waitid, {}},
-    {SYS_uname, {{0, kBytes, 390}}},
-    {SYS_getdents, {{1, kResult, 1}}},
-    {SYS_getdents64, {{1, kResult, 1}}},
-    {SYS_getcwd, {{0, kResult, 1}}},
-    {SYS_readlink, {{1, kResult, 1}}},
-    {SYS_readlinkat, {{2, kResult, 1}}},
-    {SYS_gettimeofday, {{0, kBytes, 16}, {1, kBytes, 8}}},
-    {SYS_time, {{0, kBytes, 8}}},
-    {SYS_getrlimit, {{1, kBytes, 16}}},
-    {SYS_prlimit64, {{3, kBytes, 16}}},
-    {SYS_getrusage, {{1, kBytes, 144}}},
-    {SYS_sysinfo, {{0, kBytes, 112}}},
-    {SYS_times, {{0, kBytes, 32}}},
-    {SYS_getgroups, {}},
-    {SYS_getresuid, {{0, kBytes, 4}, {1, kBytes, 4}, {2, kBytes, 4}}},
-    {SYS_getresgid, {{0, kBytes, 4}, {1, kBytes, 4}, {2, kBytes, 4}}},
-    {SYS_capget, {}},
-    {SYS_rt_sigpending, {{0, kArgument, 1}}},
-    {SYS_rt_sigtimedwait, {{1, kBytes, 128}}},
-    {SYS_sched_getparam, {{1, kBytes, 4}}},
-    {SYS_sched_rr_get_interval, {{1, kBytes, 16}}},
-    {SYS_sched_getaffinity, {{2, kResult, 1}}},
-    {SYS_sched_getattr, {{1, kArgument, 2}}},
-    {SYS_getxattr, {}},
-    {SYS_lgetxattr, {}},
-    {SYS_fgetxattr, {}},
-    {SYS_listxattr, {}},
-    {SYS_llistxattr, {}},
-    {SYS_flistxattr, {}},
-    {SYS_epoll_wait, {{1, kResult, 12}}},
-    {SYS_epoll_pwait, {{1, kResult, 12}}},
-    {SYS_epoll_pwait2, {{1, kResult, 12}}},
-    {SYS_clock_gettime, {{1, kBytes, 16}}},
-    {SYS_clock_getres, {{1, kBytes, 16}}},
-    {SYS_clock_adjtime, {{1, kBytes, 208}}},
-    {SYS_adjtimex, {{0, kBytes, 208}}},
-    {SYS_getcpu, {{0, kBytes, 4}, {1, kBytes, 4}}},
-    {SYS_getrandom, {{0, kResult, 1}}},
-    {SYS_get_robust_list, {{1, kBytes, 8}, {2, kBytes, 8}}},
-    {SYS_syslog, {}},
-    {SYS_mq_getsetattr, {{2, kBytes, 64}}},
-    {SYS_mq_timedreceive, {{1, kResult, 1}, {3, kBytes, 4}}},
-    {SYS_name_to_handle_at, {}},
-    {SYS_msgrcv, {}},
-    {SYS_process_vm_writev, {}},
-    {SYS_shmctl, {}},
-    {SYS_msgctl, {}},
-    {SYS_semctl, {}},
-    {SYS_quotactl, {}},
-    {SYS_sysfs, {}},
-    {SYS_get_mempolicy, {{0, kBytes, 4}}},
-    {SYS_move_pages, {}},
-    {SYS_keyctl, {}},
-    {SYS_modify_ldt, {}},
-    {SYS_mincore, {}},
-    {SYS_vmsplice, {}},
-    {SYS_lookup_dcookie, {{1, kResult, 1}}},
-    {451 /* cachestat */, {{2, kBytes, 40}}},
-};
-
-// Those that write no memory, or are executed by syscalls.cc, which tells what they do.
-constexpr uint16_t kWriteNothing[] = {SYS_write,
-                                      SYS_pwrite64,
-                                      SYS_writev,
-                                      SYS_pwritev,
-                                      SYS_pwritev2,
-                                      SYS_open,
-                                      SYS_openat,
-                                      SYS_creat,
-                                      SYS_close,
-                                      SYS_lseek,
-                                      SYS_mmap,
-                                      SYS_mprotect,
-                                      SYS_munmap,
-                                      SYS_brk,
-                                      SYS_mremap,
-                                      SYS_msync,
-                                      SYS_mlock,
-                                      SYS_mlock2,
-                                      SYS_munlock,
-                                      SYS_mlockall,
-                                      SYS_munlockall,
-                                      SYS_madvise,
-                                      SYS_rt_sigaction,
-                                      SYS_rt_sigprocmask,
-                                      SYS_rt_sigreturn,
-                                      SYS_sigaltstack,
-                                      SYS_rt_sigsuspend,
-                                      SYS_rt_sigqueueinfo,
-                                      SYS_rt_tgsigqueueinfo,
-                                      SYS_pause,
-                                      SYS_alarm,
-                                      SYS_kill,
-                                      SYS_tkill,
-                                      SYS_tgkill,
-                                      SYS_access,
-                                      SYS_faccessat,
-                                      439 /* faccessat2 */,
-                                      SYS_sched_yield,
-                                      SYS_dup,
-                                      SYS_dup2,
-                                      SYS_dup3,
-                                      SYS_getpid,
-                                      SYS_getppid,
-                                      SYS_gettid,
-                                      SYS_getuid,
-                                      SYS_geteuid,
-                                      SYS_getgid,
-                                      SYS_getegid,
-                                      SYS_getpgid,
-                                      SYS_getpgrp,
-                                      SYS_getsid,
-                                      SYS_setpgid,
-                                      SYS_setsid,
-                                      SYS_setuid,
-                                      SYS_setgid,
-                                      SYS_setreuid,
-                                      SYS_setregid,
-                                      SYS_setresuid,
-                                      SYS_setresgid,
-                                      SYS_setgroups,
-                                      SYS_setfsuid,
-                                      SYS_setfsgid,
-                                      SYS_capset,
-                                      SYS_umask,
-                                      SYS_setrlimit,
-                                      SYS_getpriority,
-                                      SYS_setpriority,
-                                      SYS_socket,
-                                      SYS_connect,
-                                      SYS_bind,
-                                      SYS_listen,
-                                      SYS_sendto,
-                                      SYS_sendmsg,
-                                      SYS_shutdown,
-                                      SYS_setsockopt,
-                                      SYS_clone,
-                                      SYS_fork,
-                                      SYS_vfork,
-                                      SYS_execve,
-                                      SYS_exit,
-                                      SYS_exit_group,
-                                      SYS_flock,
-                                      SYS_fsync,
-                                      SYS_fdatasync,
-                                      SYS_sync,
-                                      SYS_syncfs,
-                                      SYS_sync_file_range,
-                                      SYS_truncate,
-                                      SYS_ftruncate,
-                                      SYS_fallocate,
-                                      SYS_fadvise64,
-                                      SYS_readahead,
-                                      SYS_chdir,
-                                      SYS_fchdir,
-                                      SYS_rename,
-                                      SYS_renameat,
-                                      SYS_renameat2,
-                                      SYS_mkdir,
-                                      SYS_mkdirat,
-                                      SYS_rmdir,
-                                      SYS_link,
-                                      SYS_linkat,
-                                      SYS_unlink,
-                                      SYS_unlinkat,
-                                      SYS_symlink,
-                                      SYS_symlinkat,
-                                      SYS_chmod,
-                                      SYS_fchmod,
-                                      SYS_fchmodat,
-                                      SYS_chown,
-                                      SYS_fchown,
-                                      SYS_lchown,
-                                      SYS_fchownat,
-                                      SYS_mknod,
-                                      SYS_mknodat,
-                                      SYS_utime,
-                                      SYS_utimes,
-                                      SYS_utimensat,
-                                      SYS_futimesat,
-                                      SYS_sched_setparam,
-                                      SYS_sched_setscheduler,
-                                      SYS_sched_getscheduler,
-                                      SYS_sched_setaffinity,
-                                      SYS_sched_setattr,
-                                      SYS_sched_get_priority_max,
-                                      SYS_sched_get_priority_min,
-                                      SYS_setxattr,
-                                      SYS_lsetxattr,
-                                      SYS_fsetxattr,
-                                      SYS_removexattr,
-                                      SYS_lremovexattr,
-                                      SYS_fremovexattr,
-                                      SYS_epoll_create,
-                                      SYS_epoll_create1,
-                                      SYS_epoll_ctl,
-                                      SYS_eventfd,
-                                      SYS_eventfd2,
-                                      SYS_signalfd,
-                                      SYS_signalfd4,
-                                      SYS_timerfd_create,
-                                      SYS_inotify_init,
-                                      SYS_inotify_init1,
-                                      SYS_inotify_add_watch,
-                                      SYS_inotify_rm_watch,
-                                      SYS_set_tid_address,
-                                      SYS_set_robust_list,
-                                      SYS_arch_prctl,
-                                      SYS_rseq,
-                                      SYS_clone3,
-                                      SYS_memfd_create,
-                                      SYS_membarrier,
-                                      SYS_tee,
-                                      SYS_chroot,
-                                      SYS_sethostname,
-                                      SYS_personality,
-                                      SYS_timer_delete,
-                                      SYS_timer_getoverrun,
-                                      SYS_clock_settime,
-                                      SYS_settimeofday,
-                                      424 /* pidfd_send_signal */,
-                                      434 /* pidfd_open */,
-                                      436 /* close_range */,
-                                      425 /* io_uring_setup */,
-                                      SYS_io_setup,
-                                      SYS_io_destroy,
-                                      SYS_io_submit,
-                                      SYS_io_cancel,
-                                      SYS_io_getevents,
-                                      SYS_pkey_mprotect,
-                                      SYS_pkey_alloc,
-                                      SYS_pkey_free,
-                                      437 /* openat2 */,
-                                      SYS_ioprio_get,
-                                      SYS_ioprio_set,
-                                      SYS_shmget,
-                                      SYS_shmat,
-                                      SYS_shmdt,
-                                      SYS_semget,
-                                      SYS_semop,
-                                      SYS_semtimedop,
-                                      SYS_msgget,
-                                      SYS_msgsnd,
-                                      SYS_mount,
-                                      SYS_umount2,
-                                      SYS_mq_open,
-                                      SYS_mq_unlink,
-                                      SYS_mq_timedsend,
-                                      SYS_mq_notify,
-                                      SYS_kcmp,
-                                      SYS_unshare,
-                                      SYS_seccomp,
-                                      SYS_uselib,
-                                      SYS__sysctl,
-                                      SYS_reboot,
-                                      SYS_iopl,
-                                      SYS_ioperm,
-                                      SYS_create_module,
-                                      SYS_init_module,
-                                      SYS_delete_module,
-                                      SYS_finit_module,
-                                      SYS_get_kernel_syms,
-                                      SYS_query_module,
-                                      SYS_nfsservctl,
-                                      SYS_getpmsg,
-                                      SYS_putpmsg,
-                                      SYS_afs_syscall,
-                                      SYS_tuxcall,
-                                      SYS_security,
-                                      SYS_set_thread_area,
-                                      SYS_get_thread_area,
-                                      SYS_epoll_ctl_old,
-                                      SYS_epoll_wait_old,
-                                      SYS_vserver,
-                                      SYS_kexec_load,
-                                      SYS_kexec_file_load,
-                                      SYS_mbind,
-                                      SYS_set_mempolicy,
-                                      SYS_migrate_pages,
-                                      SYS_add_key,
-                                      SYS_request_key,
-                                      SYS_perf_event_open,
-                                      SYS_fanotify_init,
-                                      SYS_fanotify_mark,
-                                      SYS_setns,
-                                      SYS_pivot_root,
-                                      SYS_acct,
-                                      SYS_swapon,
-                                      SYS_swapoff,
-                                      SYS_setdomainname,
-                                      SYS_vhangup,
-                                      SYS_execveat,
-                                      SYS_remap_file_pages,
-                                      SYS_userfaultfd,
-                                      333 /* io_pgetevents */,
-                                      426 /* io_uring_enter */,
-                                      427 /* io_uring_register */,
-                                      428 /* open_tree */,
-                                      429 /* move_mount */,
-                                      430 /* fsopen */,
-                                      431 /* fsconfig */,
-                                      432 /* fsmount */,
-                                      433 /* fspick */,
-                                      438 /* pidfd_getfd */,
-                                      440 /* process_madvise */,
-                                      442 /* mount_setattr */,
-                                      444 /* landlock_create_ruleset */,
-                                      445 /* landlock_add_rule */,
-                                      446 /* landlock_restrict_self */,
-                                      447 /* memfd_secret */,
-                                      448 /* process_mrelease */,
-                                      449 /* futex_waitv */,
-                                      450 /* set_mempolicy_home_node */,
-                                      452 /* fchmodat2 */,
-                                      453 /* map_shadow_stack */,
-                                      454 /* futex_wake */,
-                                      455 /* futex_wait */,
-                                      456 /* futex_requeue */};
-
-const Call* FindCall(uint64_t number) {
-  for (const Call& c : kCalls) {
-    if (c.number == number) return &c;
-  }
-  return nullptr;
-}
 
 struct Buffer {
   uint64_t base, bytes;
@@ -698,6 +301,50 @@ bool ReadsPipe(uint64_t fd) {
   return (static_cast<uint64_t>(Syscall(SYS_fcntl, fd, kGetFlags)) & kAccess) == 0;
 }
 
+// The calls of which a program makes few, if any.
+void TellSeldom(uint64_t number, const uint64_t* args, int64_t result) {
+  const bool ok = result >= 0;
+  switch (number) {
+    case SYS_modify_ldt:
+      if (ok && (args[0] == 0 || args[0] == 2)) Written(args[1], static_cast<uint64_t>(result));
+      break;
+    case SYS_quotactl:
+      if (ok) Written(args[3], QuotaBytes(args[0]));
+      break;
+    case SYS_sysfs:  // the name of a file system
+      if (ok && args[0] == 2) {
+        Written(args[2], Length(reinterpret_cast<const char*>(args[2])) + 1);
+      }
+      break;
+    case SYS_get_mempolicy:  // a bit a node
+      if (ok) Written(args[1], (args[2] + 62) / 64 * 8);
+      break;
+    case SYS_move_pages:
+      Written(args[4], args[1] * 4);
+      break;
+    case SYS_keyctl: {
+      constexpr uint64_t kDescribe = 6, kRead = 11, kSecurity = 17;
+      if (ok && (args[0] == kDescribe || args[0] == kRead || args[0] == kSecurity)) {
+        Written(args[2], Least(args[3], static_cast<uint64_t>(result)));
+      }
+      break;
+    }
+    case SYS_name_to_handle_at:
+      if (!ok && result != kTooLarge) break;
+      Written(args[2], 8 + (ok ? Read<uint32_t>(args[2]) : 0));
+      Written(args[3], 4);
+      break;
+    case SYS_mincore:
+      if (ok || result == kNoMemory) Written(args[2], ResidentBytes(args));
+      break;
+    case SYS_vmsplice:
+      if (ok && ReadsPipe(args[0])) TellVector(args[1], args[2], static_cast<uint64_t>(result));
+      break;
+    default:
+      break;
+  }
+}
+
 void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, int64_t result) {
   const bool ok = result >= 0;
   switch (number) {
@@ -788,54 +435,13 @@ void TellOthers(uint64_t number, const uint64_t* args, const CallNotes& notes, i
     case SYS_semctl:
       TellSystemV(number, args, result);
       break;
-    case SYS_modify_ldt:
-      if (ok && (args[0] == 0 || args[0] == 2)) Written(args[1], static_cast<uint64_t>(result));
-      break;
-    case SYS_quotactl:
-      if (ok) Written(args[3], QuotaBytes(args[0]));
-      break;
-    case SYS_sysfs:  // the name of a file system
-      if (ok && args[0] == 2) {
-        Written(args[2], Length(reinterpret_cast<const char*>(args[2])) + 1);
-      }
-      break;
-    case SYS_get_mempolicy:  // a bit a node
-      if (ok) Written(args[1], (args[2] + 62) / 64 * 8);
-      break;
-    case SYS_move_pages:
-      Written(args[4], args[1] * 4);
-      break;
-    case SYS_keyctl: {
-      constexpr uint64_t kDescribe = 6, kRead = 11, kSecurity = 17;
-      if (ok && (args[0] == kDescribe || args[0] == kRead || args[0] == kSecurity)) {
-        Written(args[2], Least(args[3], static_cast<uint64_t>(result)));
-      }
-      break;
-    }
-    case SYS_name_to_handle_at:
-      if (!ok && result != kTooLarge) break;
-      Written(args[2], 8 + (ok ? Read<uint32_t>(args[2]) : 0));
-      Written(args[3], 4);
-      break;
-    case SYS_mincore:
-      if (ok || result == kNoMemory) Written(args[2], ResidentBytes(args));
-      break;
-    case SYS_vmsplice:
-      if (ok && ReadsPipe(args[0])) TellVector(args[1], args[2], static_cast<uint64_t>(result));
-      break;
     default:
+      TellSeldom(number, args, result);
       break;
   }
 }
 
 }  // namespace
-
-bool IsKnownSyscall(uint64_t number) {
-  for (uint16_t n : kWriteNothing) {
-    if (n == number) return true;
-  }
-  return FindCall(number) != nullptr;
-}
 
 void NoteBeforeSyscall(uint64_t number, const uint64_t* args, CallNotes* notes) {
   memset(notes, 0, offsetof(CallNotes, saved));
@@ -974,50 +580,6 @@ size_t PossibleWrites(uint64_t number, const uint64_t* args, const CallNotes& no
       break;
   }
   return ranges.count();
-}
-
-bool MayBlock(uint64_t number, const uint64_t* args) {
-  switch (number) {
-    case SYS_futex:
-      switch (args[1] & 0x7f) {
-        case 1:  // FUTEX_WAKE
-        case 3:  // FUTEX_REQUEUE, FUTEX_CMP_REQUEUE, FUTEX_WAKE_OP
-        case 4:
-        case 5:
-        case 7:   // FUTEX_UNLOCK_PI
-        case 10:  // FUTEX_WAKE_BITSET
-          return false;
-        default:
-          return true;
-      }
-    case SYS_getpid:
-    case SYS_gettid:
-    case SYS_getppid:
-    case SYS_getuid:
-    case SYS_geteuid:
-    case SYS_getgid:
-    case SYS_getegid:
-    case SYS_clock_gettime:
-    case SYS_gettimeofday:
-    case SYS_time:
-    case SYS_getrusage:
-    case SYS_getcpu:
-    case SYS_lseek:
-    case SYS_kill:
-    case SYS_tkill:
-    case SYS_tgkill:
-    case SYS_rt_sigqueueinfo:
-    case SYS_rt_tgsigqueueinfo:
-    case SYS_sched_getaffinity:
-    case SYS_prctl:
-    case SYS_getrandom:
-    case SYS_uname:
-    case SYS_set_robust_list:
-    case SYS_set_tid_address:
-      return false;
-    default:
-      return true;
-  }
 }
 
 }  // namespace ttq::engine

@@ -9,8 +9,6 @@
 
 namespace ttq::engine {
 
-// Whether the call is in the table, so that what it writes is known.
-bool IsKnownSyscall(uint64_t number);
 // What is needed before the call to tell afterwards what it wrote.
 struct CallNotes {
   uint32_t named[6];          // lengths that arguments point to
@@ -30,8 +28,6 @@ struct MemoryRange {
 // While it is under way: memory that it may be writing, at most `most` ranges; how many.
 size_t PossibleWrites(uint64_t number, const uint64_t* args, const CallNotes& notes,
                       MemoryRange* out, size_t most);
-// Whether other threads may have to do something before the call returns.
-bool MayBlock(uint64_t number, const uint64_t* args);
 
 }  // namespace ttq::engine
 

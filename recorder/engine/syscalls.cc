@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/calls.h"
 #include "recorder/engine/context.h"
 #include "recorder/engine/kernel_writes.h"
 #include "recorder/engine/memory.h"
