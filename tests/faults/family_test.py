@@ -94,7 +94,13 @@ def one(ttq, family, number, victim, delay):
     if victim == "program":
         assert record.returncode in (7, 137), (delay, record.returncode, error)
     # Killed before there was anything, or nothing was recorded.
-    return look_at(ttq, directory) if os.path.exists(directory) else collections.Counter(absent=1)
+    if not os.path.exists(directory):
+        return collections.Counter(absent=1)
+    if victim == "recorder" and not os.path.exists(directory + "/db/CURRENT"):
+        status, out, error = ttq.run("info", directory)
+        assert status == 3 and error.startswith("ttq: ") and error.count("\n") == 1, (directory, status, error)
+        return collections.Counter(absent=1)
+    return look_at(ttq, directory)
 
 
 def main():
