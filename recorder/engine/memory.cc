@@ -37,14 +37,18 @@ size_t Lower(uint64_t address) {
   return low;
 }
 
+// Room for one more than `count` in a list.
+void MakeRoom(Mapping** list, size_t count, size_t* capacity) {
+  if (count < *capacity) return;
+  const size_t more = *capacity == 0 ? 256 : 2 * *capacity;
+  auto* larger = AllocateArray<Mapping>(more);
+  memcpy(larger, *list, count * sizeof(Mapping));
+  *list = larger;
+  *capacity = more;
+}
+
 void Insert(const Mapping& m) {
-  if (g_count == g_capacity) {
-    const size_t capacity = g_capacity == 0 ? 256 : 2 * g_capacity;
-    auto* more = AllocateArray<Mapping>(capacity);
-    memcpy(more, g_mappings, g_count * sizeof(Mapping));
-    g_mappings = more;
-    g_capacity = capacity;
-  }
+  MakeRoom(&g_mappings, g_count, &g_capacity);
   const size_t at = Lower(m.begin);
   memmove(g_mappings + at + 1, g_mappings + at, (g_count - at) * sizeof(Mapping));
   g_mappings[at] = m;
@@ -273,13 +277,7 @@ void Move(uint64_t from, uint64_t to, uint64_t bytes) {
   static size_t capacity;
   size_t count = 0;
   ForEach(from, from + bytes, [&](Mapping* m) {
-    if (count == capacity) {
-      const size_t more = capacity == 0 ? 16 : 2 * capacity;
-      auto* larger = AllocateArray<Mapping>(more);
-      memcpy(larger, moved, count * sizeof(Mapping));
-      moved = larger;
-      capacity = more;
-    }
+    MakeRoom(&moved, count, &capacity);
     moved[count] = *m;
     moved[count].begin += to - from;
     moved[count].end += to - from;
