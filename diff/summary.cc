@@ -2,6 +2,7 @@
 
 #include "diff/summary.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -85,8 +86,9 @@ bool GivesProcessNumber(const std::string& name) {
   return false;
 }
 
-bool GivesDescriptor(const std::string& name) {
-  for (const char* one : {"open", "openat", "creat", "socket", "accept", "accept4", "dup", "fcntl",
+bool GivesDescriptor(const std::string& name, const Event& e) {
+  if (name == "fcntl") return e.args[1] == F_DUPFD || e.args[1] == F_DUPFD_CLOEXEC;
+  for (const char* one : {"open", "openat", "creat", "socket", "accept", "accept4", "dup",
                           "epoll_create", "epoll_create1", "eventfd", "eventfd2", "timerfd_create",
                           "signalfd4", "memfd_create", "inotify_init1", "pidfd_open"}) {
     if (name == one) return true;
@@ -117,7 +119,7 @@ std::string TextOf(const Event& e, bool descriptors) {
   }
   if (GivesProcessNumber(name)) return name + "(…) = …";
   const auto result = static_cast<uint64_t>(e.result);
-  const bool shown = IsPlainNumber(result) && (!GivesDescriptor(name) || counts(result));
+  const bool shown = IsPlainNumber(result) && (!GivesDescriptor(name, e) || counts(result));
   return text + (shown ? fmt::format(" = {}", e.result) : std::string(" = …"));
 }
 
