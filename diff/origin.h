@@ -181,6 +181,9 @@ class OriginFinder {
   absl::StatusOr<std::optional<Location>> WhyParted(
       const Location& location, const std::array<std::optional<Definition>, 2>& found,
       Origin* origin);
+  // When the function was called that a thread is in at `t`: its first instruction. Nullopt: not
+  // known.
+  absl::StatusOr<std::optional<Time>> InnermostCall(int side, Time t, ThreadNo thread);
   // Of a parting within a function of the C library's that looks at strings: what they held, for
   // which way it takes depends on their addresses too.
   absl::StatusOr<std::optional<Location>> WhyLookedAt(const Divergence& parted, OriginStep* step);

@@ -97,6 +97,13 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyElsewhere
   return input;
 }
 
+absl::StatusOr<std::optional<Time>> OriginFinder::InnermostCall(int side, Time t, ThreadNo thread) {
+  const auto stack = sides_[side]->StackAt(t, thread);
+  if (!stack.ok()) return std::optional<Time>();  // of a thread that ended
+  if (stack->frames.empty() || !stack->frames[0].cfa) return std::optional<Time>();
+  return CallOf(sides_[side], stack->frames[0], t);
+}
+
 absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyLookedAt(
     const Divergence& parted, OriginStep* step) {
   constexpr uint32_t kMaxLooked = 4096;
@@ -107,10 +114,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyLookedAt(
   for (int i : {0, 1}) {
     pointers = LookedAtBy(sides_[i]->FunctionOf(parted.last[i].pc));
     if (pointers == 0) return std::optional<Location>();
-    const auto stack = sides_[i]->StackAt(parted.last[i].time, parted.thread);
-    if (!stack.ok()) return std::optional<Location>();  // of a thread that ended
-    if (stack->frames.empty() || !stack->frames[0].cfa) return std::optional<Location>();
-    ASSIGN_OR_RETURN(auto called, CallOf(sides_[i], stack->frames[0], parted.last[i].time));
+    ASSIGN_OR_RETURN(auto called, InnermostCall(i, parted.last[i].time, parted.thread));
     if (!called) return std::optional<Location>();
     ASSIGN_OR_RETURN(registers[i], sides_[i]->RegistersAt(*called, parted.thread));
     step->instruction[i] = sides_[i]->FunctionOf(parted.last[i].pc);
@@ -322,10 +326,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::WhyMoved(
     const Definition& writer = writers[i];
     step.instruction[i] = sides_[i]->FunctionOf(writer.step.pc);
     if (!location.memory || !IsMove(step.instruction[i])) return std::optional<Location>();
-    const auto stack = sides_[i]->StackAt(writer.step.time, writer.thread);
-    if (!stack.ok()) return std::optional<Location>();  // of a thread that ended
-    if (stack->frames.empty() || !stack->frames[0].cfa) return std::optional<Location>();
-    ASSIGN_OR_RETURN(auto called, CallOf(sides_[i], stack->frames[0], writer.step.time));
+    ASSIGN_OR_RETURN(auto called, InnermostCall(i, writer.step.time, writer.thread));
     if (!called) return std::optional<Location>();
     ASSIGN_OR_RETURN(const auto registers, sides_[i]->RegistersAt(*called, writer.thread));
     step.at[i] = {*called, registers.pc, true};  // both ways begin there
