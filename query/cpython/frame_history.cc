@@ -30,7 +30,8 @@ namespace {
 // 3: a thread of 3.11 that runs at once after it was made is followed from its first frame on.
 // 4: a file may hold the first chunks only; with what is needed to go on: what tells code objects
 //    apart, and the stacks at the end.
-constexpr uint32_t kFileVersion = 4;
+// 5: where the interpreter's structures are is taken from a time when one is alive.
+constexpr uint32_t kFileVersion = 5;
 // The name of a file that holds the first chunks only ends in this.
 constexpr char kBegun[] = ".begun";
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
@@ -106,94 +107,7 @@ std::vector<std::pair<int, bool>> VersionsOf(const std::vector<Runtime>& runtime
   return versions;
 }
 
-// When to look for runtimes: for each module there ever was a time about half of its life, at the
-// start of a block, which costs least to reach, unless none is in it. Of many, those of the modules
-// that lived longest.
-std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> modules) {
-  constexpr uint64_t kLoading = 1'000'000;  // instructions
-  constexpr size_t kMaxTimes = 16;
-  const auto last_of = [end = process.info().end](const LoadedModule& module) {
-    return module.unloaded == kTimeMax ? end : std::max(module.loaded + 1, module.unloaded) - 1;
-  };
-  const auto life_of = [&](const LoadedModule& module) {
-    return last_of(module).v - module.loaded.v;
-  };
-  std::stable_sort(
-      modules.begin(), modules.end(),
-      [&](const LoadedModule& a, const LoadedModule& b) { return life_of(a) > life_of(b); });
-  const std::vector<Time> starts = process.BlockStarts();
-  std::vector<Time> times;
-  for (const LoadedModule& module : modules) {
-    const auto start =
-        std::upper_bound(starts.begin(), starts.end(), module.loaded + life_of(module) / 2);
-    const bool loaded = start != starts.begin() && *std::prev(start) >= module.loaded + kLoading;
-    const Time t = loaded ? *std::prev(start) : last_of(module);
-    if (times.size() < kMaxTimes && !absl::c_linear_search(times, t)) times.push_back(t);
-  }
-  return times;
-}
-
 }  // namespace
-
-absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
-                                                  const Process& process) {
-  ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process.Modules());
-  struct Seen {
-    Runtime runtime;
-    bool alive;
-  };
-  const auto look = [&](Time t) -> absl::StatusOr<std::vector<Seen>> {
-    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process.At(t));
-    MomentMemory memory(moment.get());
-    ASSIGN_OR_RETURN(std::vector<Runtime> runtimes, FindRuntimes(&recording, process, memory, t));
-    std::vector<Seen> out;
-    for (Runtime& runtime : runtimes) {
-      const bool alive = runtime.layout && !FindInterpreters(process, memory, runtime).empty();
-      out.push_back({std::move(runtime), alive});
-    }
-    return out;
-  };
-  std::vector<Seen> found;
-  const auto add = [&found](std::vector<Seen> seen) {
-    for (Seen& s : seen) {
-      const auto known = std::find_if(found.begin(), found.end(), [&](const Seen& f) {
-        return f.runtime.address == s.runtime.address;
-      });
-      if (known == found.end()) {
-        found.push_back(std::move(s));
-      } else if (s.alive || (s.runtime.layout && !known->runtime.layout)) {
-        *known = std::move(s);
-      }
-    }
-  };
-  const std::vector<Time> times = TimesToLook(process, modules);
-  std::vector<absl::StatusOr<std::vector<Seen>>> seen(times.size());
-  InParallel(times.size(), [&](size_t i) { seen[i] = look(times[i]); });
-  for (absl::StatusOr<std::vector<Seen>>& at_time : seen) {
-    if (!at_time.ok()) return at_time.status();
-    add(*std::move(at_time));
-  }
-  // One that began later may tell more of itself.
-  const Time end = process.info().end;
-  if (!std::all_of(found.begin(), found.end(), [](const Seen& s) { return s.alive; }) &&
-      !absl::c_linear_search(times, end)) {
-    ASSIGN_OR_RETURN(std::vector<Seen> at_end, look(end));
-    add(std::move(at_end));
-  }
-  std::vector<Runtime> runtimes;
-  std::string problem;
-  for (Seen& s : found) {
-    if (s.runtime.layout) {
-      runtimes.push_back(std::move(s.runtime));
-    } else {
-      problem = s.runtime.problem;
-    }
-  }
-  if (runtimes.empty()) {
-    return absl::NotFoundError(problem.empty() ? DescribeNoRuntime(process, end) : problem);
-  }
-  return runtimes;
-}
 
 // ---- Making it ----------------------------------------------------------------------------------
 

@@ -57,11 +57,6 @@ struct Transition {
   Time current_from() const { return time + 1; }
 };
 
-// The runtimes ever in the process whose data structures are known. NotFound: there is none; the
-// message says which it has.
-absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
-                                                  const Process& process);
-
 class FrameHistory {
  public:
   // Loads it, or begins to make it; both outlive it. NotFound when the process has no CPython whose

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
+#include "base/threads.h"
 #include "fmt/format.h"
 #include "query/code/elf_file.h"
 #include "query/cpython/objects.h"
@@ -169,6 +171,26 @@ void SetVersion(uint64_t hex, Runtime* runtime) {
   runtime->version = VersionText(hex);
 }
 
+// The kernel's id of a thread state's thread; 0: not known.
+uint64_t NativeIdOf(Memory& memory, const Layout& layout, uint64_t thread_state) {
+  if (layout.thread_native_id != kAbsent) {
+    return memory.Pointer(thread_state + layout.thread_native_id);
+  }
+  const uint64_t pthread = memory.Pointer(thread_state + layout.thread_pthread);
+  // `tid` of glibc's struct pthread; the same in all its releases for x86-64.
+  constexpr uint64_t kTidInPthread = 0x2d0;
+  return pthread == 0 ? 0 : memory.Get<uint32_t>(pthread + kTidInPthread).value_or(0);
+}
+
+// The thread that has this kernel's id, of several the youngest; 0: none.
+ThreadNo ThreadOf(const Process& process, uint64_t native_id) {
+  ThreadNo number;
+  for (const Thread& thread : process.threads()) {
+    if (native_id != 0 && thread.os_tid == native_id) number = thread.number;
+  }
+  return number;
+}
+
 // The thread states of `interpreter` really are its own.
 bool IsInterpreter(Memory& memory, const Layout& layout, uint64_t interpreter) {
   const uint64_t thread = memory.Pointer(interpreter + layout.interp_threads_head);
@@ -176,31 +198,53 @@ bool IsInterpreter(Memory& memory, const Layout& layout, uint64_t interpreter) {
          memory.Pointer(thread + layout.thread_prev) == 0;
 }
 
-// A debug build has counters before the fields that the walk starts from. Moves those to where
-// memory shows an interpreter whose threads point back at it.
-bool FindShiftedOffsets(Memory& memory, uint64_t runtime, Layout* layout) {
+// The interpreters of the list at `head`, the newest first. Empty where it does not lead to the
+// first one, which the word after `head` names: there is no such list.
+std::vector<uint64_t> ListedAt(Memory& memory, const Layout& layout, uint64_t head) {
+  const uint64_t first = memory.Pointer(head + 8);
+  std::vector<uint64_t> interpreters;
+  bool found = false;
+  uint64_t at = memory.Pointer(head);
+  while (at != 0 && interpreters.size() < kMaxInterpreters) {
+    interpreters.push_back(at);
+    found = found || at == first;
+    at = memory.Pointer(at + layout.interp_next);
+  }
+  if (!found) interpreters.clear();
+  return interpreters;
+}
+
+// A build with other options may have more before the fields that the walk starts from. Moves those
+// to where memory shows an interpreter whose thread states point back at it and belong to threads
+// of the process. Not where the fields are seen to be in their place: an interpreter that is being
+// made or taken apart has no thread state.
+void FindShiftedOffsets(const Process& process, Memory& memory, uint64_t runtime, Layout* layout) {
   constexpr Offset kMaxShift = 512;
   constexpr Offset kMaxInterpreterShift = 8192;
   for (Offset shift = 0; shift <= kMaxShift; shift += 8) {
     const Offset head = layout->runtime_interpreters_head + shift;
-    const uint64_t interpreter = memory.Pointer(runtime + head);
-    // interpreters.head is followed by interpreters.main.
-    if (interpreter == 0 || memory.Pointer(runtime + head + 8) == 0) continue;
-    for (Offset inner = -64; inner <= kMaxInterpreterShift; inner += 8) {
-      Layout shifted = *layout;
-      shifted.interp_threads_head += inner;
-      if (shifted.interp_threads_head < 0) continue;
-      if (!IsInterpreter(memory, shifted, interpreter)) continue;
-      shifted.runtime_interpreters_head = head;
-      for (const auto field :
-           {&Layout::runtime_main_thread, &Layout::runtime_tstate_current, &Layout::runtime_gil}) {
-        if (shifted.*field != kAbsent) shifted.*field += shift;
+    const std::vector<uint64_t> interpreters = ListedAt(memory, *layout, runtime + head);
+    for (const uint64_t interpreter : interpreters) {
+      if (memory.Pointer(interpreter + layout->interp_threads_head) == 0) {
+        return;
       }
-      *layout = shifted;
-      return true;
+      for (Offset inner = -64; inner <= kMaxInterpreterShift; inner += 8) {
+        Layout shifted = *layout;
+        shifted.interp_threads_head += inner;
+        if (shifted.interp_threads_head < 0) continue;
+        if (!IsInterpreter(memory, shifted, interpreter)) continue;
+        const uint64_t thread = memory.Pointer(interpreter + shifted.interp_threads_head);
+        if (ThreadOf(process, NativeIdOf(memory, shifted, thread)) == ThreadNo()) continue;
+        shifted.runtime_interpreters_head = head;
+        for (const auto field : {&Layout::runtime_main_thread, &Layout::runtime_tstate_current,
+                                 &Layout::runtime_gil}) {
+          if (shifted.*field != kAbsent) shifted.*field += shift;
+        }
+        *layout = shifted;
+        return;
+      }
     }
   }
-  return false;
 }
 
 // sys.hexversion, by a layout that may be wrong; 0: not there.
@@ -258,10 +302,8 @@ void Identify(const Process& process, Memory& memory, const LoadedModule& module
     return;
   }
   ApplyDebugOffsets(memory, runtime->address, &*runtime->layout);
-  const uint64_t head =
-      memory.Pointer(runtime->address + runtime->layout->runtime_interpreters_head);
-  if (!described && (head == 0 || !IsInterpreter(memory, *runtime->layout, head))) {
-    FindShiftedOffsets(memory, runtime->address, &*runtime->layout);
+  if (!described && !IsAlive(memory, *runtime)) {
+    FindShiftedOffsets(process, memory, runtime->address, &*runtime->layout);
   }
   if (runtime->version.find('.', 2) == std::string::npos) {
     const uint64_t hex = SysHexVersion(process, memory, *runtime);
@@ -314,6 +356,134 @@ uint64_t FindCookie(const Process& process, Memory& memory, const LoadedModule& 
 bool LooksLikePython(std::string_view path) {
   return BaseName(path).find("python") != std::string_view::npos;
 }
+
+// ---- At any time -----------------------------------------------------------------------------
+
+// When to look for runtimes: for each module there ever was a time about half of its life, at the
+// start of a block, which costs least to reach, unless none is in it. Of many, those of the modules
+// that lived longest.
+std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> modules) {
+  constexpr uint64_t kLoading = 1'000'000;  // instructions
+  constexpr size_t kMaxTimes = 16;
+  const auto last_of = [end = process.info().end](const LoadedModule& module) {
+    return module.unloaded == kTimeMax ? end : std::max(module.loaded + 1, module.unloaded) - 1;
+  };
+  const auto life_of = [&](const LoadedModule& module) {
+    return last_of(module).v - module.loaded.v;
+  };
+  std::stable_sort(
+      modules.begin(), modules.end(),
+      [&](const LoadedModule& a, const LoadedModule& b) { return life_of(a) > life_of(b); });
+  const std::vector<Time> starts = process.BlockStarts();
+  std::vector<Time> times;
+  for (const LoadedModule& module : modules) {
+    const auto start =
+        std::upper_bound(starts.begin(), starts.end(), module.loaded + life_of(module) / 2);
+    const bool loaded = start != starts.begin() && *std::prev(start) >= module.loaded + kLoading;
+    const Time t = loaded ? *std::prev(start) : last_of(module);
+    if (times.size() < kMaxTimes && !absl::c_linear_search(times, t)) times.push_back(t);
+  }
+  return times;
+}
+
+// When an interpreter of `runtime` is there, where memory tells: halfway between the writes of the
+// word that leads to them, of many writes between those furthest apart.
+absl::StatusOr<std::vector<Time>> TimesOfInterpreters(const Process& process,
+                                                      const Runtime& runtime) {
+  constexpr size_t kMaxWrites = 10000, kMaxTimes = 16;
+  const Address head(runtime.address + runtime.layout->runtime_interpreters_head);
+  AccessQuery query;
+  query.ranges = {{head, head + 8}};
+  query.span = {Time(0), kTimeMax};
+  ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Access>> writes, process.Accesses(std::move(query), nullptr));
+  std::vector<Time> times;
+  while (times.size() < kMaxWrites) {
+    ASSIGN_OR_RETURN(const std::optional<Access> write, writes->Next());
+    if (!write) break;
+    times.push_back(write->time + 1);
+  }
+  times.push_back(process.info().end);
+  std::vector<TimeSpan> spans;
+  for (size_t i = 0; i + 1 < times.size(); ++i) spans.push_back({times[i], times[i + 1]});
+  absl::c_stable_sort(spans, [](const TimeSpan& a, const TimeSpan& b) {
+    return a.end.v - a.begin.v > b.end.v - b.begin.v;
+  });
+  if (spans.size() > kMaxTimes) spans.resize(kMaxTimes);
+  std::vector<Time> middles;
+  for (const TimeSpan& span : spans) {
+    middles.push_back(span.begin + (span.end.v - span.begin.v) / 2);
+  }
+  return middles;
+}
+
+// The runtimes of a process as several times show them.
+class RuntimesSeen {
+ public:
+  RuntimesSeen(const Recording& recording, const Process& process)
+      : recording_(recording), process_(process) {}
+
+  absl::Status LookAt(const std::vector<Time>& times) {
+    std::vector<absl::StatusOr<std::vector<Seen>>> seen(times.size());
+    InParallel(times.size(), [&](size_t i) { seen[i] = Look(times[i]); });
+    for (absl::StatusOr<std::vector<Seen>>& at_time : seen) {
+      if (!at_time.ok()) return at_time.status();
+      for (Seen& s : *at_time) Add(std::move(s));
+    }
+    return absl::OkStatus();
+  }
+  // Those whose interpreters no time showed yet.
+  std::vector<Runtime> NotAlive() const {
+    std::vector<Runtime> runtimes;
+    for (const Seen& s : found_) {
+      if (!s.alive) runtimes.push_back(s.runtime);
+    }
+    return runtimes;
+  }
+  bool empty() const { return found_.empty(); }
+  // Those whose layout is known; where there is none, `problem` says of one why.
+  std::vector<Runtime> Known(std::string* problem) && {
+    std::vector<Runtime> runtimes;
+    for (Seen& s : found_) {
+      if (s.runtime.layout) {
+        runtimes.push_back(std::move(s.runtime));
+      } else {
+        *problem = s.runtime.problem;
+      }
+    }
+    return runtimes;
+  }
+
+ private:
+  struct Seen {
+    Runtime runtime;
+    bool alive;
+  };
+
+  absl::StatusOr<std::vector<Seen>> Look(Time t) const {
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(t));
+    MomentMemory memory(moment.get());
+    ASSIGN_OR_RETURN(std::vector<Runtime> runtimes, FindRuntimes(&recording_, process_, memory, t));
+    std::vector<Seen> out;
+    for (Runtime& runtime : runtimes) {
+      const bool alive = runtime.layout && IsAlive(memory, runtime);
+      out.push_back({std::move(runtime), alive});
+    }
+    return out;
+  }
+  void Add(Seen seen) {
+    const auto known = absl::c_find_if(
+        found_, [&](const Seen& f) { return f.runtime.address == seen.runtime.address; });
+    if (known == found_.end()) {
+      found_.push_back(std::move(seen));
+    } else if (seen.alive || (seen.runtime.layout && !known->runtime.layout)) {
+      *known = std::move(seen);
+    }
+  }
+
+  const Recording& recording_;
+  const Process& process_;
+  std::vector<Seen> found_;
+};
 
 }  // namespace
 
@@ -380,6 +550,30 @@ absl::StatusOr<std::vector<Runtime>> FindRuntimes(const Recording* recording,
   return runtimes;
 }
 
+absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
+                                                  const Process& process) {
+  ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process.Modules());
+  const Time end = process.info().end;
+  RuntimesSeen seen(recording, process);
+  RETURN_IF_ERROR(seen.LookAt(TimesToLook(process, std::move(modules))));
+  // A program may have Python for a small part of its life, or begin it more than once.
+  if (const std::vector<Runtime> missed = seen.NotAlive(); seen.empty() || !missed.empty()) {
+    std::vector<Time> times = {end};
+    for (const Runtime& runtime : missed) {
+      if (!runtime.layout) continue;
+      ASSIGN_OR_RETURN(const std::vector<Time> more, TimesOfInterpreters(process, runtime));
+      times.insert(times.end(), more.begin(), more.end());
+    }
+    RETURN_IF_ERROR(seen.LookAt(times));
+  }
+  std::string problem;
+  std::vector<Runtime> runtimes = std::move(seen).Known(&problem);
+  if (runtimes.empty()) {
+    return absl::NotFoundError(problem.empty() ? DescribeNoRuntime(process, end) : problem);
+  }
+  return runtimes;
+}
+
 std::string DescribeNoRuntime(const Process& process, Time t) {
   absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
   if (modules.ok()) {
@@ -406,14 +600,6 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
   const Layout& layout = *runtime.layout;
   std::vector<Interpreter> interpreters;
   absl::flat_hash_set<uint64_t> seen;
-  const auto thread_of = [&process](uint64_t os_tid) {
-    // A kernel thread id can be used again: the youngest that has it.
-    ThreadNo number;
-    for (const Thread& thread : process.threads()) {
-      if (thread.os_tid == os_tid) number = thread.number;
-    }
-    return number;
-  };
   uint64_t at = memory.Pointer(runtime.address + layout.runtime_interpreters_head);
   while (at != 0 && interpreters.size() < kMaxInterpreters && seen.insert(at).second) {
     Interpreter interpreter;
@@ -426,14 +612,8 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
       thread.address = state;
       thread.interpreter = at;
       thread.pthread = memory.Pointer(state + layout.thread_pthread);
-      if (layout.thread_native_id != kAbsent) {
-        thread.native_id = memory.Pointer(state + layout.thread_native_id);
-      } else if (thread.pthread != 0) {
-        // `tid` of glibc's struct pthread; the same in all its releases for x86-64.
-        constexpr uint64_t kTidInPthread = 0x2d0;
-        thread.native_id = memory.Get<uint32_t>(thread.pthread + kTidInPthread).value_or(0);
-      }
-      if (thread.native_id != 0) thread.thread = thread_of(thread.native_id);
+      thread.native_id = NativeIdOf(memory, layout, state);
+      thread.thread = ThreadOf(process, thread.native_id);
       interpreter.threads.push_back(thread);
       state = memory.Pointer(state + layout.thread_next);
     }
@@ -441,6 +621,13 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
     at = memory.Pointer(at + layout.interp_next);
   }
   return interpreters;
+}
+
+bool IsAlive(Memory& memory, const Runtime& runtime) {
+  const Layout& layout = *runtime.layout;
+  return absl::c_any_of(
+      ListedAt(memory, layout, runtime.address + layout.runtime_interpreters_head),
+      [&](uint64_t at) { return IsInterpreter(memory, layout, at); });
 }
 
 bool IsFinalizing(Memory& memory, const Runtime& runtime) {

@@ -64,6 +64,11 @@ bool MayHoldRuntime(absl::Span<const uint8_t> file);
 absl::StatusOr<std::vector<Runtime>> FindRuntimes(const Recording* recording,
                                                   const Process& process, Memory& memory, Time t);
 
+// The runtimes ever in the process whose data structures are known. NotFound: there is none; the
+// message says which it has.
+absl::StatusOr<std::vector<Runtime>> RuntimesEver(const Recording& recording,
+                                                  const Process& process);
+
 // Why there is no Python at t: "no module of this process is CPython", "… is loaded later, at 123".
 std::string DescribeNoRuntime(const Process& process, Time t);
 
@@ -71,6 +76,11 @@ std::string DescribeNoRuntime(const Process& process, Time t);
 // Py_Finalize. REQUIRES: runtime.layout.
 std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory,
                                           const Runtime& runtime);
+
+// Whether an interpreter of `runtime` has a thread state, so that its layout is seen to be the
+// right one. Not while the first interpreter is being made or the last one taken apart. REQUIRES:
+// runtime.layout.
+bool IsAlive(Memory& memory, const Runtime& runtime);
 
 // Py_Finalize has begun. REQUIRES: runtime.layout.
 bool IsFinalizing(Memory& memory, const Runtime& runtime);

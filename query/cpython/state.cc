@@ -41,7 +41,7 @@ absl::Status PythonState::MoveTo(Time t) {
 
 bool PythonState::AllAlive() const {
   return std::all_of(instances_.begin(), instances_.end(), [this](const auto& instance) {
-    return !FindInterpreters(*process_, *memory_, instance->runtime).empty();
+    return IsAlive(*memory_, instance->runtime);
   });
 }
 
@@ -61,7 +61,7 @@ absl::Status PythonState::Find() {
       all_alive = false;
       continue;
     }
-    all_alive = all_alive && !FindInterpreters(*process_, *memory_, runtime).empty();
+    all_alive = all_alive && IsAlive(*memory_, runtime);
     instances_.push_back(std::make_unique<Instance>(std::move(runtime), memory_.get()));
     instances_.back()->frames.set_last_write([this](uint64_t word) { return LastWrite(word); });
   }

@@ -422,6 +422,14 @@ def check_embedded(ttq, python, version):
         same("interpreter", interpreter != 0, what == "second")
     for name, want in (("outer", [1, 1, 2, 2]), ("second", [2, 2])):
         same(f"calls to {name}", [c["args"]["n"] for c in ttq.ask(trace, f"py calls to {name}")["rows"]], want)
+    # From before there is an interpreter on, while it is made and taken apart.
+    made = ttq.ask(trace, "calls to /^_?Py(Interpreter|Thread)State_(New|Swap|Clear|Delete).*/ "
+                          "| py backtrace | select time, py_backtrace")["rows"]
+    for row in [made[0], made[1]] + made[2::len(made) // 8]:
+        alone = ttq.ask(trace, f"py backtrace at {row['time']}")["rows"]
+        same(f"stack at {row['time']}", [f["function"] for f in row["py_backtrace"] or []],
+             [f["function"] for f in alone])
+    same("a stack at most of them", sum(bool(row["py_backtrace"]) for row in made) > len(made) // 2, True)
     return len(rows)
 
 
