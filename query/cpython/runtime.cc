@@ -395,7 +395,8 @@ absl::StatusOr<std::vector<Time>> TimesOfInterpreters(const Process& process,
   AccessQuery query;
   query.ranges = {{head, head + 8}};
   query.span = {Time(0), kTimeMax};
-  ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Access>> writes, process.Accesses(std::move(query), nullptr));
+  ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Access>> writes,
+                   process.Accesses(std::move(query), nullptr));
   std::vector<Time> times;
   while (times.size() < kMaxWrites) {
     ASSIGN_OR_RETURN(const std::optional<Access> write, writes->Next());
