@@ -89,7 +89,7 @@ bool CompressionPays(const std::vector<std::pair<std::string, std::string>>& row
   for (size_t i = 0; i < rows.size(); i += std::max<size_t>(rows.size() / kRows, 1)) {
     sample.append(rows[i].second, 0, kRowBytes);
   }
-  Compressor* compressor = Compressor::OfThread();
+  const Compressor::Ptr compressor = Compressor::Take();
   return compressor == nullptr || sample.size() < kEnough ||
          compressor->Compress(sample, kLevel).size() < sample.size() / 8 * 7;
 }

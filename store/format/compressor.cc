@@ -4,11 +4,30 @@
 
 #include <zstd.h>
 
-namespace ttq {
+#include <mutex>
+#include <new>
+#include <utility>
 
-Compressor* Compressor::OfThread() {
-  thread_local Compressor compressor;
-  return compressor.zstd_ == nullptr ? nullptr : &compressor;
+namespace ttq {
+namespace {
+
+std::mutex mutex;  // guards those that no one has
+Compressor* unused = nullptr;
+
+}  // namespace
+
+Compressor::Ptr Compressor::Take() {
+  {
+    std::lock_guard lock(mutex);
+    if (unused != nullptr) return Ptr(std::exchange(unused, unused->next_));
+  }
+  std::unique_ptr<Compressor> made(new (std::nothrow) Compressor);
+  return made && made->zstd_ ? Ptr(made.release()) : nullptr;
+}
+
+void Compressor::GiveBack::operator()(Compressor* compressor) const {
+  std::lock_guard lock(mutex);
+  compressor->next_ = std::exchange(unused, compressor);
 }
 
 Compressor::Compressor() : zstd_(ZSTD_createCCtx()) {}

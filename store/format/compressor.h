@@ -11,11 +11,17 @@ struct ZSTD_CCtx_s;
 
 namespace ttq {
 
-// zstd into a buffer that is kept, one for each thread.
+// zstd into a buffer that is kept.
 class Compressor {
  public:
-  // Null when there is no memory for it.
-  static Compressor* OfThread();
+  struct GiveBack {
+    void operator()(Compressor* compressor) const;
+  };
+  using Ptr = std::unique_ptr<Compressor, GiveBack>;
+  // One that no one else has, to be given back by ~Ptr: there are as many as were ever in use at a
+  // time. Not one of each thread's, which ends the process where there is no memory to note its
+  // destructor. Null when there is no memory for it.
+  static Ptr Take();
   ~Compressor();
   Compressor(const Compressor&) = delete;
   Compressor& operator=(const Compressor&) = delete;
@@ -29,6 +35,7 @@ class Compressor {
   ZSTD_CCtx_s* const zstd_;
   std::unique_ptr<char[]> buffer_;
   size_t room_ = 0;
+  Compressor* next_ = nullptr;  // of those that no one has
 };
 
 }  // namespace ttq

@@ -9,6 +9,7 @@
 #include <capnp/serialize.h>
 
 #include <cstring>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,18 @@ inline std::string BytesOf(capnp::MessageBuilder& message) {
   auto chars = words.asChars();
   return std::string(chars.begin(), chars.size());
 }
+
+// A message being made. Where there is no memory for it, std::bad_alloc as from everything else.
+class MessageBuilder : public capnp::MallocMessageBuilder {
+ public:
+  kj::ArrayPtr<capnp::word> allocateSegment(unsigned words) override {
+    try {
+      return MallocMessageBuilder::allocateSegment(words);
+    } catch (const kj::Exception&) {
+      throw std::bad_alloc();
+    }
+  }
+};
 
 // Calls f(reader) on a stored message. DataLoss naming `what` when it is not one: Cap'n Proto says
 // so by an exception, also while fields are read.

@@ -548,7 +548,7 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
     }
   }
   out->log_hash = PackedLogHash(packed);
-  Compressor* compressor = Compressor::OfThread();
+  const Compressor::Ptr compressor = Compressor::Take();
   if (compressor == nullptr) return absl::UnavailableError("no memory to compress with");
   const auto add = [out](std::string_view bytes, std::string_view stored) {
     out->log_parts.push_back(

@@ -157,7 +157,7 @@ absl::Status ProcessIngest::AddThread(const TtqThread& t) {
 void ProcessIngest::AddEvent(EventKind kind, ThreadNo thread, uint64_t pc, int64_t number,
                              int64_t result, absl::Span<const uint64_t> args, std::string_view text,
                              std::string_view bytes, int64_t wall_ns) {
-  capnp::MallocMessageBuilder message;
+  MessageBuilder message;
   auto e = message.initRoot<schema::Event>();
   e.setKind(static_cast<uint8_t>(kind));
   e.setThread(thread.v);
@@ -521,7 +521,7 @@ absl::Status ProcessIngest::CheckRegisters(const TtqBlock& block, const BlockDig
 }
 
 std::string ProcessIngest::Header(const BlockDigest& digest) {
-  capnp::MallocMessageBuilder message;
+  MessageBuilder message;
   auto h = message.initRoot<schema::BlockHeader>();
   h.setStartTime(block_start_.v);
   h.setCurrentTid(current_tid_);
@@ -589,7 +589,7 @@ absl::Status ProcessIngest::FinishStoring() {
 }
 
 absl::Status ProcessIngest::StoreProcess() {
-  capnp::MallocMessageBuilder message;
+  MessageBuilder message;
   auto p = message.initRoot<schema::Process>();
   Describe(p);
   p.setProgram(info_.program);
@@ -627,7 +627,7 @@ void ProcessIngest::CompleteGroup() {
   if (!summaries_.empty()) {
     // With its rows, not after them: a reader of a recording being made would see one of them
     // only.
-    capnp::MallocMessageBuilder message;
+    MessageBuilder message;
     auto g = message.initRoot<schema::Group>();
     g.setFirstBlock(group_first_);
     Describe(g.initProcess());

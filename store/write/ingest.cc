@@ -74,7 +74,7 @@ absl::Status RecordingWriter::Impl::KeepReserve() const {
 }
 
 std::string RecordingWriter::Impl::Record(bool finished) const {
-  capnp::MallocMessageBuilder message;
+  MessageBuilder message;
   auto r = message.initRoot<schema::Recording>();
   r.setStoreVersion(kStoreVersion);
   auto words = r.initCommand(static_cast<unsigned>(command.size()));
@@ -134,7 +134,7 @@ std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::
   if (again != hash) return nullptr;
   if (s.ok()) s = database->Add(std::move(batch));
   if (s.ok()) {
-    capnp::MallocMessageBuilder message;
+    MessageBuilder message;
     auto r = message.initRoot<schema::File>();
     r.setPath(path);
     r.setSize(size);
