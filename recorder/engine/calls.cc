@@ -112,6 +112,7 @@ constexpr Call kCalls[] = {
     {SYS_get_mempolicy, {{0, kBytes, 4}}},
     {SYS_move_pages, {}},
     {SYS_keyctl, {}},
+    {SYS_ptrace, {}},
     {SYS_modify_ldt, {}},
     {SYS_mincore, {}},
     {SYS_vmsplice, {}},

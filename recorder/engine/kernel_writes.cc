@@ -283,6 +283,37 @@ void TellProcessControl(const uint64_t* args) {
   }
 }
 
+// What ptrace wrote, by its request. It reads a word to memory, where the C library's returns it.
+void TellTrace(const uint64_t* args, int64_t result) {
+  constexpr uint64_t kWord = 8, kRegisters = 27 * kWord, kVectorRegisters = 512, kSignal = 128;
+  switch (args[0]) {
+    case 1:       // PTRACE_PEEKTEXT
+    case 2:       // PTRACE_PEEKDATA
+    case 3:       // PTRACE_PEEKUSER
+    case 0x4201:  // PTRACE_GETEVENTMSG
+      return Written(args[3], kWord);
+    case 12:  // PTRACE_GETREGS
+      return Written(args[3], kRegisters);
+    case 14:  // PTRACE_GETFPREGS
+      return Written(args[3], kVectorRegisters);
+    case 0x4202:  // PTRACE_GETSIGINFO
+      return Written(args[3], kSignal);
+    case 0x420a:  // PTRACE_GETSIGMASK
+    case 0x420f:  // PTRACE_GET_RSEQ_CONFIGURATION and what came after it
+    case 0x4211:
+      return Written(args[3], args[2]);
+    case 0x420e:  // PTRACE_GET_SYSCALL_INFO, which returns how much there is
+      return Written(args[3], Least(args[2], static_cast<uint64_t>(result)));
+    case 0x4204:  // PTRACE_GETREGSET, which says in the vector how much it wrote
+      Written(args[3] + kWord, kWord);
+      return Written(Read<uint64_t>(args[3]), Read<uint64_t>(args[3] + kWord));
+    case 0x4209:  // PTRACE_PEEKSIGINFO, which returns how many
+      return Written(args[3], kSignal * static_cast<uint64_t>(result));
+    default:
+      return;
+  }
+}
+
 // A byte for each page up to the first that is not mapped.
 uint64_t ResidentBytes(const uint64_t* args) {
   const uint64_t end = args[0] + args[1];
@@ -329,6 +360,9 @@ void TellSeldom(uint64_t number, const uint64_t* args, int64_t result) {
       }
       break;
     }
+    case SYS_ptrace:
+      if (ok) TellTrace(args, result);
+      break;
     case SYS_name_to_handle_at:
       if (!ok && result != kTooLarge) break;
       Written(args[2], 8 + (ok ? Read<uint32_t>(args[2]) : 0));

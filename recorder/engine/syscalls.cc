@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -28,7 +29,8 @@ Program g_program;
 
 namespace {
 
-constexpr int64_t kInterrupted = -4, kNoSys = -38, kNoMemory = -12, kInvalid = -22;
+constexpr int64_t kInterrupted = -4, kNoSys = -38, kNoMemory = -12, kInvalid = -22,
+                  kNotPermitted = -1;
 // Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
 constexpr uint64_t kNewestCall = 456;
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
@@ -265,6 +267,22 @@ int64_t ReadOwnLink(uint64_t into, uint64_t bytes) {
   return static_cast<int64_t>(n);
 }
 
+// Whether a process is recorded by an engine: its memory and registers are the engine's.
+bool IsRecorded(uint64_t pid) {
+  Text link;
+  link << "/proc/" << pid << "/exe";
+  struct stat own, its;
+  return !Failed(Syscall(SYS_stat, Number("/proc/self/exe"), Number(&own))) &&
+         !Failed(Syscall(SYS_stat, Number(link.c_str()), Number(&its))) &&
+         own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+// A debugger of what is recorded would see the engine, and hold it where it has to answer signals.
+bool TracesRecorded(const uint64_t* args) {
+  const bool begins = args[0] == PTRACE_ATTACH || args[0] == PTRACE_SEIZE;
+  return args[0] == PTRACE_TRACEME || (begins && IsRecorded(args[1]));
+}
+
 int64_t SetProcessor(const uint64_t* args) {
   const int64_t r = signals::Interruptible(SYS_arch_prctl, args);
   if (Failed(r)) return r;
@@ -400,6 +418,9 @@ int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
       return Control(args);
     case SYS_seccomp:
       return args[0] <= 1 ? 0 : kNoSys;
+    case SYS_ptrace:
+      if (TracesRecorded(args)) return kNotPermitted;
+      break;
     case SYS_rseq:
     case SYS_clone3:
     case 425:  // io_uring_setup: the kernel would write memory at moments that nobody can tell
