@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/futex.h>
@@ -22,6 +23,7 @@
 #include <sys/ioctl.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -270,6 +272,14 @@ static void Process(void) {
   int status;
   CHECK(wait4(child, &status, 0, &usage) == child && WEXITSTATUS(status) == 3);
   CHECK(syscall(SYS_io_uring_setup, 4, text) == -1);  // no: it would write at any moment
+  // Nobody waits for the child as its tracer: it would stand still at its first signal.
+  child = fork();
+  if (child == 0) {
+    const int traced = ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0;
+    if (!traced) raise(SIGCHLD);
+    _exit(traced || errno == EPERM ? 4 : 5);
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 4);
   // Filters would stop the recorder's own calls.
   CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 }
