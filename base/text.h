@@ -29,6 +29,13 @@ void Append(std::string* out, const Parts&... parts) {
   (fmt::format_to(std::back_inserter(*out), "{}", parts), ...);
 }
 
+// The last part of a path, without slashes after it.
+inline std::string_view BaseName(std::string_view path) {
+  const size_t end = path.find_last_not_of('/');
+  path = path.substr(0, end + 1);
+  return path.substr(path.rfind('/') + 1);
+}
+
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // ASCII letters, digits, `_` and every byte of a longer UTF-8 sequence.

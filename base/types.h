@@ -45,6 +45,8 @@ struct Strong {
 using Time = Strong<struct TimeTag>;
 // A virtual address of the recorded process.
 using Address = Strong<struct AddressTag>;
+// Of an x86-64 page, the unit of what is mapped and of the index.
+inline constexpr uint64_t kPageBytes = 4096;
 // A block's ordinal within its process, from 0.
 using BlockNo = Strong<struct BlockTag, uint32_t>;
 // A thread's ordinal within its process in order of creation, from 1, never reused. 0: none.

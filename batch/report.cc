@@ -17,13 +17,6 @@
 namespace ttq {
 namespace {
 
-std::string BaseName(const std::string& path) {
-  const size_t end = path.find_last_not_of('/');
-  if (end == std::string::npos) return path;
-  const size_t slash = path.rfind('/', end);
-  return path.substr(slash == std::string::npos ? 0 : slash + 1, end - slash);
-}
-
 std::string RowsText(const BatchResult& result) {
   return fmt::format("{}{} {}", result.more ? "more than " : "", result.rows,
                      result.rows == 1 ? "row" : "rows");

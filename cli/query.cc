@@ -71,8 +71,8 @@ bool LooksLikeOption(const std::string& word) {
 }
 
 // Splits arguments into options for CLI11 and words of the query.
-void Split(const CLI::App& app, const std::vector<std::string>& arguments,
-           std::vector<std::string>* options, std::vector<std::string>* words) {
+void SplitCommand(const CLI::App& app, const std::vector<std::string>& arguments,
+                  std::vector<std::string>* options, std::vector<std::string>* words) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--") {
@@ -158,7 +158,7 @@ int RunQuery(int argc, char** argv) {
   QueryOptions options;
   Declare(app, &options);
   std::vector<std::string> option_words, words;
-  Split(app, Arguments(argc, argv), &option_words, &words);
+  SplitCommand(app, Arguments(argc, argv), &option_words, &words);
   // `ttq -t TRACE query …`
   if (argc > 0 && std::string_view(argv[0]) != "query" && !words.empty() && words[0] == "query") {
     words.erase(words.begin());

@@ -291,7 +291,7 @@ RecordedRun RecordOnce(const RecordOptions& options, const std::string& output) 
 }
 
 // Which runs of several end the repetition, or are kept.
-enum class Outcome { kAny, kCrash, kFailing };
+enum class Wanted { kAny, kCrash, kFailing };
 
 // The page of a run that failed, beside its recording.
 void ReportOn(const RecordedRun& run) {
@@ -302,13 +302,13 @@ void ReportOn(const RecordedRun& run) {
   WritePage(run.directory, path + ".html");
 }
 
-bool Is(Outcome outcome, const RecordedRun& run) {
+bool Is(Wanted outcome, const RecordedRun& run) {
   switch (outcome) {
-    case Outcome::kAny:
+    case Wanted::kAny:
       return true;
-    case Outcome::kCrash:
+    case Wanted::kCrash:
       return run.crashed;
-    case Outcome::kFailing:
+    case Wanted::kFailing:
       return run.status != 0;
   }
   return false;
@@ -439,9 +439,7 @@ int RunRecord(int argc, char** argv) {
   options.launch.tool_directory = *tool;
 
   const auto outcome = [](const std::string& word) {
-    return word == "crash"     ? Outcome::kCrash
-           : word == "failing" ? Outcome::kFailing
-                               : Outcome::kAny;
+    return word == "crash" ? Wanted::kCrash : word == "failing" ? Wanted::kFailing : Wanted::kAny;
   };
   // Without --repeat, --until goes on until it happens.
   const uint64_t most = given.repeat == 1 && !given.until.empty() ? UINT64_MAX : given.repeat;

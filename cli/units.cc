@@ -12,7 +12,7 @@ namespace ttq {
 namespace {
 
 // A number that is not negative, and what follows it in lower case without spaces.
-std::optional<std::pair<double, std::string>> Split(std::string_view text) {
+std::optional<std::pair<double, std::string>> NumberAndUnit(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
@@ -24,7 +24,7 @@ std::optional<std::pair<double, std::string>> Split(std::string_view text) {
 }  // namespace
 
 std::optional<uint64_t> ParseBytes(std::string_view text) {
-  auto split = Split(text);
+  auto split = NumberAndUnit(text);
   if (!split) return std::nullopt;
   auto& [number, unit] = *split;
   if (!unit.empty() && unit.back() == 'b') unit.pop_back();
@@ -48,7 +48,7 @@ std::optional<uint64_t> ParseBytes(std::string_view text) {
 }
 
 std::optional<double> ParseSeconds(std::string_view text) {
-  const auto split = Split(text);
+  const auto split = NumberAndUnit(text);
   if (!split) return std::nullopt;
   const auto& [number, unit] = *split;
   const double scale = unit.empty() || unit == "s" ? 1

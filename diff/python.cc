@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/frames.h"
@@ -27,8 +28,8 @@ using python::ObjectReader;
 using python::Transition;
 using python::TransitionKind;
 
-constexpr size_t kMaxPoints = 8 << 20;        // calls and returns remembered
-constexpr size_t kMaxInstructions = 1 << 20;  // of one function between two calls
+constexpr size_t kMaxPoints = 8 << 20;      // calls and returns remembered
+constexpr size_t kMaxOfFunction = 1 << 20;  // of one function between two calls
 constexpr size_t kMaxVariables = 20;
 constexpr size_t kMaxHistory = 12;
 constexpr size_t kMaxGlobals = 2000;
@@ -42,8 +43,6 @@ bool IsLibrary(const std::string& file) {
   }
   return false;
 }
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 uint64_t Hash(std::string_view text, uint64_t h) {
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -280,7 +279,7 @@ absl::StatusOr<std::vector<Instruction>> PythonComparison::InstructionsOf(int si
   query.ranges = {{word, word + layout.instruction_bytes()}};
   query.span = span;
   ASSIGN_OR_RETURN(auto cursor, sides_[side]->side().process().Accesses(query, control_));
-  while (out.size() < kMaxInstructions) {
+  while (out.size() < kMaxOfFunction) {
     ASSIGN_OR_RETURN(const std::optional<Access> row, cursor->Next());
     if (!row) return out;
     const Access& access = *row;
@@ -924,8 +923,7 @@ absl::StatusOr<std::optional<PythonDifference>> PythonComparison::BySteps(Thread
     const bool known =
         running_[k][0].code != python::kNoCode && running_[k][1].code != python::kNoCode;
     for (int i : {0, 1}) {
-      absl::Status s =
-          streams[i]->Take(running_[k][i], from[i], to[i], kMaxInstructions, &steps[i]);
+      absl::Status s = streams[i]->Take(running_[k][i], from[i], to[i], kMaxOfFunction, &steps[i]);
       if (!s.ok()) return s;
       keys[i].clear();
       for (const Instruction& step : steps[i]) {

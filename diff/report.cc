@@ -16,8 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kShownFrames = 8, kShownSteps = 8, kShownFunctions = 5, kShownVariables = 6;
 
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 std::string ToText(const FrameText& f) {
   return diff::ToText(SourceLocation{f.function, f.module, f.file, f.line});
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "store/read/moment_info.h"
 
@@ -17,8 +18,6 @@ namespace {
 constexpr size_t kMaxKept = 1024;  // registers and memory
 // Longer functions are known by their offsets, which may then differ between builds.
 constexpr uint64_t kMaxFunctionBytes = 1 << 20;
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 uint64_t HashText(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325u;
@@ -43,7 +42,7 @@ bool IsSystemPath(std::string_view path) {
 std::string ToText(const SourceLocation& place) {
   std::string text = place.function.empty() ? "code without a name" : place.function;
   if (place.line != 0) {
-    absl::StrAppend(&text, " (", BaseName(place.file), ":", place.line, ")");
+    Append(&text, " (", BaseName(place.file), ":", place.line, ")");
   } else if (!place.module.empty()) {
     absl::StrAppend(&text, " in ", place.module);
   }
@@ -64,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Side>> Side::Open(const Recording* recording,
   side->unwinder_ = std::make_unique<Unwinder>(*side->context_);
   ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, side->process_->Modules());
   for (LoadedModule& m : modules) {
-    std::string name = BaseName(m.path);
+    std::string name(BaseName(m.path));
     ModuleState state = {std::move(m), std::move(name)};
     for (ModuleState& other : side->modules_) {
       if (!other.module.range.Overlaps(state.module.range.begin, state.module.range.size()))

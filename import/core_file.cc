@@ -24,7 +24,6 @@ namespace {
 // More than any process has (vm.max_map_count is 65,530 by default), and less than hurts.
 constexpr size_t kMaxMappings = 1 << 20;
 constexpr size_t kMaxThreads = 1 << 16;
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kUserEnd = uint64_t{1} << 47;
 
 std::string MachineName(uint16_t machine) {
@@ -284,7 +283,7 @@ class CoreFile::Reader {
   void Mappings() {
     std::vector<Elf64_Phdr> loads;
     for (const Elf64_Phdr& p : headers_) {
-      const bool fits = p.p_vaddr % kPage == 0 && p.p_memsz > 0 && p.p_vaddr < kUserEnd &&
+      const bool fits = p.p_vaddr % kPageBytes == 0 && p.p_memsz > 0 && p.p_vaddr < kUserEnd &&
                         p.p_memsz <= kUserEnd - p.p_vaddr;
       if (p.p_type == PT_LOAD && fits) loads.push_back(p);
     }
@@ -292,7 +291,8 @@ class CoreFile::Reader {
                      [](const auto& a, const auto& b) { return a.p_vaddr < b.p_vaddr; });
     uint64_t done = 0;
     for (const Elf64_Phdr& p : loads) {
-      const uint64_t begin = p.p_vaddr, end = (begin + p.p_memsz + kPage - 1) & ~(kPage - 1);
+      const uint64_t begin = p.p_vaddr,
+                     end = (begin + p.p_memsz + kPageBytes - 1) & ~(kPageBytes - 1);
       if (begin < done) {  // no kernel writes that
         if (moment_.remarks.empty()) {
           moment_.remarks.push_back("of mappings that overlap, the first is taken");
@@ -307,7 +307,7 @@ class CoreFile::Reader {
           (p.p_flags & PF_R ? 1 : 0) | (p.p_flags & PF_W ? 2 : 0) | (p.p_flags & PF_X ? 4 : 0));
       if (in_file > 0) core_.segments_.push_back({begin, begin + in_file, p.p_offset});
       const size_t first = moment_.mappings.size();
-      AddPieces(begin, end, protection, begin + (in_file & ~(kPage - 1)));
+      AddPieces(begin, end, protection, begin + (in_file & ~(kPageBytes - 1)));
       if (in_file < std::min(p.p_filesz, p.p_memsz)) {
         for (size_t i = first; i < moment_.mappings.size(); ++i) {
           cut_[moment_.mappings[i].begin] = begin + std::min(p.p_filesz, p.p_memsz);

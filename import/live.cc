@@ -23,14 +23,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/types.h"
 #include "fmt/format.h"
 #include "import/find_file.h"
 #include "import/registers.h"
 
 namespace ttq {
 namespace {
-
-constexpr uint64_t kPage = 4096;
 // Other processes whose descriptors are looked at for the other end of a pipe.
 constexpr size_t kMaxProcesses = 4096;
 
@@ -293,15 +292,16 @@ uint64_t LiveProcess::NextOwn(const MomentMapping& mapping, uint64_t address) co
   if (pagemap_ < 0 || mapping.shared || (mapping.kind == kTtqMapFile && !has_file)) return address;
   std::array<uint64_t, 512> pages;
   while (address < mapping.known_end) {
-    const uint64_t want = std::min<uint64_t>(pages.size(), (mapping.known_end - address) / kPage);
+    const uint64_t want =
+        std::min<uint64_t>(pages.size(), (mapping.known_end - address) / kPageBytes);
     const ssize_t got =
-        pread(pagemap_, pages.data(), want * 8, static_cast<off_t>(address / kPage * 8));
+        pread(pagemap_, pages.data(), want * 8, static_cast<off_t>(address / kPageBytes * 8));
     if (got < 8) return address;
     for (size_t i = 0; i < static_cast<size_t>(got) / 8; ++i) {
       const bool there = (pages[i] & (kPresent | kSwapped)) != 0;
-      if (there && !(has_file && (pages[i] & kOfFile) != 0)) return address + i * kPage;
+      if (there && !(has_file && (pages[i] & kOfFile) != 0)) return address + i * kPageBytes;
     }
-    address += static_cast<uint64_t>(got) / 8 * kPage;
+    address += static_cast<uint64_t>(got) / 8 * kPageBytes;
   }
   return mapping.known_end;
 }

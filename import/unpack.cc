@@ -21,6 +21,7 @@
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "base/types.h"
 #include "fmt/format.h"
 
 namespace ttq {
@@ -48,11 +49,10 @@ class Output {
   }
 
   absl::Status Add(const char* bytes, size_t n) {
-    constexpr size_t kPage = 4096;
-    static const char kZeros[kPage] = {};
+    static const char kZeros[kPageBytes] = {};
     while (n > 0) {
-      const size_t part = std::min(n, kPage - size_ % kPage);
-      if (part < kPage || memcmp(bytes, kZeros, kPage) != 0) {
+      const size_t part = std::min(n, kPageBytes - size_ % kPageBytes);
+      if (part < kPageBytes || memcmp(bytes, kZeros, kPageBytes) != 0) {
         const ssize_t done = pwrite(fd_, bytes, part, static_cast<off_t>(size_));
         if (done != static_cast<ssize_t>(part)) {
           return absl::UnavailableError(fmt::format("cannot unpack into {}: {}", directory_,

@@ -21,9 +21,7 @@
 
 namespace ttq {
 namespace {
-
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kPiece = 256 << 10;
+constexpr uint64_t kReadBytes = 256 << 10;
 constexpr uint64_t kMaxVdso = 1 << 20;
 
 // The kernel's library has no file: one in memory that holds its bytes.
@@ -127,33 +125,33 @@ class Writer {
   }
 
   void Contents(const MomentMapping& m) {
-    static const char kZeros[kPage] = {};
+    static const char kZeros[kPageBytes] = {};
     const FileImage file = m.bytes_at.empty() ? FileImage() : MappedFile(m.bytes_at);
     const bool zero = m.kind != kTtqMapFile;  // what nothing is said of is
-    std::vector<char> piece(kPiece);
+    std::vector<char> piece(kReadBytes);
     for (uint64_t at = m.begin; (at = memory_.NextOwn(m, at)) < m.known_end;) {
-      const uint64_t want = std::min<uint64_t>(kPiece, m.known_end - at);
-      const uint64_t got = memory_.Read(at, want, piece.data()) & ~(kPage - 1);
+      const uint64_t want = std::min<uint64_t>(kReadBytes, m.known_end - at);
+      const uint64_t got = memory_.Read(at, want, piece.data()) & ~(kPageBytes - 1);
       // Runs of pages that are not as they were mapped.
       uint64_t begin = 0;
-      for (uint64_t offset = 0; offset <= got; offset += kPage) {
+      for (uint64_t offset = 0; offset <= got; offset += kPageBytes) {
         const bool same =
             offset == got ||
-            (zero ? memcmp(piece.data() + offset, kZeros, kPage) == 0
+            (zero ? memcmp(piece.data() + offset, kZeros, kPageBytes) == 0
                   : IsOfFile(file, m.file_offset + (at + offset - m.begin), piece.data() + offset));
         if (!same) continue;
         if (begin < offset) Bytes(at + begin, {piece.data() + begin, offset - begin});
-        begin = offset + kPage;
+        begin = offset + kPageBytes;
       }
       // A page that cannot be read is left out.
-      at += got == 0 ? kPage : got;
+      at += got == 0 ? kPageBytes : got;
     }
   }
 
   static bool IsOfFile(const FileImage& file, uint64_t offset, const char* page) {
     const auto bytes = file.bytes();
-    return offset <= bytes.size() && bytes.size() - offset >= kPage &&
-           memcmp(bytes.data() + offset, page, kPage) == 0;
+    return offset <= bytes.size() && bytes.size() - offset >= kPageBytes &&
+           memcmp(bytes.data() + offset, page, kPageBytes) == 0;
   }
 
   FileImage MappedFile(const std::string& path) {

@@ -34,10 +34,6 @@ constexpr size_t kMaxCause = 300;
 constexpr const char* kParts[] = {"modules", "life",   "around", "heap",   "waits",
                                   "writes",  "stacks", "object", "origin", "exception"};
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 bool IsEmpty(const Json& value) {
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty()) ||
          (value.is_string() && value.get_ref<const std::string&>().empty());

@@ -31,10 +31,6 @@ constexpr const char* kMetaCapabilities = "io.modelcontextprotocol/clientCapabil
 // How long what the server says of itself holds: as long as it runs.
 constexpr int kFreshMs = 3'600'000;
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Json ServerInfo() { return {{"name", "ttq"}, {"version", std::string(kVersion)}}; }
 
 Json SupportedRevisions() { return Json::array({kModernRevision, kLegacyRevisions[0]}); }

@@ -72,6 +72,10 @@ bool HasTexts(const List& list) {
 
 }  // namespace
 
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string Quoted(std::string_view text, size_t most) {
   if (IsWord(text) && text.size() <= most) return std::string(text);
   // Escapes can make it longer than what it stands for.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "nlohmann/json.hpp"
 #include "query/value.h"
 
 namespace ttq::mcp {
@@ -22,6 +23,8 @@ namespace ttq::mcp {
 inline constexpr size_t kMaxAnswer = 20'000;  // bytes, and so characters
 inline constexpr size_t kMaxCell = 200;       // characters
 
+// On one line; what is no UTF-8 is replaced.
+std::string Dump(const nlohmann::ordered_json& json);
 // A name as it is; anything that could be taken for more than one word in quotes, at most
 // `most` characters.
 std::string Quoted(std::string_view text, size_t most = kMaxCell);

@@ -9,6 +9,7 @@
 
 #include "base/number_text.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -48,8 +49,6 @@ std::string Text(const Json& object, const char* name) {
   const auto it = object.find(name);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 class Collector {
  public:

@@ -60,18 +60,16 @@ const Json& Field(const Json& object, const char* name) {
   return it == object.end() ? kNull : *it;
 }
 
-std::string Text(const Json& object, const char* name) { return Plain(Field(object, name)); }
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string TextOf(const Json& object, const char* name) { return Plain(Field(object, name)); }
 
 // "mean at report.py:35", escaped.
 std::string Place(const Json& place) {
-  std::string text = Escape(Text(place, "function"));
-  const std::string file = BaseName(Text(place, "file")), line = Text(place, "line");
-  if (text.empty()) text = Escape(Text(place, "pc"));
+  std::string text = Escape(TextOf(place, "function"));
+  const std::string file(BaseName(TextOf(place, "file"))), line = TextOf(place, "line");
+  if (text.empty()) text = Escape(TextOf(place, "pc"));
   if (!file.empty() && !line.empty()) {
     text += fmt::format(" <span class=\"dim\">at {}:{}</span>", Escape(file), line);
-  } else if (const std::string module = Text(place, "module"); !module.empty()) {
+  } else if (const std::string module = TextOf(place, "module"); !module.empty()) {
     text += fmt::format(" <span class=\"dim\">in {}</span>", Escape(module));
   }
   return text;
@@ -89,9 +87,10 @@ class Page {
 
   std::string Write() {
     const Json& facts = Field(document_, "recording");
-    const std::string title = Text(facts, "program").empty() ? std::string("ttq report")
-                                                             : BaseName(Text(facts, "program")) +
-                                                                   ": " + Text(document_, "cause");
+    const std::string title =
+        TextOf(facts, "program").empty()
+            ? std::string("ttq report")
+            : Cat(BaseName(TextOf(facts, "program")), ": ", TextOf(document_, "cause"));
     Add("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     Add(
         fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -115,34 +114,34 @@ class Page {
   void Add(std::string_view text) { out_ += text; }
 
   void Head(const Json& facts) {
-    Add(fmt::format("<header>\n<h1>{}</h1>\n", Escape(Text(document_, "cause"))));
-    const std::string program = Escape(BaseName(Text(facts, "program"))),
-                      ended = Escape(Text(facts, "ended")),
+    Add(fmt::format("<header>\n<h1>{}</h1>\n", Escape(TextOf(document_, "cause"))));
+    const std::string program = Escape(BaseName(TextOf(facts, "program"))),
+                      ended = Escape(TextOf(facts, "ended")),
                       thread = Field(document_, "thread").is_null()
                                    ? ""
-                                   : fmt::format(" in thread {}", Text(document_, "thread"));
-    if (const std::string moment = Text(facts, "history_unknown_before"); !moment.empty()) {
+                                   : fmt::format(" in thread {}", TextOf(document_, "thread"));
+    if (const std::string moment = TextOf(facts, "history_unknown_before"); !moment.empty()) {
       Add(fmt::format("<p>{}{}; {}. What happened before {} is unknown.</p>\n", program, thread,
                       ended, Escape(moment)));
     } else {
       Add(fmt::format("<p>{}, at time {}{}. {} instructions; {}.</p>\n", program,
-                      Text(document_, "time"), thread, Text(facts, "instructions"), ended));
+                      TextOf(document_, "time"), thread, TextOf(facts, "instructions"), ended));
     }
     for (const Json& why : Field(document_, "incomplete")) {
       Add(fmt::format("<p class=\"warn\">Incomplete: {}</p>\n", Escape(Plain(why))));
     }
     Add("<nav aria-label=\"Parts of this page\"><ul>\n");
     for (const Json& panel : Field(document_, "panels")) {
-      Add(fmt::format("<li><a href=\"#{0}\">{1}</a></li>\n", Text(panel, "id"),
-                      Escape(Text(panel, "title"))));
+      Add(fmt::format("<li><a href=\"#{0}\">{1}</a></li>\n", TextOf(panel, "id"),
+                      Escape(TextOf(panel, "title"))));
     }
     Add("<li><a href=\"#recording\">Recording</a></li>\n</ul></nav>\n</header>\n");
   }
 
   void Panel(const Json& panel) {
-    const std::string id = Text(panel, "id");
+    const std::string id = TextOf(panel, "id");
     Add(fmt::format("<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n", id,
-                    Escape(Text(panel, "title"))));
+                    Escape(TextOf(panel, "title"))));
     const Json& rows = Field(panel, "rows");
     if (id == "crash") {
       Crash(rows[0]);
@@ -159,7 +158,7 @@ class Page {
     } else if (id == "writes") {
       Table(rows, {"time", "thread", "previous", "value", "actor", "by"});
     } else if (id == "heap") {
-      Heap(rows, Text(panel, "address"));
+      Heap(rows, TextOf(panel, "address"));
     } else if (id == "around") {
       Around(rows);
     } else if (id == "modules") {
@@ -169,18 +168,18 @@ class Page {
       Add("</details>\n");
     } else {
       std::vector<std::string> columns;
-      for (const Json& column : Field(panel, "columns")) columns.push_back(Text(column, "name"));
+      for (const Json& column : Field(panel, "columns")) columns.push_back(TextOf(column, "name"));
       Table(rows, columns);
     }
     if (rows.empty()) Add("<p class=\"dim\">None.</p>\n");
     if (Field(panel, "truncated") == true) Add("<p class=\"dim\">… and more.</p>\n");
     if (Field(panel, "complete") == false) {
       Add(fmt::format("<p class=\"warn\">This may miss something{}</p>\n",
-                      Field(panel, "note").is_null() ? "." : ": " + Escape(Text(panel, "note"))));
+                      Field(panel, "note").is_null() ? "." : ": " + Escape(TextOf(panel, "note"))));
     } else if (!Field(panel, "note").is_null()) {
-      Add(fmt::format("<p class=\"dim\">{}</p>\n", Escape(Text(panel, "note"))));
+      Add(fmt::format("<p class=\"dim\">{}</p>\n", Escape(TextOf(panel, "note"))));
     }
-    const std::string question = Text(panel, "question");
+    const std::string question = TextOf(panel, "question");
     if (!question.empty()) {
       Add(fmt::format("<p class=\"ask\">Ask it again: <code>ttq {}</code></p>\n",
                       Escape(ShellWord(question))));
@@ -199,7 +198,7 @@ class Page {
     if (!excerpt.is_object()) return;
     const int64_t first = Field(excerpt, "first").get<int64_t>();
     const int64_t here = Field(excerpt, "line").get<int64_t>();
-    const std::string file = BaseName(Text(excerpt, "file"));
+    const std::string file(BaseName(TextOf(excerpt, "file")));
     Add(fmt::format("<pre tabindex=\"0\" role=\"region\" aria-label=\"{}, line {}, {}\">",
                     Escape(file), here, ++excerpts_));
     int64_t n = first;
@@ -222,10 +221,10 @@ class Page {
 
   void Crash(const Json& row) {
     Add("<dl>\n");
-    Pair("Signal", Text(row, "signal"));
-    Pair("Cause", Text(row, "cause"));
-    Pair("Message", Text(row, "message"));
-    std::string instruction = Text(row, "instruction");
+    Pair("Signal", TextOf(row, "signal"));
+    Pair("Cause", TextOf(row, "cause"));
+    Pair("Message", TextOf(row, "message"));
+    std::string instruction = TextOf(row, "instruction");
     Pair("Instruction", instruction);
     if (const Json& operands = Field(row, "operands"); operands.is_object()) {
       std::string text;
@@ -234,26 +233,26 @@ class Page {
       }
       Pair("Operands", text);
     }
-    const std::string access = Text(row, "access");
+    const std::string access = TextOf(row, "access");
     Pair(access == "read"    ? "It read"
          : access == "write" ? "It wrote"
          : access == "free"  ? "It freed"
                              : "Address",
-         Text(row, "address"));
-    Pair("That memory", Text(row, "memory"));
-    Pair("From the word at", Text(row, "word"));
-    Pair("That word", Text(row, "word_memory"));
+         TextOf(row, "address"));
+    Pair("That memory", TextOf(row, "memory"));
+    Pair("From the word at", TextOf(row, "word"));
+    Pair("That word", TextOf(row, "word_memory"));
     Add("</dl>\n");
     Excerpt(Field(row, "excerpt"));
   }
 
   void Exception(const Json& exception) {
     Add("<dl>\n");
-    Pair("Type", Text(exception, "type"));
-    Pair("Message", Text(exception, "message"));
-    Pair("Raised at", Text(exception, "time"));
-    Pair("Raised by", Text(exception, "raised_by"));
-    Pair("Test", Text(exception, "test"));
+    Pair("Type", TextOf(exception, "type"));
+    Pair("Message", TextOf(exception, "message"));
+    Pair("Raised at", TextOf(exception, "time"));
+    Pair("Raised by", TextOf(exception, "raised_by"));
+    Pair("Test", TextOf(exception, "test"));
     Add("</dl>\n");
     const Json& frames = Field(exception, "frames");
     if (!frames.is_array()) return;
@@ -269,17 +268,17 @@ class Page {
     for (const Json& hop : hops) {
       const bool last = ++n == hops.size();
       Add(fmt::format("<div class=\"card{}\">\n<h3>{}. {} = {}</h3>\n", last ? " last" : "", n,
-                      Escape(Text(hop, "location")),
-                      Escape(Text(hop, "value").empty() ? "?" : Text(hop, "value"))));
+                      Escape(TextOf(hop, "location")),
+                      Escape(TextOf(hop, "value").empty() ? "?" : TextOf(hop, "value"))));
       Add("<dl>\n");
-      Pair("Taken from", Text(hop, "origin"));
-      Pair("By", Text(hop, "instruction"));
-      Pair("In", Text(hop, "by"));
-      Pair("Time", Text(hop, "time"));
+      Pair("Taken from", TextOf(hop, "origin"));
+      Pair("By", TextOf(hop, "instruction"));
+      Pair("In", TextOf(hop, "by"));
+      Pair("Time", TextOf(hop, "time"));
       if (const Json& python = Field(hop, "python"); python.is_object()) {
-        Pair("In Python", fmt::format("{} at {}:{}  {}", Text(python, "function"),
-                                      BaseName(Text(python, "file")), Text(python, "line"),
-                                      Text(python, "source")));
+        Pair("In Python", fmt::format("{} at {}:{}  {}", TextOf(python, "function"),
+                                      BaseName(TextOf(python, "file")), TextOf(python, "line"),
+                                      TextOf(python, "source")));
       }
       Add("</dl>\n");
       Excerpt(Field(hop, "excerpt"));
@@ -296,18 +295,18 @@ class Page {
                     "scope=\"col\">Value</th></tr></thead>\n<tbody>\n",
                     caption));
     for (const Json& v : variables) {
-      Add(
-          fmt::format("<tr><th scope=\"row\" class=\"v\">{}</th><td class=\"v\">{}</td><td "
-                      "class=\"v\">{}</td></tr>\n",
-                      Escape(Text(v, "name")), Escape(Text(v, "type")), Escape(Text(v, "value"))));
+      Add(fmt::format(
+          "<tr><th scope=\"row\" class=\"v\">{}</th><td class=\"v\">{}</td><td "
+          "class=\"v\">{}</td></tr>\n",
+          Escape(TextOf(v, "name")), Escape(TextOf(v, "type")), Escape(TextOf(v, "value"))));
     }
     Add("</tbody>\n</table>\n");
   }
 
   void Frame(const Json& frame, bool open) {
-    const bool python = Text(frame, "language") == "python" || frame.contains("locals_of_python");
+    const bool python = TextOf(frame, "language") == "python" || frame.contains("locals_of_python");
     Add(fmt::format("<details{}>\n<summary><span class=\"v\">#{}</span> {}{}</summary>\n",
-                    open ? " open" : "", Text(frame, "frame"), Place(frame),
+                    open ? " open" : "", TextOf(frame, "frame"), Place(frame),
                     python ? " <span class=\"dim\">Python</span>" : ""));
     if (const Json& args = Field(frame, "args"); args.is_object() && !args.empty()) {
       Json list = Json::array();
@@ -327,7 +326,7 @@ class Page {
     }
     if (frame.contains("excerpt") && Field(frame, "excerpt").is_object()) {
       Excerpt(Field(frame, "excerpt"));
-    } else if (const std::string source = Text(frame, "source"); !source.empty()) {
+    } else if (const std::string source = TextOf(frame, "source"); !source.empty()) {
       Add(fmt::format("<p><code>{}</code></p>\n", Escape(source)));
     }
     Add("</details>\n");
@@ -337,11 +336,11 @@ class Page {
     std::string thread;
     bool first = true;
     for (const Json& row : rows) {
-      const std::string of = Text(row, "thread");
+      const std::string of = TextOf(row, "thread");
       if (first || of != thread) {
         if (!first) Add("</details>\n");
         Add(fmt::format("<details{}>\n<summary>Thread {}{}</summary>\n", first ? " open" : "",
-                        Escape(of), of == Text(document_, "thread") ? ", the one at fault" : ""));
+                        Escape(of), of == TextOf(document_, "thread") ? ", the one at fault" : ""));
       }
       Frame(row, first);
       thread = of;
@@ -352,20 +351,20 @@ class Page {
 
   void Object(const Json& object) {
     Add("<dl>\n");
-    Pair("Object", Text(object, "type") + " at " + Text(object, "address"));
-    Pair("Found", Text(object, "found"));
-    Pair("Value", Text(object, "repr"));
-    Pair("State", Text(object, "state"));
-    Pair("References", Text(object, "refcount"));
+    Pair("Object", TextOf(object, "type") + " at " + TextOf(object, "address"));
+    Pair("Found", TextOf(object, "found"));
+    Pair("Value", TextOf(object, "repr"));
+    Pair("State", TextOf(object, "state"));
+    Pair("References", TextOf(object, "refcount"));
     for (const char* what : {"created", "freed"}) {
-      const std::string time = Text(object, (std::string(what) + "_time").c_str());
+      const std::string time = TextOf(object, (std::string(what) + "_time").c_str());
       if (time.empty()) continue;
       std::string text = "at time " + time;
       if (const Json& by = Field(object, (std::string(what) + "_by").c_str()); by.is_object()) {
-        text += fmt::format(", by {} at {}:{}", Text(by, "function"), BaseName(Text(by, "file")),
-                            Text(by, "line"));
+        text += fmt::format(", by {} at {}:{}", TextOf(by, "function"),
+                            BaseName(TextOf(by, "file")), TextOf(by, "line"));
       }
-      const std::string in = Text(object, (std::string(what) + "_in").c_str());
+      const std::string in = TextOf(object, (std::string(what) + "_in").c_str());
       if (!in.empty()) text += ", in " + in;
       Pair(what[0] == 'c' ? "Made" : "Freed", text);
     }
@@ -394,7 +393,7 @@ class Page {
           "<tr{}><td class=\"v\">{:+}{}</td><td class=\"v\">{}</td><td class=\"v\">{}</td><td "
           "class=\"v\">{}</td></tr>\n",
           bad ? " class=\"bad\"" : "", n, bad ? " (furthest from even)" : "",
-          balance(owner, "after_free"), Escape(Text(owner, "function")),
+          balance(owner, "after_free"), Escape(TextOf(owner, "function")),
           python.is_object() ? Place(python) : ""));
     }
     Add("</tbody>\n</table></div>\n");
@@ -461,9 +460,9 @@ class Page {
         blocks += fmt::format(
             "<rect class=\"block\" x=\"{:.1f}\" y=\"30\" width=\"{:.1f}\" height=\"40\"{}/>", x(at),
             std::max(1.0, x(at + size) - x(at)),
-            Text(row, "state") == "freed" ? " stroke-dasharray=\"4 3\"" : "");
+            TextOf(row, "state") == "freed" ? " stroke-dasharray=\"4 3\"" : "");
         blocks += fmt::format("<text x=\"{:.1f}\" y=\"86\">{} bytes, {}</text>", x(at), size,
-                              Escape(Text(row, "state")));
+                              Escape(TextOf(row, "state")));
       }
       const uint64_t here = strtoull(address.c_str(), nullptr, 16);
       std::string mark;
@@ -499,7 +498,7 @@ class Page {
       for (const Json& row : rows) {
         const Json& ns = Field(row, "wall_ns");
         if (!ns.is_number() || ns.get<int64_t>() == 0) continue;
-        const std::string kind = Text(row, "kind");
+        const std::string kind = TextOf(row, "kind");
         marks += fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{}\" r=\"4\"/>",
                              kind == "signal" ? "bad" : "dot",
                              80 + 500.0 * static_cast<double>(ns.get<int64_t>() - begin) /
@@ -562,12 +561,12 @@ class Page {
       command = Plain(words);
     }
     Pair("Command", command);
-    Pair("Recording", Text(facts, "name"));
-    Pair("Process", Text(facts, "process"));
-    Pair("Python", Text(facts, "python"));
-    Pair("Threads", Text(facts, "threads"));
-    Pair("Recorded by", "ttq " + Text(facts, "recorder"));
-    Pair("Page made by", "ttq " + Text(facts, "ttq"));
+    Pair("Recording", TextOf(facts, "name"));
+    Pair("Process", TextOf(facts, "process"));
+    Pair("Python", TextOf(facts, "python"));
+    Pair("Threads", TextOf(facts, "threads"));
+    Pair("Recorded by", "ttq " + TextOf(facts, "recorder"));
+    Pair("Page made by", "ttq " + TextOf(facts, "ttq"));
     Add("</dl>\n</section>\n");
   }
 

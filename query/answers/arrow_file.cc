@@ -21,7 +21,7 @@ using flatbuffers::Offset;
 using flatbuffers::Vector;
 struct Table {};  // any of Arrow's
 
-constexpr std::string_view kMagic = "ARROW1";
+constexpr std::string_view kArrowMagic = "ARROW1";
 constexpr uint32_t kContinuation = 0xffffffff;
 constexpr int16_t kVersion5 = 4;
 constexpr size_t kAlignment = 8;
@@ -71,7 +71,7 @@ class ArrowFile : public ColumnFile {
  public:
   ArrowFile(const std::vector<ColumnField>& fields, Sink sink)
       : fields_(fields), sink_(std::move(sink)) {
-    Put(kMagic);
+    Put(kArrowMagic);
     Pad();
     FlatBufferBuilder b;
     const Offset<Table> schema = Schema(b);
@@ -136,7 +136,7 @@ class ArrowFile : public ColumnFile {
                                              }));
     Put(footer);
     PutNumber(static_cast<uint32_t>(footer.size()));
-    Put(kMagic);
+    Put(kArrowMagic);
   }
 
  private:

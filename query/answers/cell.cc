@@ -15,8 +15,6 @@ namespace {
 // Columns that are left of a function's name before the file beside it goes.
 constexpr size_t kMinFunction = 8;
 
-std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 std::string TextOf(const Value& value) {
   const auto* s = value.get<std::string>();
   return s ? Printable(*s) : std::string();

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "fmt/format.h"
 #include "query/answers/cell.h"
+#include "query/answers/colors.h"
 #include "query/answers/table.h"
 
 namespace ttq {
@@ -29,8 +30,6 @@ constexpr size_t kRowsForWidths = 1000;
 constexpr std::chrono::milliseconds kPatience(300);
 // Bytes of a long value that a table shows.
 constexpr size_t kBytesShown = 16;
-
-constexpr std::string_view kDim = "\x1b[2m", kYellow = "\x1b[33m", kReset = "\x1b[0m";
 
 void AppendHexBytes(std::string_view data, std::string* out) {
   static constexpr char kDigits[] = "0123456789abcdef";

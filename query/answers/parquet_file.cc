@@ -19,7 +19,7 @@
 namespace ttq {
 namespace {
 
-constexpr std::string_view kMagic = "PAR1";
+constexpr std::string_view kParquetMagic = "PAR1";
 constexpr int kCompression = 3;
 
 // Enums of parquet.thrift.
@@ -189,7 +189,7 @@ class ParquetFile : public ColumnFile {
  public:
   ParquetFile(const std::vector<ColumnField>& fields, Sink sink)
       : fields_(fields), sink_(std::move(sink)) {
-    Put(kMagic);
+    Put(kParquetMagic);
   }
 
   absl::Status Write(const std::vector<ColumnData>& batch) override {
@@ -221,7 +221,7 @@ class ParquetFile : public ColumnFile {
     std::string size;
     AppendNumber(static_cast<uint32_t>(footer.text().size()), &size);
     Put(size);
-    Put(kMagic);
+    Put(kParquetMagic);
   }
 
  private:

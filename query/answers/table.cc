@@ -8,12 +8,11 @@
 #include "base/display_width.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "query/answers/colors.h"
 
 namespace ttq {
 namespace {
 
-constexpr std::string_view kBold = "\x1b[1m", kDim = "\x1b[2m", kGreen = "\x1b[32m",
-                           kReset = "\x1b[0m";
 constexpr size_t kGap = 2;  // between columns
 // Columns of a terminal that a cell keeps when it is cut.
 constexpr size_t kMinCell = 10, kMinPlace = 12;

@@ -27,7 +27,7 @@ namespace {
 // Steps from a concrete DIE to its name: abstract origin, specification.
 constexpr int kMaxReferences = 16;
 // Ranges of one unit. Many DIEs may name the same long list, so its length alone bounds nothing.
-constexpr size_t kMaxPieces = 8u << 20;
+constexpr size_t kMaxRangesOfUnit = 8u << 20;
 // Entries of range lists read over the life of a file, for the same reason; honest files have
 // fewer.
 constexpr int64_t kMaxRangeEntries = 1u << 30;
@@ -225,12 +225,12 @@ struct DwarfInfo::Impl {
           const bool inlined = die.tag() == DW_TAG_inlined_subroutine;
           if (!inlined) inner.scope = -1;
           if (code == nullptr) break;
-          if (code->pieces.size() >= kMaxPieces || code->scopes.size() >= kMaxPieces) {
+          if (code->pieces.size() >= kMaxRangesOfUnit || code->scopes.size() >= kMaxRangesOfUnit) {
             walk.SkipChildren();
             break;
           }
           CodeAttributes attributes;
-          ReadCode(die, kMaxPieces - code->pieces.size(), &attributes);
+          ReadCode(die, kMaxRangesOfUnit - code->pieces.size(), &attributes);
           if (attributes.ranges.empty() || (inlined && inner.scope < 0)) break;
           Scope scope;
           scope.name =

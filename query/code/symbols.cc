@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "query/code/dwarf_info.h"
 #include "query/code/elf_file.h"
@@ -23,8 +24,6 @@
 
 namespace ttq {
 namespace {
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // A symbol of .symtab, .dynsym or the PLT that has a place.
 struct TableSymbol {

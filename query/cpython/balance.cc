@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/code/symbols.h"
 #include "query/cpython/holders.h"
@@ -24,8 +25,6 @@ constexpr uint64_t kMaxChanges = 20'000;
 // calls.
 constexpr size_t kMaxFunctions = 4000, kMaxCalls = 100'000;
 constexpr uint64_t kEndOfMemory = uint64_t{1} << 47;
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 bool IsEvaluation(const ttq::Frame& frame) { return frame.symbol.starts_with("_PyEval_EvalFrame"); }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/cpython/context.h"
 #include "query/language/diagnostic.h"
@@ -14,8 +15,6 @@
 
 namespace ttq::python {
 namespace {
-
-std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool MatchesPattern(const ast::Pattern& pattern, const std::string& text) {
   switch (pattern.kind) {

@@ -55,7 +55,6 @@ class MomentMemory : public Memory {
   const absl::Status& status() const { return status_; }
 
  private:
-  static constexpr uint64_t kPageBytes = 4096;
   struct Page {
     uint64_t known = 0;  // bytes from its begin
     std::array<uint8_t, kPageBytes> bytes;

@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "fmt/format.h"
 #include "query/code/elf_file.h"
@@ -134,8 +135,6 @@ uint64_t FindBySysvHash(Memory& memory, const DynamicTables& tables, const Loade
 }
 
 // ---- Versions --------------------------------------------------------------------------------
-
-std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // 11 of "libpython3.11.so.1.0", "python3.11-dbg", "libpython3.11d.so"; nullopt without one.
 std::optional<std::pair<int, int>> VersionInName(std::string_view name) {

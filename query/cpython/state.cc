@@ -40,9 +40,8 @@ absl::Status PythonState::MoveTo(Time t) {
 }
 
 bool PythonState::AllAlive() const {
-  return std::all_of(instances_.begin(), instances_.end(), [this](const auto& instance) {
-    return IsAlive(*memory_, instance->runtime);
-  });
+  return std::all_of(instances_.begin(), instances_.end(),
+                     [this](const auto& instance) { return IsAlive(*memory_, instance->runtime); });
 }
 
 absl::Status PythonState::Find() {

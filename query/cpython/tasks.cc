@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
 #include "fmt/format.h"
 
 namespace ttq::python {
@@ -18,8 +19,6 @@ constexpr size_t kMaxTasks = 1 << 16;
 constexpr int kMaxCoroutines = 100;  // that await one another
 constexpr size_t kMaxNamed = 8;      // tasks of one sentence
 constexpr int32_t kPending = 0;      // fut_state
-
-std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 std::string PlaceOf(const Frame& frame) {
   return fmt::format("{}() at {}:{}", frame.code->qualname, BaseName(frame.code->filename),

@@ -13,7 +13,7 @@
 namespace ttq {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxNested = 100;
 // Steps from a DIE to what it is a copy or the definition of.
 constexpr int kMaxOrigins = 8;
 constexpr size_t kMaxMembers = 1u << 16;
@@ -42,7 +42,7 @@ size_t LastComponent(std::string_view name) {
 }
 
 // As people write it: compilers say "long unsigned int".
-std::string BaseName(std::string_view name) {
+std::string ShortTypeName(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kShorter[] = {
       {"long int", "long"},           {"long unsigned int", "unsigned long"},
       {"short int", "short"},         {"short unsigned int", "unsigned short"},
@@ -149,7 +149,7 @@ const DebugFile::UnitScopes& DebugFile::ScopesOf(const DwarfUnit& unit) const {
       while (die && scopes.enclosures.size() < kMaxScopes) {
         const Die next = die.Sibling();
         if ((IsScopeTag(die.tag()) || IsScopedEnum(die)) && die.has_children() &&
-            depth < kMaxDepth) {
+            depth < kMaxNested) {
           const auto index = static_cast<int32_t>(scopes.enclosures.size());
           const uint64_t end = next ? next.ref().offset : parent_end;
           std::string_view name = die.Text(DW_AT_name);
@@ -184,7 +184,7 @@ std::string DebugFile::QualifiedName(const Die& die) const {
   while (index >= 0 && at.ref().offset >= scopes.enclosures[index].end) {
     index = scopes.enclosures[index].parent;
   }
-  for (int depth = 0; index >= 0 && depth < kMaxDepth; ++depth) {
+  for (int depth = 0; index >= 0 && depth < kMaxNested; ++depth) {
     const Enclosure& e = scopes.enclosures[index];
     if (!e.name.empty()) name = Cat(e.name, "::", name);
     index = e.parent;
@@ -272,7 +272,7 @@ std::vector<CodeScope> DebugFile::ScopesAt(uint64_t address) const {
             }
           }
           // Functions nest in functions (GNU C) and in classes and blocks of functions.
-          if (depth < kMaxDepth && die.has_children() &&
+          if (depth < kMaxNested && die.has_children() &&
               (tag == DW_TAG_subprogram || tag == DW_TAG_lexical_block || IsScopeTag(tag))) {
             Siblings(die.Child(), depth + 1);
           }
@@ -294,7 +294,7 @@ std::vector<CodeScope> DebugFile::ScopesAt(uint64_t address) const {
   }
   if (!die) return out;
   out.push_back({die});
-  for (int depth = 0; depth < kMaxDepth; ++depth) {
+  for (int depth = 0; depth < kMaxNested; ++depth) {
     Die inner;
     for (Die child = die.Child(); child && !inner; child = child.Sibling()) {
       if (child.tag() != DW_TAG_lexical_block && child.tag() != DW_TAG_inlined_subroutine) continue;
@@ -319,7 +319,7 @@ const CType* DebugFile::TypeAt(DieRef ref) const {
   const Die die = data_->At(ref);
   if (!die) return UnknownType();
   // In a damaged file a type may need itself to be read.
-  if (lazy_->being_read.size() >= kMaxDepth || !lazy_->being_read.insert(ref).second) {
+  if (lazy_->being_read.size() >= kMaxNested || !lazy_->being_read.insert(ref).second) {
     return UnknownType();
   }
   std::unique_ptr<CType> type = ReadType(die);
@@ -336,7 +336,7 @@ const CType* DebugFile::Remember(std::unique_ptr<CType> type) const {
 
 void DebugFile::ReadBaseType(const Die& die, CType* type) const {
   using Kind = CType::Kind;
-  type->name = BaseName(die.Text(DW_AT_name));
+  type->name = ShortTypeName(die.Text(DW_AT_name));
   switch (die.Unsigned(DW_AT_encoding).value_or(0)) {
     case DW_ATE_boolean:
       type->kind = Kind::kBool;

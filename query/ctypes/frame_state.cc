@@ -20,11 +20,11 @@ namespace {
 
 // Executions looked at for the entry of an activation, and for a variable's last place: more are
 // only met in deep recursion.
-constexpr int kMaxEntries = 4096;
+constexpr int kMaxEntriesSeen = 4096;
 constexpr int kMaxPlaces = 256;
 // A value that is copied, not left in memory.
 constexpr uint64_t kMaxCopy = 1 << 20;
-constexpr int kMaxDepth = 8;
+constexpr int kMaxEntryValues = 8;
 constexpr int kMaxThreadEvents = 1 << 20;
 
 bool IsFunctionTag(uint16_t tag) {
@@ -182,7 +182,7 @@ absl::StatusOr<std::optional<Time>> FrameState::EntryTime() {
   ASSIGN_OR_RETURN(auto cursor,
                    process.Executions({{*entry, *entry + 1}}, {Time(0), moment_->time() + 1},
                                       Direction::kBackward, view_.thread, nullptr));
-  for (int tries = 0; tries < kMaxEntries; ++tries) {
+  for (int tries = 0; tries < kMaxEntriesSeen; ++tries) {
     ASSIGN_OR_RETURN(std::optional<Execution> found, cursor->Next());
     if (!found) break;
     ASSIGN_OR_RETURN(const Registers registers, process.RegistersAt(found->time, view_.thread));
@@ -239,7 +239,7 @@ LocationInput FrameState::Input(const TypeSpace::Placed& placed, const DwarfUnit
   input.frame_address = [this] { return FrameAddress(); };
   input.frame_base = [this]() -> std::optional<uint64_t> {
     const auto a = outer_.Find(DW_AT_frame_base);
-    if (!a || !placed_ || depth_ > kMaxDepth) return std::nullopt;
+    if (!a || !placed_ || depth_ > kMaxEntryValues) return std::nullopt;
     ++depth_;
     std::optional<uint64_t> base;
     for (const auto& entry : placed_->file->data().Locations(outer_.unit(), *a)) {
@@ -296,7 +296,7 @@ CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CT
     }
     if (piece.kind == LocationPiece::Kind::kPointer) {
       const Die target = placed.file->data().At(piece.target);
-      if (target && depth_ < kMaxDepth && piece.offset == 0) {
+      if (target && depth_ < kMaxEntryValues && piece.offset == 0) {
         ++depth_;
         absl::StatusOr<CValue> pointee = ValueOf(target, false);
         --depth_;
@@ -407,7 +407,7 @@ const CType* FrameState::SizedArray(const CType* type, const TypeSpace::Placed& 
   std::optional<uint64_t> bound;
   const DieRef ref = placed.file->data().Ref(unit, at);
   if (ref.valid()) {
-    if (depth_ > kMaxDepth) return type;
+    if (depth_ > kMaxEntryValues) return type;
     ++depth_;
     absl::StatusOr<CValue> value = ValueOf(placed.file->data().At(ref), false);
     --depth_;

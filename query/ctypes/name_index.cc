@@ -19,8 +19,8 @@ using Entry = NameIndex::Entry;
 
 // Below this the pass is quicker than a file.
 constexpr uint64_t kWorthKeeping = 1u << 20;
-constexpr size_t kMaxEntries = 1u << 26;
-constexpr int kMaxDepth = 100;
+constexpr size_t kMaxNames = 1u << 26;
+constexpr int kMaxNesting = 100;
 
 constexpr char kMagic[8] = {'t', 't', 'q', 'n', 'a', 'm', 'e', 's'};
 // 1: the first. 2: types and enumerators that differ in the scope they are in are kept apart.
@@ -97,11 +97,11 @@ class Pass {
       }
       if (tag == DW_TAG_enumeration_type) {
         Enumerators(die, HashName(name, scope));
-      } else if (depth < kMaxDepth && die.has_children() && tag != DW_TAG_typedef) {
+      } else if (depth < kMaxNesting && die.has_children() && tag != DW_TAG_typedef) {
         Members(die.Child(), Within(scope, name), depth + 1);
       }
     } else if (tag == DW_TAG_namespace || tag == DW_TAG_module) {
-      if (depth < kMaxDepth) {
+      if (depth < kMaxNesting) {
         Siblings(die.Child(), Within(scope, die.Text(DW_AT_name)), depth + 1);
       }
     } else if (tag == DW_TAG_variable) {
@@ -178,7 +178,7 @@ void NameIndex::Read(const DwarfData& data) {
   data.ForEachUnit([&](size_t thread, const DwarfUnit& unit) { passes[thread].Run(unit); });
   for (size_t i = 1; i < passes.size(); ++i) passes[0].Add(passes[i]);
   own_ = passes[0].Take();
-  if (own_.size() > kMaxEntries) own_.resize(kMaxEntries);
+  if (own_.size() > kMaxNames) own_.resize(kMaxNames);
   entries_ = own_;
 }
 
@@ -196,7 +196,7 @@ bool NameIndex::Load(const std::string& path, const DwarfData& data) {
     if (header.sizes[i] != data.Bytes(i).size()) return false;
   }
   const ByteSpan rest = bytes.subspan(sizeof(header));
-  if (header.count > kMaxEntries || rest.size() != header.count * sizeof(Entry)) return false;
+  if (header.count > kMaxNames || rest.size() != header.count * sizeof(Entry)) return false;
   if (Checksum(rest) != header.checksum) return false;
   static_assert(sizeof(Header) % alignof(Entry) == 0);
   entries_ = absl::MakeConstSpan(reinterpret_cast<const Entry*>(rest.data()), header.count);

@@ -16,7 +16,7 @@ namespace ttq {
 namespace {
 
 // Entries that are looked at one by one. Where there are more, what ran anywhere is the scope.
-constexpr size_t kMaxEntries = 256;
+constexpr size_t kMaxEntriesTried = 256;
 // Functions with a local of the name that are asked whether they ran.
 constexpr int kMaxAsked = 256;
 
@@ -148,7 +148,7 @@ absl::StatusOr<bool> NamesInScope::IsLocalOfWhatRan(const std::string& name) {
 absl::StatusOr<bool> NamesInScope::IsLocal(const std::string& name) {
   if (name.find("::") != std::string::npos || scope_.code == NameScope::Code::kNone) return false;
   if (scope_.code == NameScope::Code::kAny ||
-      scope_.entries.size() + scope_.inlined.size() > kMaxEntries) {
+      scope_.entries.size() + scope_.inlined.size() > kMaxEntriesTried) {
     return IsLocalOfWhatRan(name);
   }
   ASSIGN_OR_RETURN(const TypeSpace* types, Types());
@@ -213,7 +213,7 @@ absl::StatusOr<bool> NamesInScope::IsType(const std::string& name) {
 absl::StatusOr<std::vector<std::string>> NamesInScope::Near(const std::string& name) {
   std::vector<std::string> locals;
   if (scope_.code == NameScope::Code::kEntries &&
-      scope_.entries.size() + scope_.inlined.size() <= kMaxEntries) {
+      scope_.entries.size() + scope_.inlined.size() <= kMaxEntriesTried) {
     absl::Status s = ForEachEntry([&](FrameState& state) {
       for (std::string& local : state.LocalNames()) locals.push_back(std::move(local));
       return false;

@@ -31,7 +31,7 @@ constexpr size_t kMaxText = 1 << 20;
 
 constexpr char kUnknown[] = "<optimized out>";
 
-uint64_t Extend(uint64_t v, uint64_t size, bool is_signed) {
+uint64_t ExtendSign(uint64_t v, uint64_t size, bool is_signed) {
   if (size >= 8 || size == 0) return v;
   const auto unused = static_cast<unsigned>(64 - size * 8);
   v <<= unused;
@@ -81,7 +81,7 @@ std::string EnumText(const CType& type, uint64_t number) {
   const auto value = static_cast<int64_t>(number);
   for (const CEnumerator& e : type.enumerators) {
     const uint64_t size = type.size.value_or(4);
-    if (Extend(static_cast<uint64_t>(e.value), size, type.is_signed) == number) return e.name;
+    if (ExtendSign(static_cast<uint64_t>(e.value), size, type.is_signed) == number) return e.name;
   }
   const std::string plain = type.is_signed ? Cat(value) : Cat(number);
   if (!IsFlagEnum(type)) return plain;
@@ -197,7 +197,7 @@ absl::StatusOr<std::optional<uint64_t>> ValueReader::Number(const CValue& value)
   uint64_t v = 0;
   const uint64_t size = std::min<uint64_t>(8, loaded.bytes.size());
   std::memcpy(&v, loaded.bytes.data(), size);
-  return Extend(v, size, value.type->Strip()->is_signed);
+  return ExtendSign(v, size, value.type->Strip()->is_signed);
 }
 
 absl::StatusOr<std::optional<std::string>> ValueReader::CString(uint64_t address, size_t most,
@@ -504,9 +504,9 @@ absl::StatusOr<std::string> Renderer::Scalar(const CValue& value, const CType* t
   if (loaded.bytes.empty()) return std::string("<incomplete type>");
   uint64_t n = 0;
   std::memcpy(&n, loaded.bytes.data(), loaded.bytes.size());
-  n = Extend(n, loaded.bytes.size(), type->is_signed);
+  n = ExtendSign(n, loaded.bytes.size(), type->is_signed);
   if (const CharacterType character = CharacterTypeOf(value.type); character.bytes != 0) {
-    const auto c = static_cast<char32_t>(Extend(n, character.bytes, false));
+    const auto c = static_cast<char32_t>(ExtendSign(n, character.bytes, false));
     const std::string number = type->is_signed ? Cat(static_cast<int64_t>(n)) : Cat(n);
     return Cat(number, " ", character.prefix, "'", EscapedCharacter(c, '\'', character), "'");
   }

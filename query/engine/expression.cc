@@ -35,7 +35,7 @@ using Wide = __int128;
 using Evaluate = std::function<absl::StatusOr<Value>(const Row&)>;
 
 // What can be done with a value.
-enum class Kind {
+enum class Form {
   kNumber,
   kText,
   kCell,  // Type::kValue: a number when it has at most 8 bytes
@@ -47,38 +47,38 @@ enum class Kind {
 struct Bound {
   Evaluate value;
   Type type = Type::kInteger;
-  Kind kind = Kind::kNumber;
+  Form kind = Form::kNumber;
 };
 
-Kind KindOf(Type type) {
+Form KindOf(Type type) {
   switch (type) {
     case Type::kTime:
     case Type::kAddress:
     case Type::kInteger:
     case Type::kReal:
-      return Kind::kNumber;
+      return Form::kNumber;
     case Type::kString:
-      return Kind::kText;
+      return Form::kText;
     case Type::kValue:
-      return Kind::kCell;
+      return Form::kCell;
     default:
-      return Kind::kOther;
+      return Form::kOther;
   }
 }
 
-const char* KindName(Kind kind) {
+const char* KindName(Form kind) {
   switch (kind) {
-    case Kind::kNumber:
+    case Form::kNumber:
       return "a number";
-    case Kind::kText:
+    case Form::kText:
       return "text";
-    case Kind::kCell:
+    case Form::kCell:
       return "a number";
-    case Kind::kAny:
+    case Form::kAny:
       return "a number or text";
-    case Kind::kOther:
+    case Form::kOther:
       return "neither a number nor text";
-    case Kind::kNull:
+    case Form::kNull:
       return "null";
   }
   return "";
@@ -148,7 +148,7 @@ class Binder {
 
   absl::StatusOr<Bound> Condition(const ast::Expr& expr) {
     absl::StatusOr<Bound> bound = Bind(expr);
-    if (bound.ok() && (bound->kind == Kind::kText || bound->kind == Kind::kOther)) {
+    if (bound.ok() && (bound->kind == Form::kText || bound->kind == Form::kOther)) {
       return ErrorAt(
           expr.range,
           absl::StrCat("a condition must be true or false, and this is ", KindName(bound->kind)),
@@ -158,24 +158,24 @@ class Binder {
   }
 
  private:
-  static Bound Constant(Value v, Type type, Kind kind) {
+  static Bound Constant(Value v, Type type, Form kind) {
     return {[v = std::move(v)](const Row&) { return v; }, type, kind};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Number& n) {
-    return Constant(FromNumber(Wide(n.value)), Type::kInteger, Kind::kNumber);
+    return Constant(FromNumber(Wide(n.value)), Type::kInteger, Form::kNumber);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Character& c) {
-    return Constant(int64_t{c.value}, Type::kInteger, Kind::kNumber);
+    return Constant(int64_t{c.value}, Type::kInteger, Form::kNumber);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::String& s) {
-    return Constant(s.value, Type::kString, Kind::kText);
+    return Constant(s.value, Type::kString, Form::kText);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Null&) {
-    return Constant(Null{}, Type::kInteger, Kind::kNull);
+    return Constant(Null{}, Type::kInteger, Form::kNull);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Float& f) {
-    return Constant(f.value, Type::kReal, Kind::kNumber);
+    return Constant(f.value, Type::kReal, Form::kNumber);
   }
 
   // In this place the name means an argument of the function that a row's call is of.
@@ -201,7 +201,7 @@ class Binder {
     if (const auto found = columns_.Find(name.name)) {
       const size_t slot = found->slot;
       return Bound{[slot](const Row& row) { return row[slot]; }, found->column.type,
-                   found->column.any ? Kind::kAny : KindOf(found->column.type)};
+                   found->column.any ? Form::kAny : KindOf(found->column.type)};
     }
     if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));
@@ -277,7 +277,7 @@ class Binder {
     if (const auto* name = std::get_if<ast::Name>(&expr.node)) {
       if (MeansArgument(name->name)) return absl::OkStatus();
       if (const auto column = columns_.Find(name->name)) {
-        const bool is_value = column->column.any || KindOf(column->column.type) != Kind::kOther;
+        const bool is_value = column->column.any || KindOf(column->column.type) != Form::kOther;
         if (is_value) return absl::OkStatus();
         return ErrorAt(expr.range, absl::StrCat("this must be a number or text, and ", name->name,
                                                 " is neither"));
@@ -380,7 +380,7 @@ class Binder {
     if (!state->moment) state->moment = std::make_shared<RowMoment>(*context_);
     return Bound{
         [state](const Row& row) -> absl::StatusOr<Value> { return EvaluateRow(*state, row); },
-        Type::kValue, Kind::kNull};
+        Type::kValue, Form::kNull};
   }
 
   static std::string UnknownText(const std::string& expression) {
@@ -500,7 +500,7 @@ class Binder {
     size_t slot;
     std::vector<std::string> path;
     Column column;
-    Kind kind = Kind::kNull;  // of any
+    Form kind = Form::kNull;  // of any
   };
   std::optional<Field> FieldOf(const ast::Member& member) {
     // Only a pointer of the program's has `->`.
@@ -532,7 +532,7 @@ class Binder {
       }
       field.column = *column;
       if (column->any) {
-        field.kind = Kind::kAny;
+        field.kind = Form::kAny;
       } else if (column->type != Type::kObject && column->type != Type::kList) {
         field.kind = KindOf(column->type);
       }
@@ -567,7 +567,7 @@ class Binder {
           if (!registers.ok()) return registers.status();
           return Word{index == kGprCount ? registers->pc.v : registers->gpr[index]};
         },
-        Type::kValue, Kind::kNumber};
+        Type::kValue, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Unary& unary) {
@@ -601,7 +601,7 @@ class Binder {
               return v;
           }
         },
-        type, Kind::kNumber};
+        type, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Binary& binary) {
@@ -638,7 +638,7 @@ class Binder {
                          return Truth(*c != 0);
                      }
                    },
-                   Type::kInteger, Kind::kNumber};
+                   Type::kInteger, Form::kNumber};
     }
     const bool whole = IsOfWhole(binary.op);
     RETURN_IF_ERROR(WantNumber(*binary.left, left, whole));
@@ -681,7 +681,7 @@ class Binder {
                        return Null{};
                    }
                  },
-                 type, Kind::kNumber};
+                 type, Form::kNumber};
   }
 
   absl::StatusOr<Bound> Logic(const ast::Binary& binary) {
@@ -698,7 +698,7 @@ class Binder {
                    if (x.is_null() || y.is_null()) return Null{};
                    return Truth(!decisive);
                  },
-                 Type::kInteger, Kind::kNumber};
+                 Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Ternary& t) {
@@ -706,9 +706,9 @@ class Binder {
     ASSIGN_OR_RETURN(Bound then, Bind(*t.then));
     ASSIGN_OR_RETURN(Bound otherwise, Bind(*t.otherwise));
     RETURN_IF_ERROR(Comparable(*t.then, then, *t.otherwise, otherwise));
-    const Bound& typed = then.kind == Kind::kNull ? otherwise : then;
-    const Kind kind = typed.kind;
-    const Type type = kind == Kind::kNumber && then.type != otherwise.type
+    const Bound& typed = then.kind == Form::kNull ? otherwise : then;
+    const Form kind = typed.kind;
+    const Type type = kind == Form::kNumber && then.type != otherwise.type
                           ? Common(then.type, otherwise.type)
                           : typed.type;
     return Bound{[c = std::move(condition.value), a = std::move(then.value),
@@ -780,7 +780,7 @@ class Binder {
                    if (!then.ok()) return then.status();
                    return ReadString(**then, Address(static_cast<uint64_t>(*n)));
                  },
-                 Type::kString, Kind::kText};
+                 Type::kString, Form::kText};
   }
 
   absl::StatusOr<Bound> OfValue(const ast::Expr& e, const ast::Call& call,
@@ -792,8 +792,8 @@ class Binder {
     ASSIGN_OR_RETURN(Bound argument, Bind(operand));
     if (!function.takes_text) {
       RETURN_IF_ERROR(WantNumber(operand, argument, /*whole=*/false));
-    } else if (argument.kind != Kind::kText && argument.kind != Kind::kAny &&
-               argument.kind != Kind::kNull) {
+    } else if (argument.kind != Form::kText && argument.kind != Form::kAny &&
+               argument.kind != Form::kNull) {
       return ErrorAt(operand.range,
                      absl::StrCat("this must be text, and it is ", KindName(argument.kind)));
     }
@@ -846,7 +846,7 @@ class Binder {
                    if (unknown) return Null{};
                    return Truth(negated);
                  },
-                 Type::kInteger, Kind::kNumber};
+                 Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Between& between) {
@@ -865,14 +865,14 @@ class Binder {
                    if (!c || !d) return Null{};
                    return Truth((*c >= 0 && *d <= 0) != negated);
                  },
-                 Type::kInteger, Kind::kNumber};
+                 Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Matches& matches) {
     ASSIGN_OR_RETURN(Bound operand, NeedsProgram(*matches.operand)
                                         ? OfProgram(*matches.operand, true)
                                         : Bind(*matches.operand));
-    if (operand.kind != Kind::kText && operand.kind != Kind::kAny && operand.kind != Kind::kNull) {
+    if (operand.kind != Form::kText && operand.kind != Form::kAny && operand.kind != Form::kNull) {
       return ErrorAt(matches.operand->range,
                      absl::StrCat("`matches` looks at text, and this is ", KindName(operand.kind)));
     }
@@ -894,7 +894,7 @@ class Binder {
                                             : RE2::FullMatch(*text, *compiled);
                    return Truth(found != negated);
                  },
-                 Type::kInteger, Kind::kNumber};
+                 Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::IsNull& test) {
@@ -908,7 +908,7 @@ class Binder {
                    const bool null = x.is_null() || (or_zero && x == Value(int64_t{0}));
                    return Truth(null != negated);
                  },
-                 Type::kInteger, Kind::kNumber};
+                 Type::kInteger, Form::kNumber};
   }
 
   // Null when either is, or when a number meets bytes. NaN is as in C: unequal to all, and neither
@@ -932,7 +932,7 @@ class Binder {
     if (whole && bound.type == Type::kReal) {
       return ErrorAt(expr.range, "this must be a whole number, and it is real");
     }
-    if (bound.kind == Kind::kText || bound.kind == Kind::kOther) {
+    if (bound.kind == Form::kText || bound.kind == Form::kOther) {
       return ErrorAt(expr.range,
                      absl::StrCat("this must be a number, and it is ", KindName(bound.kind)));
     }
@@ -941,9 +941,9 @@ class Binder {
 
   static absl::Status Comparable(const ast::Expr& a, const Bound& x, const ast::Expr& b,
                                  const Bound& y) {
-    const auto number = [](Kind k) { return k == Kind::kNumber || k == Kind::kCell; };
-    if (x.kind == y.kind || (number(x.kind) && number(y.kind)) || x.kind == Kind::kNull ||
-        y.kind == Kind::kNull || x.kind == Kind::kAny || y.kind == Kind::kAny) {
+    const auto number = [](Form k) { return k == Form::kNumber || k == Form::kCell; };
+    if (x.kind == y.kind || (number(x.kind) && number(y.kind)) || x.kind == Form::kNull ||
+        y.kind == Form::kNull || x.kind == Form::kAny || y.kind == Form::kAny) {
       return absl::OkStatus();
     }
     return ErrorAt(
@@ -977,7 +977,7 @@ absl::StatusOr<BoundExpression> Bind(const ast::Expr& expr, Columns& columns,
   ASSIGN_OR_RETURN(Bound bound, Binder(columns, context, /*condition=*/false).Bind(expr));
   const auto* name = std::get_if<ast::Name>(&expr.node);
   // What is computed from what is not known is not known.
-  const bool any = bound.kind == Kind::kAny || bound.type == Type::kObject;
+  const bool any = bound.kind == Form::kAny || bound.type == Type::kObject;
   return BoundExpression{std::move(bound.value),
                          {name ? name->name : ast::ToString(expr), bound.type, any, {}}};
 }

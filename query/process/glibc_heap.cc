@@ -8,8 +8,6 @@
 
 namespace ttq {
 namespace {
-
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHeader = 16;    // before what malloc gave: size of the one before, own size
 constexpr uint64_t kSmallest = 32;  // chunk
 constexpr uint64_t kPrevInUse = 1, kIsMapped = 2, kNonMainArena = 4, kFlags = 7;
@@ -91,11 +89,11 @@ class Search {
 
   // One with a mapping to itself, or to several of its kind.
   absl::StatusOr<std::optional<GlibcBlock>> Mapped() {
-    for (uint64_t page = address_ & ~(kPage - 1);; page -= kPage) {
+    for (uint64_t page = address_ & ~(kPageBytes - 1);; page -= kPageBytes) {
       ASSIGN_OR_RETURN(const std::optional<uint64_t> word, SizeWord(page));
       if (word && (*word & kFlags) == kIsMapped) {
         const uint64_t size = *word & ~kFlags;
-        if (size % kPage == 0 && size > 0 && size < kMaxMapped && address_ < page + size &&
+        if (size % kPageBytes == 0 && size > 0 && size < kMaxMapped && address_ < page + size &&
             size <= range_.end.v - page) {
           return std::optional<GlibcBlock>(
               GlibcBlock{Address(page + kHeader), size - kHeader, false, true});

@@ -21,7 +21,6 @@ namespace ttq {
 namespace {
 
 constexpr uint64_t kMaxLives = 20'000'000;
-constexpr uint64_t kPage = 4096;
 
 struct KnownName {
   const char* symbol;
@@ -434,7 +433,7 @@ std::optional<uint64_t> UsableSize(const ProcessNames& names, const HeapIndex& h
   const uint64_t chunk = word & ~kFlags, used = (word & kMapped) != 0 ? 16 : 8;
   if (chunk < used || chunk - used < life.size) return std::nullopt;
   // Rounding, and what is too little to cut off.
-  const uint64_t slack = (word & kMapped) != 0 ? 2 * kPage : 64;
+  const uint64_t slack = (word & kMapped) != 0 ? 2 * kPageBytes : 64;
   if (chunk - used - life.size > slack) return std::nullopt;
   return chunk - used;
 }

@@ -18,8 +18,6 @@ namespace ttq {
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
-
 std::string At(Time t, ThreadNo thread, const Context& context) {
   if (context.process().threads().size() < 2) return fmt::format("at {}", t.v);
   return fmt::format("at {} in thread {}", t.v, thread.v);
@@ -89,7 +87,7 @@ std::optional<ThreadNo> StackOf(const Context& context, AddressRange range, Time
 absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address address, Time t,
                                             ScanControl* control) {
   const Process& process = context.process();
-  if (address.v < kPage) {
+  if (address.v < kPageBytes) {
     return AddressKind{
         "null", address.v == 0 ? "the null pointer"
                                : fmt::format("{} behind the null pointer", ByteCount(address.v))};

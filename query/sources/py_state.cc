@@ -29,7 +29,7 @@ namespace {
 using python::PythonState;
 
 // What a query says of time and thread, resolved.
-struct Asked {
+struct AskedMoment {
   const Context* context = nullptr;
   Time at;
   std::optional<ThreadNo> thread;  // none: all threads
@@ -38,9 +38,9 @@ struct Asked {
   ast::Range thread_range, frame_range;
 };
 
-absl::StatusOr<Asked> Resolve(const ast::Query& query, const Context& context,
-                              const TimeOfQuery& ask) {
-  Asked asked;
+absl::StatusOr<AskedMoment> Resolve(const ast::Query& query, const Context& context,
+                                    const TimeOfQuery& ask) {
+  AskedMoment asked;
   asked.context = &context;
   ASSIGN_OR_RETURN(asked.at, ResolveAt(context, query.clauses.at, ask));
   ASSIGN_OR_RETURN(asked.thread, ResolveThread(context, query.clauses.thread));
@@ -96,7 +96,7 @@ std::optional<Time> LastSignal(const Process& process, Time t) {
 }
 
 // The stacks asked for; says in the outcome what keeps them from being whole.
-std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& state,
+std::vector<PythonState::ThreadStack> StacksOf(const AskedMoment& asked, PythonState& state,
                                                Outcome& outcome) {
   std::vector<PythonState::ThreadStack> stacks;
   if (asked.all) {
@@ -139,7 +139,7 @@ std::vector<PythonState::ThreadStack> StacksOf(const Asked& asked, PythonState& 
 }
 
 // The one frame that is asked for, of each stack: by default the innermost.
-absl::Status ForEachFrame(const Asked& asked, PythonState& state, Outcome& outcome,
+absl::Status ForEachFrame(const AskedMoment& asked, PythonState& state, Outcome& outcome,
                           const std::function<absl::Status(const PythonState::ThreadStack&,
                                                            const python::Frame&, uint64_t)>& use) {
   bool any = false, missed = false;
@@ -212,7 +212,7 @@ void TellThreads(SourcePlan* plan) {
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query,
                                 const Context& context, const RunOptions&, const TimeOfQuery& ask) {
-  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  absl::StatusOr<AskedMoment> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
   Add(&plan, "file", Type::kString);
@@ -267,7 +267,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyBacktrace&, const ast::Query& query
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
                                 const Context& context, const RunOptions&, const TimeOfQuery& ask) {
-  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  absl::StatusOr<AskedMoment> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
@@ -305,7 +305,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
 
 absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
                                 const Context& context, const RunOptions&, const TimeOfQuery& ask) {
-  absl::StatusOr<Asked> asked = Resolve(query, context, ask);
+  absl::StatusOr<AskedMoment> asked = Resolve(query, context, ask);
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
   Add(&plan, "file", Type::kString);
@@ -356,7 +356,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PySource&, const ast::Query& query,
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyPrint& source, const ast::Query& query,
                                 const Context& context, const RunOptions&, const TimeOfQuery& ask) {
-  ASSIGN_OR_RETURN(Asked asked, Resolve(query, context, ask));
+  ASSIGN_OR_RETURN(AskedMoment asked, Resolve(query, context, ask));
   SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
   Add(&plan, "value", Type::kString);

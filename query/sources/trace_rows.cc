@@ -15,7 +15,7 @@
 namespace ttq {
 namespace {
 
-constexpr uint64_t kMaxDepth = 100;
+constexpr uint64_t kMaxCallDepth = 100;
 constexpr size_t kMaxText = 80;  // of a value in a cell
 
 // Begins of a value that is long.
@@ -81,8 +81,9 @@ SourcePlan PlanOfTrace(uint32_t depth, bool python) {
 
 absl::StatusOr<uint32_t> TraceDepth(const ast::Query& query) {
   if (!query.clauses.depth) return 1;
-  if (query.clauses.depth->value > kMaxDepth) {
-    return ErrorAt(query.clauses.depth->range, fmt::format("a depth is from 1 to {}", kMaxDepth));
+  if (query.clauses.depth->value > kMaxCallDepth) {
+    return ErrorAt(query.clauses.depth->range,
+                   fmt::format("a depth is from 1 to {}", kMaxCallDepth));
   }
   return static_cast<uint32_t>(query.clauses.depth->value);
 }

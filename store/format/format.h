@@ -52,7 +52,6 @@ enum class Family : int {
 };
 const char* FamilyName(Family family);
 
-inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kWordsPerPage = 512;
 inline constexpr uint32_t kFileChunkBytes = 64 << 10;
 // The id of a file's content, by its XXH3 of 64 bits; 0 is none.

@@ -379,7 +379,7 @@ class Trial {
 std::string NamesOf(uint64_t registers) {
   std::string names;
   for (uint8_t r = 0; r < kRegisterCount; ++r) {
-    if (registers >> r & 1) names += " " + RegisterName(r);
+    if (registers >> r & 1) names += " " + NameOfRegister(r);
   }
   return names;
 }
