@@ -3,7 +3,12 @@
 #include "query/code/decoder.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
+#include <mutex>
+#include <new>
 
 namespace ttq {
 namespace {
@@ -164,9 +169,33 @@ void MendRegisters(cs_insn* insn) {
   }
 }
 
+// Capstone does not look whether it got the memory for its tables. As operator new: who has set a
+// handler is asked for some, or ends the process with a word.
+void* Allocate(size_t bytes) {
+  while (true) {
+    if (void* memory = malloc(bytes)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) return nullptr;
+    handler();
+  }
+}
+void* AllocateZeros(size_t n, size_t bytes) {
+  void* memory = Allocate(n * bytes);
+  return memory == nullptr ? nullptr : memset(memory, 0, n * bytes);
+}
+
+void UseAllocate() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    cs_opt_mem memory = {Allocate, AllocateZeros, realloc, free, vsnprintf};
+    cs_option(0, CS_OPT_MEM, reinterpret_cast<size_t>(&memory));
+  });
+}
+
 }  // namespace
 
 Decoder::Decoder(cs_opt_value syntax) : is_intel_(syntax == CS_OPT_SYNTAX_INTEL) {
+  UseAllocate();
   if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) != CS_ERR_OK) return;
   cs_option(handle_, CS_OPT_SYNTAX, syntax);
   cs_option(handle_, CS_OPT_DETAIL, CS_OPT_ON);

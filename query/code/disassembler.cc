@@ -14,8 +14,7 @@
 namespace ttq {
 
 struct Disassembler::Impl {
-  csh handle = 0;
-  bool ok = false;
+  Decoder text{CS_OPT_SYNTAX_ATT};
   // In Intel's syntax, where operands come destination first and capstone says more of them.
   std::optional<Decoder> operands;
   NameOf name_of;
@@ -23,15 +22,9 @@ struct Disassembler::Impl {
 
 Disassembler::Disassembler(NameOf name_of) : impl_(std::make_unique<Impl>()) {
   impl_->name_of = std::move(name_of);
-  impl_->ok = cs_open(CS_ARCH_X86, CS_MODE_64, &impl_->handle) == CS_ERR_OK;
-  if (!impl_->ok) return;
-  cs_option(impl_->handle, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
-  cs_option(impl_->handle, CS_OPT_DETAIL, CS_OPT_ON);
 }
 
-Disassembler::~Disassembler() {
-  if (impl_->ok) cs_close(&impl_->handle);
-}
+Disassembler::~Disassembler() = default;
 
 namespace {
 
@@ -57,33 +50,27 @@ uint64_t NamedAddress(csh handle, const cs_insn& insn) {
 std::vector<DisassembledInstruction> Disassembler::Disassemble(absl::Span<const uint8_t> bytes,
                                                                Address at, size_t max_count) const {
   std::vector<DisassembledInstruction> out;
-  cs_insn* insn = impl_->ok ? cs_malloc(impl_->handle) : nullptr;
-  const uint8_t* code = bytes.data();
-  size_t left = bytes.size();
-  uint64_t address = at.v;
-  while (left > 0 && out.size() < max_count) {
-    const uint8_t* start = code;
+  while (!bytes.empty() && out.size() < max_count) {
     DisassembledInstruction instruction;
-    instruction.address = Address(address);
-    if (insn != nullptr && cs_disasm_iter(impl_->handle, &code, &left, &address, insn)) {
-      instruction.bytes.assign(start, code);
+    instruction.address = at;
+    size_t size = 1;
+    if (const cs_insn* insn = impl_->text.Decode(bytes.data(), bytes.size(), at.v)) {
+      size = insn->size;
       instruction.text = insn->mnemonic;
       if (insn->op_str[0] != '\0') absl::StrAppend(&instruction.text, " ", insn->op_str);
-      uint64_t named = impl_->name_of ? NamedAddress(impl_->handle, *insn) : 0;
+      uint64_t named = impl_->name_of ? NamedAddress(impl_->text.handle(), *insn) : 0;
       if (named != 0) {
         std::string name = impl_->name_of(Address(named));
         if (!name.empty()) absl::StrAppend(&instruction.text, " <", name, ">");
       }
     } else {
-      code = start + 1;
-      left = bytes.size() - static_cast<size_t>(code - bytes.data());
-      address = at.v + static_cast<uint64_t>(code - bytes.data());
-      instruction.bytes.assign(start, code);
       instruction.text = "(bad)";
     }
+    instruction.bytes.assign(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+    bytes.remove_prefix(size);
+    at += size;
     out.push_back(std::move(instruction));
   }
-  if (insn != nullptr) cs_free(insn, 1);
   return out;
 }
 
