@@ -94,7 +94,7 @@ class Plugin(unittest.TestCase):
         self.assertIn("recorded by ttq", done.stdout)
 
     def test_flake(self):
-        self.suite(passing=5, every=2)
+        self.suite(passing=199, every=2)
         done = pytest(self.place, "--ttq=flaky", "--ttq-runs", "3", "--junitxml=r.xml")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         with open(os.path.join(self.place, "visits"), encoding="utf-8") as file:
