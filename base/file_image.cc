@@ -31,7 +31,12 @@ absl::StatusOr<int> OpenFile(const std::string& path, size_t* size) {
   }
   if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
   struct stat st;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+  if (fstat(fd, &st) != 0) {
+    const int error = errno;
+    close(fd);
+    throw std::system_error(error, std::generic_category(), path);
+  }
+  if (!S_ISREG(st.st_mode)) {
     close(fd);
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   }
