@@ -113,8 +113,9 @@ def main():
             assert checked == 0, (where, error)
             info = json.loads(info)
             whole = info["finished"] and info["processes"] and all(p["complete"] for p in info["processes"])
-            # What is missing is said: without a descriptor for a file that is mapped, its contents.
-            noted = all(p["complete"] or p["note"] for p in info["processes"])
+            # Without a descriptor for a file that is mapped its contents are missing, and the recording says so.
+            noted = what[0] in ("open", "system") and info["finished"] and info["processes"] and all(
+                p["complete"] or "were not kept" in p["note"] for p in info["processes"])
             assert status != 0 or whole or lines or noted, (where, info)
             shutil.rmtree(directory)
         print(f"{runs} recordings, of which {failed} failed")
@@ -123,7 +124,6 @@ def main():
         if len(sys.argv) <= 5:
             return
 
-        # Names that cannot be read for want of a mapping are left out, and the answer is called complete.
         status, _, error = ttq.run("record", "-q", "-o", directory, sys.argv[3], ttq.place("none"), "1")
         assert status == 7, error
         runs = failed = 0
