@@ -299,10 +299,11 @@ void TellTrace(const uint64_t* args, int64_t result) {
     case 0x4202:  // PTRACE_GETSIGINFO
       return Written(args[3], kSignal);
     case 0x420a:  // PTRACE_GETSIGMASK
-    case 0x420f:  // PTRACE_GET_RSEQ_CONFIGURATION and what came after it
-    case 0x4211:
+    case 0x4211:  // PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, which takes its own size only
       return Written(args[3], args[2]);
-    case 0x420e:  // PTRACE_GET_SYSCALL_INFO, which returns how much there is
+    case 0x420e:  // PTRACE_GET_SYSCALL_INFO and PTRACE_GET_RSEQ_CONFIGURATION, which return how
+                  // much
+    case 0x420f:  // there is
       return Written(args[3], Least(args[2], static_cast<uint64_t>(result)));
     case 0x4204:  // PTRACE_GETREGSET, which says in the vector how much it wrote
       Written(args[3] + kWord, kWord);
