@@ -11,23 +11,23 @@
 namespace ttq {
 namespace {
 
-std::mutex mutex;  // guards those that no one has
-Compressor* unused = nullptr;
+std::mutex g_mutex;  // guards those that no one has
+Compressor* g_unused = nullptr;
 
 }  // namespace
 
 Compressor::Ptr Compressor::Take() {
   {
-    std::lock_guard lock(mutex);
-    if (unused != nullptr) return Ptr(std::exchange(unused, unused->next_));
+    std::lock_guard lock(g_mutex);
+    if (g_unused != nullptr) return Ptr(std::exchange(g_unused, g_unused->next_));
   }
   std::unique_ptr<Compressor> made(new (std::nothrow) Compressor);
   return made && made->zstd_ ? Ptr(made.release()) : nullptr;
 }
 
 void Compressor::GiveBack::operator()(Compressor* compressor) const {
-  std::lock_guard lock(mutex);
-  compressor->next_ = std::exchange(unused, compressor);
+  std::lock_guard lock(g_mutex);
+  compressor->next_ = std::exchange(g_unused, compressor);
 }
 
 Compressor::Compressor() : zstd_(ZSTD_createCCtx()) {}
