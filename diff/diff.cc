@@ -157,7 +157,7 @@ absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& o
     decision.branch[i] = sides_[i]->EffectsAt(d.last[i].pc, d.last[i].time).text;
   }
   // What set the flags is the next thing the search for the origin came across.
-  if (origin.steps.size() < 2 || origin.steps[0].what != NameOfRegister(kFlagsRegister)) {
+  if (origin.steps.size() < 2 || origin.steps[0].what != RegisterText(kFlagsRegister)) {
     if (!origin.steps.empty()) decision.values = origin.steps[0].value;
     return decision;
   }
@@ -180,7 +180,7 @@ absl::StatusOr<Decision> Comparison::Decide(const Divergence& d, const Origin& o
     for (uint8_t reg = 0; reg < kGprCount; ++reg) {
       if (!(effects.reads >> reg & 1)) continue;
       const uint64_t v = registers.gpr[reg];
-      values.push_back(fmt::format("{} = {}", NameOfRegister(reg),
+      values.push_back(fmt::format("{} = {}", RegisterText(reg),
                                    v < 1 << 20 ? fmt::format("{}", v) : fmt::format("{:#x}", v)));
     }
     for (const std::string& value : values) {

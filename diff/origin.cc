@@ -135,7 +135,7 @@ absl::StatusOr<std::optional<uint64_t>> OriginFinder::ValueOf(int side, const Lo
 }
 
 std::string OriginFinder::Describe(const Location& location) {
-  if (!location.memory) return NameOfRegister(location.reg);
+  if (!location.memory) return RegisterText(location.reg);
   const absl::StatusOr<const Symbolizer*> symbols = sides_[0]->context().AllSymbols();
   if (symbols.ok()) {
     if (const auto variable = (*symbols)->VariableAt(location.address[0])) return variable->name;
@@ -289,7 +289,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
     if (is_base ? end_copies == 0 : !differs(reg)) return;
     std::vector<Candidate>& to = is_base ? bases : candidates;
     to.push_back({of_register(reg),
-                  NameOfRegister(reg),
+                  RegisterText(reg),
                   {NumberText(a), NumberText(b)},
                   {a, b},
                   !is_base && InHeap(a, at[0].time, b, at[1].time)});
@@ -383,7 +383,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
           return !c.location.memory && c.location.reg == reg;
         });
         candidates.push_back(
-            {of_register(reg), NameOfRegister(reg), {NumberText(a), NumberText(b)}, {a, b}});
+            {of_register(reg), RegisterText(reg), {NumberText(a), NumberText(b)}, {a, b}});
         candidates.back().location.end_copies = kMaxEndCopies;
       }
     }
@@ -399,7 +399,7 @@ absl::StatusOr<std::optional<OriginFinder::Location>> OriginFinder::DifferingInp
                         [](const Candidate& c) { return !c.is_place; });
   for (uint8_t reg = kGprCount; reg < kOtherRegisters; ++reg) {
     if (!(e.reads >> reg & 1)) continue;
-    candidates.push_back({of_register(reg), NameOfRegister(reg), {}, {}});
+    candidates.push_back({of_register(reg), RegisterText(reg), {}, {}});
     candidates.back().location.focus = focus;
   }
   if (candidates.empty()) return std::optional<Location>();
@@ -826,7 +826,7 @@ absl::Status OriginFinder::Conclude(Origin* origin, const Location& location,
   if (found[0]->initial && found[1]->initial) {
     origin->kind = OriginKind::kInitial;
     if (!location.memory) {
-      origin->text = fmt::format("{} was so from the start", NameOfRegister(location.reg));
+      origin->text = fmt::format("{} was so from the start", RegisterText(location.reg));
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(origin->input, inputs_.OfFirstContents(location.address, location.before));

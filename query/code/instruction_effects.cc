@@ -253,7 +253,7 @@ void AddImplied(const cs_insn& insn, csh handle, InstructionEffects* out) {
 
 }  // namespace
 
-std::string NameOfRegister(uint8_t number) {
+std::string RegisterText(uint8_t number) {
   if (number < kGprCount) return GprName(static_cast<Gpr>(number));
   if (number == kFlagsRegister) return "flags";
   if (number < kX87Registers) return absl::StrCat("xmm", number - kFirstVectorRegister);

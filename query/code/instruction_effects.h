@@ -25,7 +25,7 @@ enum : uint8_t {
   kOtherRegisters = 50,       // segment, mask, control registers, as one
   kRegisterCount = 51,
 };
-std::string NameOfRegister(uint8_t number);
+std::string RegisterText(uint8_t number);
 
 struct MemoryOperand {
   static constexpr uint8_t kNone = 255;

@@ -379,14 +379,14 @@ class Trial {
 std::string NamesOf(uint64_t registers) {
   std::string names;
   for (uint8_t r = 0; r < kRegisterCount; ++r) {
-    if (registers >> r & 1) names += " " + NameOfRegister(r);
+    if (registers >> r & 1) names += " " + RegisterText(r);
   }
   return names;
 }
 
 TEST(InstructionEffects, AreTheProcessors) {
   Child child;
-  if (!child.usable()) GTEST_SKIP() << "a child cannot be traced here";
+  if (!child.usable()) GTEST_SKIP() << "this machine allows no ptrace of a child";
   const EffectsReader reader;
   std::mt19937_64 random(1);
   int executed = 0;
