@@ -197,19 +197,23 @@ bool IsInterpreter(Memory& memory, const Layout& layout, uint64_t interpreter) {
          memory.Pointer(thread + layout.thread_prev) == 0;
 }
 
-// The interpreters of the list at `head`, the newest first. Empty where it does not lead to the
-// first one, which the word after `head` names: there is no such list.
-std::vector<uint64_t> ListedAt(Memory& memory, const Layout& layout, uint64_t head) {
-  const uint64_t first = memory.Pointer(head + 8);
+// The interpreters of the list at `head`, the newest first.
+std::vector<uint64_t> ListAt(Memory& memory, const Layout& layout, uint64_t head) {
   std::vector<uint64_t> interpreters;
-  bool found = false;
   uint64_t at = memory.Pointer(head);
-  while (at != 0 && interpreters.size() < kMaxInterpreters) {
+  while (at != 0 && interpreters.size() < kMaxInterpreters &&
+         !absl::c_linear_search(interpreters, at)) {
     interpreters.push_back(at);
-    found = found || at == first;
     at = memory.Pointer(at + layout.interp_next);
   }
-  if (!found) interpreters.clear();
+  return interpreters;
+}
+
+// The same; empty where it does not lead to the first one, which the word after `head` names: there
+// is no such list.
+std::vector<uint64_t> WholeListAt(Memory& memory, const Layout& layout, uint64_t head) {
+  std::vector<uint64_t> interpreters = ListAt(memory, layout, head);
+  if (!absl::c_linear_search(interpreters, memory.Pointer(head + 8))) interpreters.clear();
   return interpreters;
 }
 
@@ -222,7 +226,7 @@ void FindShiftedOffsets(const Process& process, Memory& memory, uint64_t runtime
   constexpr Offset kMaxInterpreterShift = 8192;
   for (Offset shift = 0; shift <= kMaxShift; shift += 8) {
     const Offset head = layout->runtime_interpreters_head + shift;
-    const std::vector<uint64_t> interpreters = ListedAt(memory, *layout, runtime + head);
+    const std::vector<uint64_t> interpreters = WholeListAt(memory, *layout, runtime + head);
     for (const uint64_t interpreter : interpreters) {
       if (memory.Pointer(interpreter + layout->interp_threads_head) == 0) {
         return;
@@ -600,8 +604,8 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
   const Layout& layout = *runtime.layout;
   std::vector<Interpreter> interpreters;
   absl::flat_hash_set<uint64_t> seen;
-  uint64_t at = memory.Pointer(runtime.address + layout.runtime_interpreters_head);
-  while (at != 0 && interpreters.size() < kMaxInterpreters && seen.insert(at).second) {
+  for (const uint64_t at :
+       ListAt(memory, layout, runtime.address + layout.runtime_interpreters_head)) {
     Interpreter interpreter;
     interpreter.address = at;
     interpreter.id = memory.Get<int64_t>(at + layout.interp_id).value_or(-1);
@@ -618,7 +622,6 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
       state = memory.Pointer(state + layout.thread_next);
     }
     interpreters.push_back(std::move(interpreter));
-    at = memory.Pointer(at + layout.interp_next);
   }
   return interpreters;
 }
@@ -626,7 +629,7 @@ std::vector<Interpreter> FindInterpreters(const Process& process, Memory& memory
 bool IsAlive(Memory& memory, const Runtime& runtime) {
   const Layout& layout = *runtime.layout;
   return absl::c_any_of(
-      ListedAt(memory, layout, runtime.address + layout.runtime_interpreters_head),
+      WholeListAt(memory, layout, runtime.address + layout.runtime_interpreters_head),
       [&](uint64_t at) { return IsInterpreter(memory, layout, at); });
 }
 
