@@ -322,7 +322,8 @@ class NativeTest : public testing::TestWithParam<uint32_t> {};
 TEST_P(NativeTest, DigestsLikeTheInterpreter) {
   Generator g(GetParam());
   RecipeTable table;
-  if (table.native(NativeUse::kDigest) == nullptr) GTEST_SKIP() << "no memory to execute from";
+  if (table.native(NativeUse::kDigest) == nullptr)
+    GTEST_SKIP() << "this machine gives no memory to execute from: mapping it failed";
   std::string log = RandomLog(&g, &table, 60, 30000);
   ScratchPool pool;
   auto expected = DigestBlock(table, log, &pool, Packing::kCompare, /*native=*/false);
@@ -450,7 +451,8 @@ class FollowSink {
 TEST_P(NativeTest, FollowsLikeTheInterpreter) {
   Generator g(GetParam() + 2000);
   RecipeTable table;
-  if (table.native(NativeUse::kMemory) == nullptr) GTEST_SKIP() << "no memory to execute from";
+  if (table.native(NativeUse::kMemory) == nullptr)
+    GTEST_SKIP() << "this machine gives no memory to execute from: mapping it failed";
   const std::string log = RandomLog(&g, &table, 20, 10000);
   WordSet watched;
   for (int i = 0; i < 40; ++i) watched.Add(Address(kBase + g.Below(0x8000)));
@@ -479,7 +481,8 @@ TEST_P(NativeTest, FollowsLikeTheInterpreter) {
 TEST_P(NativeTest, SurvivesDamage) {
   Generator g(GetParam() + 1000);
   RecipeTable table;
-  if (table.native(NativeUse::kDigest) == nullptr) GTEST_SKIP() << "no memory to execute from";
+  if (table.native(NativeUse::kDigest) == nullptr)
+    GTEST_SKIP() << "this machine gives no memory to execute from: mapping it failed";
   std::string log = RandomLog(&g, &table, 5, 10000);
   ScratchPool pool;
   ASSERT_TRUE(DigestBlock(table, log, &pool, Packing::kCompare).ok());
