@@ -52,7 +52,7 @@ setup-%:
 	@$(SETUP) $*
 
 configure:
-	@test -f $(BUILD)/build.ninja || cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=OFF $(UNITY) $(CMAKE_FLAGS)
+	@test -f $(BUILD)/build.ninja || cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=OFF $(NEW_UNITY) $(CMAKE_FLAGS)
 
 demo: setup-demo all
 	@examples/corrupted-object/demo $(BUILD)/ttq
@@ -68,7 +68,7 @@ test: setup-test
 
 # What one edits by: a minute or two where a build is there.
 test-quick: setup-test
-	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(CMAKE_FLAGS)
+	@cmake -S . -B $(BUILD) -G Ninja -DTTQ_TESTS=ON $(NEW_UNITY) $(CMAKE_FLAGS)
 	ninja -C $(BUILD) -j $(JOBS) quick_tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -L 'unit|golden|style'
 
