@@ -84,7 +84,7 @@ absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::st
   std::optional<ProcessNo> found;
   std::vector<std::string> programs;
   for (const ProcessInfo& p : recording.processes()) {
-    const std::string base = p.program.substr(p.program.rfind('/') + 1);
+    const std::string base(BaseName(p.program));
     if (base == name) found = p.number;
     if (std::find(programs.begin(), programs.end(), base) == programs.end()) {
       programs.push_back(base);

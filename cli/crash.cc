@@ -65,7 +65,7 @@ void AddPythonFrames(const List& frames, size_t most, std::string* out) {
     if (frame == nullptr) continue;
     const std::string file = FieldText(*frame, "file"), source = FieldText(*frame, "source");
     *out += fmt::format("    #{:<3} {} at {}:{}{}\n", i, FieldText(*frame, "function"),
-                        file.substr(file.rfind('/') + 1), FieldText(*frame, "line", Type::kInteger),
+                        BaseName(file), FieldText(*frame, "line", Type::kInteger),
                         source.empty() ? "" : "    " + source);
   }
 }
@@ -85,7 +85,7 @@ void AddFrames(const List& frames, size_t most, std::string* out) {
     const std::string module = FieldText(*frame, "module");
     std::string where;
     if (!file.empty() && !line.empty()) {
-      where = fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+      where = fmt::format(" at {}:{}", BaseName(file), line);
     }
     *out += fmt::format("    #{:<3} {}{}{}\n", FieldText(*frame, "frame", Type::kInteger), name,
                         where, module.empty() ? "" : fmt::format(" ({})", module));
@@ -114,7 +114,7 @@ void AddHops(const List& hops, std::string* out) {
 std::string PythonLocation(const Value* place) {
   if (place == nullptr || place->object() == nullptr) return "";
   const std::string file = FieldText(*place->object(), "file");
-  return fmt::format("{}:{} in {}", file.substr(file.rfind('/') + 1),
+  return fmt::format("{}:{} in {}", BaseName(file),
                      FieldText(*place->object(), "line", Type::kInteger),
                      FieldText(*place->object(), "function"));
 }
@@ -182,7 +182,7 @@ std::string Layout(const Answer& answer, bool timed) {
   const std::string file = answer.Of("file"), line = answer.Of("line", Type::kInteger);
   if (where.empty()) where = answer.Of("pc", Type::kAddress);
   if (!file.empty() && !line.empty()) {
-    where += fmt::format(" at {}:{}", file.substr(file.rfind('/') + 1), line);
+    where += fmt::format(" at {}:{}", BaseName(file), line);
   }
   std::string out =
       fmt::format("{}: {}\n  {}in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),

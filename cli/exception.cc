@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/common.h"
 #include "fmt/format.h"
 #include "query/answers/format.h"
@@ -22,7 +23,7 @@ std::string Headline(const Object& exception) {
 // "mean at report.py:35"
 std::string PlaceText(const Object& place) {
   const std::string file = FieldText(place, "file");
-  return fmt::format("{} at {}:{}", FieldText(place, "function"), file.substr(file.rfind('/') + 1),
+  return fmt::format("{} at {}:{}", FieldText(place, "function"), BaseName(file),
                      FieldText(place, "line", Type::kInteger));
 }
 

@@ -71,8 +71,8 @@ int RunImport(int argc, char** argv) {
     writer->reset();
     Complain(fmt::format("imported {} of {} with {} thread{}, {:.1f} MB: {}",
                          moment.signal ? SignalName(moment.signal->number) : "a moment",
-                         moment.program.substr(moment.program.rfind('/') + 1),
-                         moment.threads.size(), moment.threads.size() == 1 ? "" : "s",
+                         BaseName(moment.program), moment.threads.size(),
+                         moment.threads.size() == 1 ? "" : "s",
                          static_cast<double>(BytesUnder(directory)) / 1e6, directory),
              0);
   }

@@ -16,6 +16,7 @@
 #include "query/outcome.h"
 #include "query/sources/py_failure.h"
 #include "store/read/moment_info.h"
+#include "store/read/writer_lock.h"
 
 namespace ttq {
 namespace {
@@ -62,7 +63,7 @@ std::string PythonVersion(const Recording& recording, const Process& process) {
       if (!versions.empty()) versions += ", ";
       versions +=
           fmt::format("{}{} ({})", runtime.version, runtime.free_threaded ? " free-threaded" : "",
-                      runtime.module.substr(runtime.module.rfind('/') + 1));
+                      BaseName(runtime.module));
     }
     if (!versions.empty()) found = versions;
     if (!runtimes->empty() && exact) break;
@@ -113,7 +114,10 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
        fmt::format("{}{}, by ttq {} (store version {})", HumanTime(info.start_wall_ns),
                    info.host.empty() ? "" : " on " + info.host, info.recorder_version,
                    info.store_version));
-  if (!info.finished) line("state", "not finished: still being made, or cut off");
+  if (!info.finished) {
+    line("state", IsBeingWritten(info.path) ? "not finished: it is still being made"
+                                            : "not finished: its recorder was killed or failed");
+  }
   line("on disk", HumanBytes(info.bytes_on_disk));
   for (const ProcessInfo& p : recording.processes()) {
     ASSIGN_OR_RETURN(const Process* process, recording.Open(p.number));

@@ -153,9 +153,7 @@ class Shell {
     Forget();
   }
 
-  static std::string NameOf(const ProcessInfo& info) {
-    return info.program.substr(info.program.rfind('/') + 1);
-  }
+  static std::string NameOf(const ProcessInfo& info) { return std::string(BaseName(info.program)); }
 
   std::string Greeting() const {
     const ProcessInfo& info = engine_->process().info();

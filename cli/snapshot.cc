@@ -59,9 +59,8 @@ absl::Status Write(pid_t pid, bool stop, const std::string& output, std::string*
   for (const std::string& remark : moment.remarks) Complain("note: " + remark, 0);
   const double still = (*live)->stopped_for();
   *summary =
-      fmt::format("snapshot of {} ({}) with {} thread{}{}",
-                  moment.program.substr(moment.program.rfind('/') + 1), pid, moment.threads.size(),
-                  moment.threads.size() == 1 ? "" : "s",
+      fmt::format("snapshot of {} ({}) with {} thread{}{}", BaseName(moment.program), pid,
+                  moment.threads.size(), moment.threads.size() == 1 ? "" : "s",
                   still == 0 ? "" : fmt::format(", which stood still for {:.1f} ms", still * 1000));
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/status_macros.h"
+#include "base/types.h"
 #include "fmt/format.h"
 #include "gdb/packet.h"
 #include "store/read/moment_info.h"
@@ -261,7 +262,7 @@ const std::string& Files::AuxiliaryVector() {
 // Where nobody knows where the program began: near the end of the first thread's stack, known by
 // the size of a page in it.
 std::string Files::SearchAuxiliaryVector() {
-  constexpr uint64_t kSearched = 256 << 10, kPageBytes = 4096, kMaxType = 64;
+  constexpr uint64_t kSearched = 256 << 10, kMaxType = 64;
   const absl::StatusOr<std::vector<Mapping>> mappings = process_.MappingsAt(Time(0));
   if (!mappings.ok()) return "";
   for (const Mapping& m : *mappings) {

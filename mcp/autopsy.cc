@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/text.h"
 #include "fmt/format.h"
 #include "mcp/text.h"
 #include "nlohmann/json.hpp"
@@ -75,7 +76,7 @@ void CutValue(const Measure& measure, size_t elements, Json* value) {
       // A base name is enough to ask about it.
       if (it.key() == "file" && it.value().is_string()) {
         const std::string path = it.value().get<std::string>();
-        it.value() = path.substr(path.rfind('/') + 1);
+        it.value() = BaseName(path);
       }
       CutValue(measure, measure.elements, &it.value());
       if (IsEmpty(it.value())) {

@@ -41,8 +41,7 @@ std::string Subject::Title() const {
   const std::vector<ProcessInfo>& all = recording->processes();
   std::string title = fmt::format("{}, process {}", Printable(name), process().number.v);
   if (all.size() > 1) {
-    title += fmt::format(" of {} ({})", all.size(),
-                         Printable(process().program.substr(process().program.rfind('/') + 1)));
+    title += fmt::format(" of {} ({})", all.size(), Printable(BaseName(process().program)));
   }
   return title;
 }

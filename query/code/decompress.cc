@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/disk_cache.h"
 #include "base/threads.h"
+#include "base/types.h"
 
 namespace ttq {
 namespace {
@@ -41,10 +42,10 @@ constexpr uint64_t kPiece = 1 << 20;
 
 // Of one page in each megabyte, where that is enough to tell one section from another.
 XXH128_hash_t Sampled(Bytes bytes) {
-  constexpr uint64_t kPage = 4096, kEvery = 1 << 20;
+  constexpr uint64_t kEvery = 1 << 20;
   XXH128_hash_t hash = {bytes.size(), 0};
   for (uint64_t at = 0; at < bytes.size(); at += kEvery) {
-    const Bytes page = bytes.subspan(at, kPage);
+    const Bytes page = bytes.subspan(at, kPageBytes);
     hash = XXH3_128bits_withSeed(page.data(), page.size(), hash.low64 ^ hash.high64);
   }
   return hash;

@@ -714,7 +714,7 @@ void DwarfInfo::AddFileNames(Suggestions* suggestions) {
   std::set<std::string_view> seen;
   impl_->ForEachCodeUnit([&](const DwarfUnit& unit) {
     for (const std::string& file : impl_->LineHeaderOf(unit).files) {
-      std::string_view base = std::string_view(file).substr(file.rfind('/') + 1);
+      std::string_view base = BaseName(file);
       if (seen.insert(base).second) suggestions->Add(base);
     }
   });

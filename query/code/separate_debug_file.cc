@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace ttq {
 namespace {
@@ -79,8 +80,7 @@ std::optional<SeparateDebugFile> FindAltFile(const ElfFile& debug, const std::st
                                             : absl::StrCat(Directory(path), link->name));
   for (const std::string& directory : options.debug_directories) {
     candidates.push_back(BuildIdPath(directory, link->build_id));
-    candidates.push_back(
-        absl::StrCat(directory, "/.dwz/", link->name.substr(link->name.rfind('/') + 1)));
+    candidates.push_back(Cat(directory, "/.dwz/", BaseName(link->name)));
   }
   for (const std::string& candidate : candidates) {
     if (auto file = OpenWithBuildId(candidate, link->build_id)) return file;

@@ -855,7 +855,7 @@ NameMatches<LineMatch> Symbolizer::FindLine(std::string_view file, int line) con
     Append(&found, &matches.found);
     if (!matches.found.empty()) return matches;
   }
-  Suggestions suggestions(file.substr(file.rfind('/') + 1));
+  Suggestions suggestions(BaseName(file));
   for (const auto& module : impl_->modules) {
     if (module->file() == nullptr) continue;
     module->file()->impl_->Suggest(SymbolFile::Impl::What::kFiles, &suggestions);

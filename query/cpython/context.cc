@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/memory.h"
 #include "query/cpython/runtime.h"
@@ -35,7 +36,7 @@ bool Context::HasPython() const {
     absl::StatusOr<std::vector<LoadedModule>> modules = process().Modules();
     if (!modules.ok()) return false;
     for (const LoadedModule& module : *modules) {
-      if (module.path.find("python", module.path.rfind('/') + 1) != std::string::npos) return true;
+      if (BaseName(module.path).find("python") != std::string_view::npos) return true;
     }
     // One that is part of a program of another name.
     const Time end = process().info().end;

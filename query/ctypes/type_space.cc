@@ -152,7 +152,7 @@ std::optional<TypeSpace::Placed> TypeSpace::FileAt(Address address) const {
 
 bool TypeSpace::IsProgram(const Module& module) const {
   // A program may have been started by a relative path, or through a link.
-  return module.path() == program_ || module.name() == program_.substr(program_.rfind('/') + 1);
+  return module.path() == program_ || module.name() == BaseName(program_);
 }
 
 void TypeSpace::OpenProgramAhead() const {

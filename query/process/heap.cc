@@ -13,6 +13,7 @@
 #include "base/disk_cache.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/code/symbols.h"
 #include "query/process/process_names.h"
@@ -412,8 +413,7 @@ std::string DescribeCaller(const ProcessNames& names, Address return_address, Ti
     break;
   }
   if (frame->file.empty() || frame->line == 0) return frame->function;
-  return fmt::format("{} ({}:{})", frame->function, frame->file.substr(frame->file.rfind('/') + 1),
-                     frame->line);
+  return fmt::format("{} ({}:{})", frame->function, BaseName(frame->file), frame->line);
 }
 
 std::optional<uint64_t> UsableSize(const ProcessNames& names, const HeapIndex& heap,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/language/diagnostic.h"
 
@@ -136,7 +137,7 @@ absl::StatusOr<std::optional<VariableInfo>> ProcessNames::FindGlobal(
   if (found.size() > 1) keep([](const VariableInfo& v) { return !v.is_static; });
   if (found.size() > 1) {
     const std::string& program = process_->info().program;
-    const std::string base = program.substr(program.rfind('/') + 1);
+    const std::string base(BaseName(program));
     keep([&](const VariableInfo& v) { return v.module == base; });
   }
   if (found.size() > 1) {

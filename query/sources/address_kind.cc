@@ -10,6 +10,7 @@
 
 #include "base/number_text.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/process/heap.h"
 #include "store/read/moment_info.h"
@@ -153,7 +154,7 @@ absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address addr
                             : fmt::format(", mapped at {}, in no block of the allocator",
                                           mapping->since.v))};
   }
-  const std::string module = mapping->path.substr(mapping->path.rfind('/') + 1);
+  const std::string module(BaseName(mapping->path));
   absl::StatusOr<const Symbolizer*> symbols = context.SymbolsAt(t);
   if (symbols.ok() && (mapping->protection & 4) != 0) {
     const std::string name = (*symbols)->NameOf(address);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/engine/engine.h"
 #include "query/engine/frame_values.h"
@@ -66,8 +67,7 @@ std::string PlaceText(const Context& context, Address pc, Time t) {
   const std::shared_ptr<const CodeLocation> place = (*symbols)->Symbolize(pc);
   if (place->function.empty()) return (*symbols)->NameOf(pc);
   if (place->file.empty() || place->line == 0) return place->function;
-  return fmt::format("{} ({}:{})", place->function, place->file.substr(place->file.rfind('/') + 1),
-                     place->line);
+  return fmt::format("{} ({}:{})", place->function, BaseName(place->file), place->line);
 }
 
 class Investigation {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/render.h"
@@ -127,7 +128,7 @@ bool HasPython(const Process& process) {
   absl::StatusOr<std::vector<LoadedModule>> modules = process.Modules();
   if (!modules.ok()) return false;
   return std::any_of(modules->begin(), modules->end(), [](const LoadedModule& m) {
-    const std::string name = m.path.substr(m.path.rfind('/') + 1);
+    const std::string name(BaseName(m.path));
     return name.rfind("python", 0) == 0 || name.rfind("libpython", 0) == 0;
   });
 }

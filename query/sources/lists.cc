@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "query/engine/engine.h"
 #include "query/sources/builder.h"
@@ -91,8 +92,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Modules&, const ast::Query& query,
         std::vector<Row> rows;
         for (const LoadedModule& module : modules) {
           if (then && (module.loaded > t || module.unloaded <= t)) continue;
-          rows.push_back({module.path.substr(module.path.rfind('/') + 1), module.range.begin,
-                          module.range.end, Address(module.load_bias),
+          rows.push_back({std::string(BaseName(module.path)), module.range.begin, module.range.end,
+                          Address(module.load_bias),
                           HistoryUnknown(process) ? Value(Null{}) : Value(module.loaded),
                           OfTime(module.unloaded), OfText(module.build_id), module.path});
         }

@@ -67,11 +67,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
   Value known_at;
   if (value.past) {
     known_at = value.past->time;
-    const std::string line =
-        value.past->file.empty()
-            ? ""
-            : Cat(", ", value.past->file.substr(value.past->file.rfind('/') + 1), ":",
-                  value.past->line);
+    const std::string line = value.past->file.empty()
+                                 ? ""
+                                 : Cat(", ", BaseName(value.past->file), ":", value.past->line);
     plan.notes.push_back(
         value.past->at_entry
             ? Cat(ast::ToString(*source.expr),
