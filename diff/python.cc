@@ -16,6 +16,7 @@
 #include "fmt/format.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/frames.h"
+#include "query/cpython/variables.h"
 
 namespace ttq::diff {
 namespace {
@@ -647,17 +648,18 @@ absl::Status PythonComparison::AddEvidence(const std::string& name,
     ObjectReader objects(memories_[i].get(), layout);
     FrameReader reader(&objects);
     python::Frame read;
-    if (frame[i].dict != 0) {
-      object[i] = objects.DictGet(frame[i].dict, name);
-    } else if (frame[i].frame != 0 &&
-               reader.ReadFrame(frame[i].frame, &read) != FrameReader::Kind::kBroken) {
+    uint64_t dict = frame[i].dict;
+    if (dict == 0 && frame[i].frame != 0 &&
+        reader.ReadFrame(frame[i].frame, &read) != FrameReader::Kind::kBroken) {
       for (const python::LocalVariable& v : reader.Locals(read, kMaxGlobals)) {
         if (v.name != name) continue;
         object[i] = v.value;
         slot[i] = v.slot;
       }
-      if (object[i] == 0 && read.globals != 0) object[i] = objects.DictGet(read.globals, name);
+      if (slot[i] == 0) dict = object[i] != 0 ? read.locals : read.globals;
     }
+    if (dict != 0) slot[i] = python::DictSlot(objects, dict, name);
+    if (object[i] == 0 && slot[i] != 0) object[i] = memories_[i]->Pointer(slot[i]);
     if (object[i] == 0) return absl::OkStatus();
     const python::TypeInfo* t = objects.TypeOf(object[i]);
     if (t != nullptr) type[i] = t->name;

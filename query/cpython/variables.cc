@@ -320,6 +320,12 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const FrameHistory& histor
   return found;
 }
 
+uint64_t DictSlot(ObjectReader& objects, uint64_t dict, const Key& key) {
+  Spot spot;
+  FindInDict(objects, dict, key, &spot);
+  return spot.slot;
+}
+
 absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
                                                     Provenance& provenance,
                                                     const std::vector<uint32_t>& codes,

@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "query/cpython/frame_history.h"
+#include "query/cpython/objects.h"
 #include "query/cpython/provenance.h"
 #include "store/read/reader.h"
 
@@ -47,6 +48,9 @@ absl::StatusOr<std::vector<WatchedSlot>> LocalSlots(const FrameHistory& history,
                                                     std::string_view name, TimeSpan span);
 
 using Key = std::variant<std::string, int64_t>;
+
+// The address of the word that holds the value of the item `key` of `dict`; 0: it has no such item.
+uint64_t DictSlot(ObjectReader& objects, uint64_t dict, const Key& key);
 
 // The slots of the item `key` of a dict, or of the attribute `key` of an object, back from `t`,
 // where it is `object`, to `span.begin`. Empty: it has no such item. `missing` gets

@@ -59,4 +59,9 @@ def main():
     print(len(compute(k)))
 
 
-main()
+# A variable of a module is in a dict.
+if sys.argv[1] == "module":
+    level = environment()
+    print(len(compute(level)))
+else:
+    main()

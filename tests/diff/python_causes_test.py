@@ -36,6 +36,7 @@ CASES = {
                          quiet=True, cause=("environment variable", r"LEVEL=3 \| LEVEL=28", True)),
     "default": dict(env=({"PYTHONHASHSEED": "1"}, {"LEVEL": "28", "PYTHONHASHSEED": "2"}), quiet=True,
                     cause=("environment variable", r"LEVEL=28, only in B", None)),
+    "module": dict(env=({"LEVEL": "3"}, {"LEVEL": "28"}), cause=("environment variable", r"LEVEL=3 \| LEVEL=28", True)),
     "argument": dict(args=(["abc"], ["abcdefghijkl"]),
                      cause=("argument", r'4: "abc" \| "abcdefghijkl"', True)),
     "file": dict(data=('{"limits": {"min": 1, "max": 7}}', '{"limits": {"min": 1, "max": 29}}'),
