@@ -19,8 +19,10 @@ def main():
     wrong = []
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:
-            environment = dict(os.environ, PATH=os.path.dirname(os.path.abspath(ttq)) + ":" + os.environ["PATH"],
-                               TTQ_HOME=folder, EXAMPLES=os.path.abspath(examples), PYTHONHASHSEED="0",
+            build = os.path.dirname(os.path.abspath(ttq))
+            # The system's python3, which has pytest.
+            environment = dict(os.environ, PATH=f"{build}:/usr/bin:{os.environ['PATH']}", PYTHONPATH=f"{build}/python",
+                               TTQ_HOME=f"{folder}/home", EXAMPLES=os.path.abspath(examples), PYTHONHASHSEED="0",
                                PYTHONDONTWRITEBYTECODE="1")
             environment.pop("TTQ_TRACE", None)
             wrong += differences(page, environment, folder)
