@@ -610,13 +610,23 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
   const std::optional<ValueLocation> end;
   const auto computation = [&] {
     std::string inputs;
+    const auto add = [&](const std::string& input) {
+      inputs += (inputs.empty() ? "" : ", ") + input;
+    };
     for (const Operand& operand : operands) {
-      if (!inputs.empty()) inputs += ", ";
-      inputs += OperandText(operand, decoded, registers);
+      if (operand.written && !operand.read) continue;
+      if (decoded.operation == Operation::kLoadAddress) {
+        for (const RegisterName& name : {operand.base, operand.index}) {
+          const std::optional<uint64_t> value = RegisterValue(name, registers);
+          if (value && name.file != RegisterName::File::kNone)
+            add(fmt::format("{} = {:#x}", name.Text(), *value));
+        }
+        continue;
+      }
+      add(OperandText(operand, decoded, registers));
     }
     for (const RegisterName& name : decoded.implied) {
-      if (!inputs.empty()) inputs += ", ";
-      inputs += fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers));
+      add(fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers)));
     }
     if (inputs.empty()) inputs = "nothing but the instruction itself";
     EndTrace(hop, "computation", inputs);
@@ -683,16 +693,23 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
         move.operands = {operands.front(), base};
         return FromOperand(part, move, 1, place.offset, registers, hop);
       }
-      if (one && copied == 8 && place.size == 8) {
-        // An address some bytes away from another: that one's origin is what is wanted.
+      // An address some bytes away from another, or an element's: the origin of the other, or of
+      // the index, is what is wanted.
+      const bool only_index = m.base.file == RegisterName::File::kNone && m.index.size == 8;
+      if (((one && copied == 8) || only_index) && operands.front().size == 8 && place.size == 8) {
+        const RegisterName& from = only_index ? m.index : m.base;
         ValueLocation next = place;
         next.kind = ValueLocation::Kind::kGeneral;
-        next.number = m.base.number;
+        next.number = from.number;
         next.offset = 0;
         hop->kind = "address";
-        hop->from = fmt::format(
-            "{} {} {:#x}", m.base.Text(), m.displacement < 0 ? "-" : "+",
-            static_cast<uint64_t>(m.displacement < 0 ? -m.displacement : m.displacement));
+        hop->from = from.Text();
+        if (only_index) hop->from += fmt::format(" * {}", m.scale);
+        if (m.displacement != 0) {
+          const uint64_t distance = static_cast<uint64_t>(m.displacement);
+          hop->from += m.displacement < 0 ? fmt::format(" - {:#x}", -distance)
+                                          : fmt::format(" + {:#x}", distance);
+        }
         return std::optional<ValueLocation>(next);
       }
       break;

@@ -185,11 +185,15 @@ def extensions(scratch):
         hops = r.rows(f"origin of passed[{i}] depth 40")
         check(hops[-1]["kind"] == "constant" and hops[-1]["function"] == "set_source", i, hops)
         check(all(int(hop["value"], 16) == 77 for hop in hops), i, hops)
-    for i, inputs in enumerate(("%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d",
-                                "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d", "%rax = 0x4d")):
+    inputs = ["%rax = 0x4d"] * 8 + ["%rax = 0x4d, %rax = 0x4d", "%rax = 0x4d, $0x3", "%rax = 0x4d"]
+    for i, text in enumerate(inputs):
         hops = r.rows(f"origin of made[{i}]")
         check(hops[-1]["kind"] == "computation" and hops[-1]["function"] == "make", i, hops)
-        check(inputs in hops[-1]["origin"], i, hops)
+        check(text == hops[-1]["origin"] if i >= 8 else text in hops[-1]["origin"], i, hops)
+    for i, text in ((11, "%rax * 4 + 0x8"), (12, "%rax * 8")):
+        hops = r.rows(f"origin of made[{i}]")
+        check([h["origin"] for h in hops if h["kind"] == "address"] == [text], i, hops)
+        check(hops[-1]["kind"] == "constant" and hops[-1]["function"] == "set_source", i, hops)
 
 
 # ---- Crashes -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 
 #define NOINLINE __attribute__((noinline))
 
-long source, cell, passed[40], made[10];
+long source, cell, passed[40], made[20];
 
 NOINLINE void set_source(void) { source = 77; }
 
@@ -67,6 +67,13 @@ NOINLINE void make(void) {
   THROUGH(*to++, "andq $-8, %%rax");
   THROUGH(*to++, "rolq $8, %%rax");
   THROUGH(*to++, "leaq (%%rax, %%rax), %%rax");
+  // What is only written is no input.
+  THROUGH(*to++, "leal (%%rax, %%rax, 2), %%ecx\n\tmovl %%ecx, %%eax");
+  THROUGH(*to++, "imulq $3, %%rax, %%rcx\n\tmovq %%rcx, %%rax");
+  THROUGH(*to++, "popcntq %%rax, %%rcx\n\tmovq %%rcx, %%rax");
+  // The index of an element: its origin is asked for.
+  THROUGH(*to++, "leaq 8(, %%rax, 4), %%rcx\n\tmovq %%rcx, %%rax");
+  THROUGH(*to++, "leaq (, %%rax, 8), %%rax");
 }
 
 int main(void) {
