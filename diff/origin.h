@@ -132,6 +132,8 @@ class OriginFinder {
     void Describe(OriginStep* step) const;
   };
 
+  class InputSearch;
+
   // Follows what differs, and the other inputs that differ where the first leads to nothing.
   absl::StatusOr<Origin> Follow(Location location, Origin origin);
   absl::Status FollowOne(Location location, Origin* origin);
@@ -159,6 +161,7 @@ class OriginFinder {
                                                          const std::array<ThreadNo, 2>& thread,
                                                          const Location* result, size_t steps,
                                                          OriginStep* step, bool* placement);
+  // Whether both addresses lie in memory that an allocator gives out.
   bool InHeap(uint64_t a, Time time_a, uint64_t b, Time time_b);
   static constexpr int kMaxWeight = 3;
   static constexpr int kMaxEndCopies = 16;

@@ -288,6 +288,125 @@ absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& option
   return words;
 }
 
+// Runs the program under its recorder, and returns its process number.
+absl::StatusOr<pid_t> Start(const LaunchOptions& options, const std::string& ring_directory,
+                            const SignalRules& rules, const DescriptorLimit& descriptors) {
+  std::vector<std::string> words;
+  if (options.recorder == RecorderKind::kNative) {
+    ASSIGN_OR_RETURN(words, EngineWords(options, ring_directory));
+  } else {
+    words = ValgrindWords(options, ring_directory);
+  }
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> env;
+  for (char** e = environ; *e != nullptr; ++e) {
+    if (strncmp(*e, "VALGRIND_LIB=", 13) != 0) env.emplace_back(*e);
+  }
+  if (options.recorder == RecorderKind::kValgrind) {
+    env.push_back("VALGRIND_LIB=" + options.tool_directory);
+  }
+  std::vector<char*> envp;
+  envp.reserve(env.size() + 1);
+  for (std::string& e : env) envp.push_back(e.data());
+  envp.push_back(nullptr);
+
+  pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "fork");
+  if (child == 0) {
+    rules.RestoreInChild();
+    descriptors.Restore();
+    // Memory lies in the same places in every run: two recordings can be asked about one address.
+    const int persona = personality(kAskPersonality);
+    if (persona >= 0) personality(static_cast<unsigned>(persona) | ADDR_NO_RANDOMIZE);
+    execve(argv[0], argv.data(), envp.data());
+    _exit(126);
+  }
+  return child;
+}
+
+// Finds the rings of recorded processes as they appear in the launch's directory.
+class RingFinder {
+ public:
+  // `directory` and `on_ring` outlive it. `notify`: an inotify descriptor of the directory.
+  RingFinder(RingDirectory* directory, int notify, const OnRing& on_ring)
+      : directory_(directory), notify_(notify), on_ring_(on_ring) {}
+
+  // Hands on those that are new. Where that fails too often it gives up, and says so.
+  void Look();
+  // The last look failed, and the next one may not.
+  bool is_waiting() const { return tries_ > 0 && !gave_up_; }
+
+ private:
+  // Descriptors and memory may be there again when some process has ended: for how long to wait.
+  static constexpr int kMaxTries = 10;
+
+  absl::Status Take();
+
+  RingDirectory* directory_;
+  int notify_;
+  const OnRing& on_ring_;
+  std::map<uint32_t, std::weak_ptr<Ring>> by_pid_;  // the newest of each
+  std::set<std::string> seen_;
+  std::vector<std::shared_ptr<Ring>> found_;  // and not handed on yet
+  int tries_ = 0;
+  bool gave_up_ = false;
+};
+
+absl::Status RingFinder::Take() {
+  char events[16 << 10];
+  while (read(notify_, events, sizeof(events)) > 0) {
+  }
+  absl::Status trouble;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(directory_->path(), error);
+       !error && it != fs::directory_iterator(); it.increment(error)) {
+    std::string name = it->path().filename();
+    if (name.rfind("r-", 0) != 0 || seen_.contains(name)) continue;
+    auto ring = Ring::Open(it->path());
+    if (!ring.ok()) {
+      trouble = ring.status();
+      continue;
+    }
+    seen_.insert(name);
+    unlink(it->path().c_str());
+    found_.push_back(std::move(*ring));
+  }
+  if (error) {
+    trouble = absl::UnavailableError(fmt::format("{}: {}", directory_->path(), error.message()));
+  }
+  if (!trouble.ok()) return trouble;  // the ring of one that is waiting may be another's parent
+  // A child may have been forked and have exec'ed since we last looked.
+  std::sort(found_.begin(), found_.end(),
+            [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
+  for (std::shared_ptr<Ring>& ring : found_) {
+    auto& slot = by_pid_[ring->pid()];
+    if (auto before = slot.lock()) before->Supersede();
+    slot = ring;
+    on_ring_(ring);
+  }
+  found_.clear();
+  return absl::OkStatus();
+}
+
+void RingFinder::Look() {
+  if (gave_up_) return;
+  absl::Status trouble;
+  try {
+    trouble = Take();
+  } catch (const std::bad_alloc&) {
+    trouble = absl::UnavailableError("out of memory");
+    tries_ = kMaxTries;  // what was found is lost
+  }
+  tries_ = trouble.ok() ? 0 : tries_ + 1;
+  if (tries_ < kMaxTries) return;
+  gave_up_ = true;
+  directory_->Unlock();
+  on_ring_(trouble);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindToolDirectory() {
@@ -370,101 +489,16 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     return absl::ErrnoToStatus(errno, "inotify");
   }
 
-  std::vector<std::string> words;
-  if (options.recorder == RecorderKind::kNative) {
-    ASSIGN_OR_RETURN(words, EngineWords(options, path));
-  } else {
-    words = ValgrindWords(options, path);
-  }
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& w : words) argv.push_back(w.data());
-  argv.push_back(nullptr);
-  std::vector<std::string> env;
-  for (char** e = environ; *e != nullptr; ++e) {
-    if (strncmp(*e, "VALGRIND_LIB=", 13) != 0) env.emplace_back(*e);
-  }
-  if (options.recorder == RecorderKind::kValgrind) {
-    env.push_back("VALGRIND_LIB=" + options.tool_directory);
-  }
-  std::vector<char*> envp;
-  envp.reserve(env.size() + 1);
-  for (std::string& e : env) envp.push_back(e.data());
-  envp.push_back(nullptr);
-
   SignalRules rules;
   DescriptorLimit descriptors;
-  pid_t child = fork();
-  if (child < 0) return absl::ErrnoToStatus(errno, "fork");
-  if (child == 0) {
-    rules.RestoreInChild();
-    descriptors.Restore();
-    // Memory lies in the same places in every run: two recordings can be asked about one address.
-    const int persona = personality(kAskPersonality);
-    if (persona >= 0) personality(static_cast<unsigned>(persona) | ADDR_NO_RANDOMIZE);
-    execve(argv[0], argv.data(), envp.data());
-    _exit(126);
-  }
+  ASSIGN_OR_RETURN(const pid_t child, Start(options, path, rules, descriptors));
   g_child = child;
   int child_fd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
 
   LaunchResult result;
-  std::map<uint32_t, std::weak_ptr<Ring>> by_pid;  // the newest of each
-  std::set<std::string> seen;
-  std::vector<std::shared_ptr<Ring>> found;  // and not handed on yet
+  RingFinder finder(directory.get(), notify, on_ring);
   bool exited = false;
-  auto take_rings = [&]() -> absl::Status {
-    char events[16 << 10];
-    while (read(notify, events, sizeof(events)) > 0) {
-    }
-    absl::Status trouble;
-    std::error_code error;
-    for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator();
-         it.increment(error)) {
-      std::string name = it->path().filename();
-      if (name.rfind("r-", 0) != 0 || seen.contains(name)) continue;
-      auto ring = Ring::Open(it->path());
-      if (!ring.ok()) {
-        trouble = ring.status();
-        continue;
-      }
-      seen.insert(name);
-      unlink(it->path().c_str());
-      found.push_back(std::move(*ring));
-    }
-    if (error) trouble = absl::UnavailableError(fmt::format("{}: {}", path, error.message()));
-    if (!trouble.ok()) return trouble;  // the ring of one that is waiting may be another's parent
-    // A child may have been forked and have exec'ed since we last looked.
-    std::sort(found.begin(), found.end(),
-              [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
-    for (std::shared_ptr<Ring>& ring : found) {
-      auto& slot = by_pid[ring->pid()];
-      if (auto before = slot.lock()) before->Supersede();
-      slot = ring;
-      on_ring(ring);
-    }
-    found.clear();
-    return absl::OkStatus();
-  };
-  // Descriptors and memory may be there again when some process has ended: for how long to wait.
-  constexpr int kMaxTries = 10;
-  int tries = 0;
-  bool gave_up = false;
-  auto look_for_rings = [&] {
-    absl::Status trouble;
-    try {
-      trouble = take_rings();
-    } catch (const std::bad_alloc&) {
-      trouble = absl::UnavailableError("out of memory");
-      tries = kMaxTries;  // what was found is lost
-    }
-    tries = trouble.ok() ? 0 : tries + 1;
-    if (tries < kMaxTries) return;
-    gave_up = true;
-    directory->Unlock();
-    on_ring(trouble);
-  };
-  while (!all_consumed() || !exited || (tries > 0 && !gave_up)) {
+  while (!all_consumed() || !exited || finder.is_waiting()) {
     pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
     poll(fds, exited ? 1 : 2, exited ? 5 : 100);
     int status;
@@ -478,8 +512,8 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
         result.status = WEXITSTATUS(status);
       }
     }
-    if (!gave_up) look_for_rings();
-    if (tries > 0) usleep(50'000);
+    finder.Look();
+    if (finder.is_waiting()) usleep(50'000);
   }
   close(notify);
   if (child_fd >= 0) close(child_fd);

@@ -603,47 +603,128 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromOperand(
   return std::optional<ValueLocation>(next);
 }
 
+// What a computation was made from: "%rax = 0x2, $0x3".
+std::string InputsText(const DecodedInstruction& decoded, const Registers& registers) {
+  std::string inputs;
+  const auto add = [&](const std::string& input) {
+    inputs += (inputs.empty() ? "" : ", ") + input;
+  };
+  for (const Operand& operand : decoded.operands) {
+    if (operand.written && !operand.read) continue;
+    if (decoded.operation != Operation::kLoadAddress) {
+      add(OperandText(operand, decoded, registers));
+      continue;
+    }
+    for (const RegisterName& name : {operand.base, operand.index}) {
+      const std::optional<uint64_t> value = RegisterValue(name, registers);
+      if (!value || name.file == RegisterName::File::kNone) continue;
+      add(fmt::format("{} = {:#x}", name.Text(), *value));
+    }
+  }
+  for (const RegisterName& name : decoded.implied) {
+    add(fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers)));
+  }
+  return inputs.empty() ? "nothing but the instruction itself" : inputs;
+}
+
+// Which operand the place is; their number: none.
+size_t OperandThatIs(const ValueLocation& place, const std::vector<Operand>& operands) {
+  const bool is_memory = place.kind == ValueLocation::Kind::kMemory;
+  const auto file = place.kind == ValueLocation::Kind::kGeneral ? RegisterName::File::kGeneral
+                                                                : RegisterName::File::kVector;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& o = operands[i];
+    if (is_memory ? o.kind == Operand::Kind::kMemory
+                  : o.kind == Operand::Kind::kRegister && o.reg.file == file &&
+                        o.reg.number == place.number) {
+      return i;
+    }
+  }
+  return operands.size();
+}
+
+absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromAddress(
+    const ValueLocation& place, const DecodedInstruction& decoded, bool is_destination,
+    const Registers& registers, Hop* hop) {
+  const std::vector<Operand>& operands = decoded.operands;
+  const Operand& m = operands.back();
+  const bool one =
+      m.base.file == RegisterName::File::kGeneral && m.index.file == RegisterName::File::kNone;
+  if (m.base.file == RegisterName::File::kInstructionPointer ||
+      (m.base.file == RegisterName::File::kNone && m.index.file == RegisterName::File::kNone)) {
+    const std::optional<Address> address = EffectiveAddress(m, decoded, registers);
+    const std::string name = symbols_ && address ? symbols_->NameOf(*address) : "";
+    std::string text = address ? fmt::format("${:#x}", address->v) : "a constant";
+    std::optional<VariableInfo> variable;
+    if (symbols_ && address) variable = symbols_->VariableAt(*address);
+    if (variable) {
+      text += fmt::format(" (&{})", variable->name);
+    } else if (!name.empty()) {
+      text += fmt::format(" ({})", name);
+    }
+    EndTrace(hop, "constant", text);
+    return std::optional<ValueLocation>();
+  }
+  const uint32_t copied = std::min(m.base.size, operands.front().size);
+  if (one && m.displacement == 0 && is_destination && place.offset < copied) {
+    Operand base;
+    base.reg = m.base;
+    ValueLocation part = place;
+    part.size = std::min(place.size, copied - place.offset);
+    DecodedInstruction move = decoded;
+    move.operands = {operands.front(), base};
+    return FromOperand(part, move, 1, place.offset, registers, hop);
+  }
+  // An address some bytes away from another, or an element's: the origin of the other, or of
+  // the index, is what is wanted.
+  const bool only_index = m.base.file == RegisterName::File::kNone && m.index.size == 8;
+  if (((one && copied == 8) || only_index) && operands.front().size == 8 && place.size == 8) {
+    const RegisterName& from = only_index ? m.index : m.base;
+    ValueLocation next = place;
+    next.kind = ValueLocation::Kind::kGeneral;
+    next.number = from.number;
+    next.offset = 0;
+    hop->kind = "address";
+    hop->from = from.Text();
+    if (only_index) hop->from += fmt::format(" * {}", m.scale);
+    if (m.displacement != 0) {
+      const uint64_t distance = static_cast<uint64_t>(m.displacement);
+      hop->from += m.displacement < 0 ? fmt::format(" - {:#x}", -distance)
+                                      : fmt::format(" + {:#x}", distance);
+    }
+    return std::optional<ValueLocation>(next);
+  }
+  EndTrace(hop, "computation", InputsText(decoded, registers));
+  return std::optional<ValueLocation>();
+}
+
+void OriginTracer::EndInSystemCall(const ValueLocation& place, Hop* hop) {
+  if (place.kind == ValueLocation::Kind::kGeneral && place.number != kRax) {
+    EndTrace(hop, "syscall", "overwritten by the system call");
+    return;
+  }
+  EventQuery query;
+  query.kind = EventKind::kSyscall;
+  query.span = {hop->time, hop->time + 2};
+  query.thread = place.thread;
+  std::string detail = "its result";
+  if (auto cursor = process_.Events(query); cursor.ok()) {
+    for (;;) {
+      auto event = (*cursor)->Next();
+      if (!event.ok() || !*event) break;
+      detail = (*event)->detail;
+    }
+  }
+  EndTrace(hop, "syscall", detail);
+  return;
+}
+
 absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
     const ValueLocation& place, const DecodedInstruction& decoded, const Registers& registers,
     Hop* hop) {
   const std::vector<Operand>& operands = decoded.operands;
   const std::optional<ValueLocation> end;
-  const auto computation = [&] {
-    std::string inputs;
-    const auto add = [&](const std::string& input) {
-      inputs += (inputs.empty() ? "" : ", ") + input;
-    };
-    for (const Operand& operand : operands) {
-      if (operand.written && !operand.read) continue;
-      if (decoded.operation == Operation::kLoadAddress) {
-        for (const RegisterName& name : {operand.base, operand.index}) {
-          const std::optional<uint64_t> value = RegisterValue(name, registers);
-          if (value && name.file != RegisterName::File::kNone)
-            add(fmt::format("{} = {:#x}", name.Text(), *value));
-        }
-        continue;
-      }
-      add(OperandText(operand, decoded, registers));
-    }
-    for (const RegisterName& name : decoded.implied) {
-      add(fmt::format("{} = {:#x}", name.Text(), *RegisterValue(name, registers)));
-    }
-    if (inputs.empty()) inputs = "nothing but the instruction itself";
-    EndTrace(hop, "computation", inputs);
-  };
-  // Which operand the place is.
-  size_t own = operands.size();
-  for (size_t i = 0; i < operands.size() && own == operands.size(); ++i) {
-    const Operand& o = operands[i];
-    const bool is_memory = place.kind == ValueLocation::Kind::kMemory;
-    const auto file = place.kind == ValueLocation::Kind::kGeneral ? RegisterName::File::kGeneral
-                                                                  : RegisterName::File::kVector;
-    if (is_memory ? o.kind == Operand::Kind::kMemory
-                  : o.kind == Operand::Kind::kRegister && o.reg.file == file &&
-                        o.reg.number == place.number) {
-      own = i;
-    }
-  }
+  const size_t own = OperandThatIs(place, operands);
   switch (decoded.operation) {
     case Operation::kMove:
     case Operation::kCompute: {
@@ -664,56 +745,8 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
       part.size = std::min<uint32_t>(part.size, operands[1].size);
       return FromOperand(part, decoded, 1, place.offset, registers, hop);
     }
-    case Operation::kLoadAddress: {
-      const Operand& m = operands.back();
-      const bool one =
-          m.base.file == RegisterName::File::kGeneral && m.index.file == RegisterName::File::kNone;
-      if (m.base.file == RegisterName::File::kInstructionPointer ||
-          (m.base.file == RegisterName::File::kNone && m.index.file == RegisterName::File::kNone)) {
-        const std::optional<Address> address = EffectiveAddress(m, decoded, registers);
-        const std::string name = symbols_ && address ? symbols_->NameOf(*address) : "";
-        std::string text = address ? fmt::format("${:#x}", address->v) : "a constant";
-        std::optional<VariableInfo> variable;
-        if (symbols_ && address) variable = symbols_->VariableAt(*address);
-        if (variable) {
-          text += fmt::format(" (&{})", variable->name);
-        } else if (!name.empty()) {
-          text += fmt::format(" ({})", name);
-        }
-        EndTrace(hop, "constant", text);
-        return end;
-      }
-      const uint32_t copied = std::min(m.base.size, operands.front().size);
-      if (one && m.displacement == 0 && own == 0 && place.offset < copied) {
-        Operand base;
-        base.reg = m.base;
-        ValueLocation part = place;
-        part.size = std::min(place.size, copied - place.offset);
-        DecodedInstruction move = decoded;
-        move.operands = {operands.front(), base};
-        return FromOperand(part, move, 1, place.offset, registers, hop);
-      }
-      // An address some bytes away from another, or an element's: the origin of the other, or of
-      // the index, is what is wanted.
-      const bool only_index = m.base.file == RegisterName::File::kNone && m.index.size == 8;
-      if (((one && copied == 8) || only_index) && operands.front().size == 8 && place.size == 8) {
-        const RegisterName& from = only_index ? m.index : m.base;
-        ValueLocation next = place;
-        next.kind = ValueLocation::Kind::kGeneral;
-        next.number = from.number;
-        next.offset = 0;
-        hop->kind = "address";
-        hop->from = from.Text();
-        if (only_index) hop->from += fmt::format(" * {}", m.scale);
-        if (m.displacement != 0) {
-          const uint64_t distance = static_cast<uint64_t>(m.displacement);
-          hop->from += m.displacement < 0 ? fmt::format(" - {:#x}", -distance)
-                                          : fmt::format(" + {:#x}", distance);
-        }
-        return std::optional<ValueLocation>(next);
-      }
-      break;
-    }
+    case Operation::kLoadAddress:
+      return FromAddress(place, decoded, own == 0, registers, hop);
     case Operation::kPush:
       if (place.kind != ValueLocation::Kind::kMemory || operands.empty()) break;
       return FromOperand(place, decoded, 0, place.offset, registers, hop);
@@ -769,33 +802,16 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
       hop->from = TextOf(next, place.before);
       return std::optional<ValueLocation>(next);
     }
-    case Operation::kSystemCall: {
-      if (place.kind == ValueLocation::Kind::kGeneral && place.number != kRax) {
-        EndTrace(hop, "syscall", "overwritten by the system call");
-        return end;
-      }
-      EventQuery query;
-      query.kind = EventKind::kSyscall;
-      query.span = {hop->time, hop->time + 2};
-      query.thread = place.thread;
-      std::string detail = "its result";
-      if (auto cursor = process_.Events(query); cursor.ok()) {
-        for (;;) {
-          auto event = (*cursor)->Next();
-          if (!event.ok() || !*event) break;
-          detail = (*event)->detail;
-        }
-      }
-      EndTrace(hop, "syscall", detail);
+    case Operation::kSystemCall:
+      EndInSystemCall(place, hop);
       return end;
-    }
     case Operation::kInput:
       EndTrace(hop, "input", "the processor");
       return end;
     case Operation::kReturn:
       break;
   }
-  computation();
+  EndTrace(hop, "computation", InputsText(decoded, registers));
   return end;
 }
 

@@ -91,6 +91,12 @@ class OriginTracer {
                                                                const DecodedInstruction& decoded,
                                                                const Registers& registers,
                                                                Hop* hop);
+  // Continues from lea's operand. `is_destination`: the place is in what it wrote.
+  absl::StatusOr<std::optional<ValueLocation>> FromAddress(const ValueLocation& place,
+                                                           const DecodedInstruction& decoded,
+                                                           bool is_destination,
+                                                           const Registers& registers, Hop* hop);
+  void EndInSystemCall(const ValueLocation& place, Hop* hop);
   absl::StatusOr<std::optional<ValueLocation>> FromOperand(const ValueLocation& place,
                                                            const DecodedInstruction& decoded,
                                                            size_t operand, uint32_t offset,

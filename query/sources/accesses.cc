@@ -34,6 +34,46 @@ std::string WhereBytesComeFrom(const Process& process, Address address, Time t) 
   return process.DescribeUnmapped(address, t);
 }
 
+// What the location's expression means is as of `at`, else of the time that the span names. `at`
+// also ends the span of `last`.
+absl::StatusOr<EvaluateAt> WhereToEvaluate(const ast::Accesses& source, const ast::Query& query,
+                                           const Context& context, const TimeOfQuery& ask,
+                                           TimeSpan* span) {
+  const Time end = context.process().info().end;
+  EvaluateAt where;
+  if (query.clauses.at) {
+    ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
+    where.time = at;
+    ASSIGN_OR_RETURN(where.inlined, InlinedAt(query.clauses.at, ask));
+    if (!query.clauses.span && source.mode == ast::Accesses::Mode::kLast) span->end = at;
+  } else if (query.clauses.span) {
+    const bool after = query.clauses.span->kind == ast::Span::Kind::kAfter;
+    where.time = std::min(after ? span->begin : span->end, end);
+  }
+  if (query.clauses.frame) {
+    where.frame = query.clauses.frame->value;
+    if (!where.time) where.time = end;
+  }
+  return where;
+}
+
+void AddColumns(ast::Accesses::Kind kind, SourcePlan* plan) {
+  AddMoment(plan);
+  Add(plan, "address", Type::kAddress);
+  Add(plan, "size", Type::kInteger);
+  Add(plan, "value", Type::kValue);
+  Add(plan, "previous", Type::kValue);
+  Add(plan, "actor", Type::kString);
+  plan->presentation.table_columns = {"time", "thread", "address", "size"};
+  auto& shown = plan->presentation.table_columns;
+  if (kind == ast::Accesses::Kind::kAccesses) {
+    Add(plan, "kind", Type::kString);
+    shown.push_back("kind");
+  }
+  if (kind != ast::Accesses::Kind::kReads) shown.push_back("previous");
+  shown.insert(shown.end(), {"value", "actor", "function"});
+}
+
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& query,
@@ -45,22 +85,8 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   const ProcessInfo& info = process.info();
   ASSIGN_OR_RETURN(TimeSpan span, ResolveSpan(context, query.clauses.span, ask));
   ASSIGN_OR_RETURN(std::optional<ThreadNo> thread, ResolveThread(context, query.clauses.thread));
-  // What the location's expression means is as of `at`, else of the time that the span names.
-  EvaluateAt where;
-  if (query.clauses.at) {
-    ASSIGN_OR_RETURN(Time at, ResolveAt(context, query.clauses.at, ask));
-    where.time = at;
-    ASSIGN_OR_RETURN(where.inlined, InlinedAt(query.clauses.at, ask));
-    if (!query.clauses.span && source.mode == Mode::kLast) span.end = at;
-  } else if (query.clauses.span) {
-    const bool after = query.clauses.span->kind == ast::Span::Kind::kAfter;
-    where.time = std::min(after ? span.begin : span.end, info.end);
-  }
+  ASSIGN_OR_RETURN(EvaluateAt where, WhereToEvaluate(source, query, context, ask, &span));
   where.thread = thread;
-  if (query.clauses.frame) {
-    where.frame = query.clauses.frame->value;
-    if (!where.time) where.time = info.end;
-  }
   ASSIGN_OR_RETURN(ResolvedLocation location, ResolveLocation(context, source.location, 1, where));
 
   AccessQuery base;
@@ -82,20 +108,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   }
   if (thread) absl::StrAppend(&filters, " in thread ", thread->v);
 
-  AddMoment(&plan);
-  Add(&plan, "address", Type::kAddress);
-  Add(&plan, "size", Type::kInteger);
-  Add(&plan, "value", Type::kValue);
-  Add(&plan, "previous", Type::kValue);
-  Add(&plan, "actor", Type::kString);
-  plan.presentation.table_columns = {"time", "thread", "address", "size"};
-  auto& shown = plan.presentation.table_columns;
-  if (source.kind == Kind::kAccesses) {
-    Add(&plan, "kind", Type::kString);
-    shown.push_back("kind");
-  }
-  if (source.kind != Kind::kReads) shown.push_back("previous");
-  shown.insert(shown.end(), {"value", "actor", "function"});
+  AddColumns(source.kind, &plan);
   plan.reversible = true;
   if (source.mode == Mode::kLast) plan.take_one = Direction::kBackward;
   if (source.mode == Mode::kFirst || source.mode == Mode::kNext) {
