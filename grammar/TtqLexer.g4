@@ -143,7 +143,7 @@ Volatile : 'volatile';
 StandardType : 'u'? 'int' ('8' | '16' | '32' | '64' | 'ptr') '_t' | 's'? 'size_t' | 'ptrdiff_t';
 
 Number : ('0x' [0-9a-f]+ | [0-9]+) [ul]*;
-Float : [0-9]+ '.' [0-9]+ ('e' [+-]? [0-9]+)? | [0-9]+ 'e' [+-]? [0-9]+;
+Float : ([0-9]+ '.' [0-9]+ ('e' [+-]? [0-9]+)? | [0-9]+ 'e' [+-]? [0-9]+) 'f'?;
 BadNumber : [0-9] [0-9a-z_]*;
 RegisterName : '$' [a-z] [a-z0-9_]*;
 Identifier : [a-z_\u0080-\u00ff] [a-z0-9_\u0080-\u00ff]*;

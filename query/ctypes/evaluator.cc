@@ -48,6 +48,28 @@ std::optional<bool> Compared(ast::BinaryOp op, T x, T y) {
   }
 }
 
+// The result of a real operator; nothing for another one.
+template <class T>
+std::optional<long double> Computed(ast::BinaryOp op, T x, T y) {
+  switch (op) {
+    case ast::BinaryOp::kAdd:
+      return x + y;
+    case ast::BinaryOp::kSub:
+      return x - y;
+    case ast::BinaryOp::kMul:
+      return x * y;
+    case ast::BinaryOp::kDiv:
+      return x / y;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool IsArithmetic(const CValue& value) {
+  const CType* type = value.type->Strip();
+  return type->IsScalar() && !type->IsPointer();
+}
+
 // Of C's usual arithmetic conversions: the rank of an integer type after promotion.
 const CType* Promoted(const CType* type) {
   type = type->Strip();
@@ -184,13 +206,17 @@ template <class Node>
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const Node& node) {
   if constexpr (std::is_same_v<Node, ast::Number>) {
     // C's rule for literals, with decimal ones that fit no signed type taken as unsigned.
-    const char* type = node.value <= INT32_MAX                ? "int"
-                       : node.hex && node.value <= UINT32_MAX ? "unsigned int"
-                       : node.value <= INT64_MAX              ? "long"
-                                                              : "unsigned long";
+    const bool may_be_unsigned = node.hex || node.is_unsigned;
+    const char* type = node.is_unsigned || node.is_long || node.value > INT32_MAX ? "" : "int";
+    if (*type == 0 && !node.is_long && may_be_unsigned && node.value <= UINT32_MAX) {
+      type = "unsigned int";
+    }
+    if (*type == 0) {
+      type = node.is_unsigned || node.value > INT64_MAX ? "unsigned long" : "long";
+    }
     return FromNumber(BuiltinType(type), static_cast<__int128>(node.value));
   } else if constexpr (std::is_same_v<Node, ast::Float>) {
-    return FromFloat(BuiltinType("double"), node.value);
+    return FromFloat(BuiltinType(node.is_float ? "float" : "double"), node.value);
   } else if constexpr (std::is_same_v<Node, ast::Character>) {
     return FromNumber(BuiltinType("char"), static_cast<signed char>(node.value));
   } else if constexpr (std::is_same_v<Node, ast::String>) {
@@ -684,21 +710,18 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
   const CType* type = shift ? Promoted(a.type) : Common(a.type, b.type);
   const CType* truth = BuiltinType("int");
   if (type->kind == Kind::kFloat) {
-    const long double x = a.is_float ? a.f : static_cast<long double>(a.i);
-    const long double y = b.is_float ? b.f : static_cast<long double>(b.i);
-    if (const auto holds = Compared(op, x, y)) return FromNumber(truth, *holds);
-    switch (op) {
-      case Op::kAdd:
-        return FromFloat(type, x + y);
-      case Op::kSub:
-        return FromFloat(type, x - y);
-      case Op::kMul:
-        return FromFloat(type, x * y);
-      case Op::kDiv:
-        return FromFloat(type, x / y);
-      default:
-        return ErrorAt(expr.range, "this takes integers");
-    }
+    // In the type itself: what is rounded twice may come out otherwise.
+    const auto in_type = [&]<class T>(T) -> absl::StatusOr<CValue> {
+      const T x = a.is_float ? static_cast<T>(a.f) : static_cast<T>(a.i);
+      const T y = b.is_float ? static_cast<T>(b.f) : static_cast<T>(b.i);
+      if (const auto holds = Compared(op, x, y)) return FromNumber(truth, *holds);
+      if (const auto result = Computed(op, x, y)) return FromFloat(type, *result);
+      return ErrorAt(expr.range, "this takes integers");
+    };
+    const uint64_t size = type->Size().value_or(sizeof(long double));
+    return size == sizeof(float)    ? in_type(float{})
+           : size == sizeof(double) ? in_type(double{})
+                                    : in_type(static_cast<long double>(0));
   }
   if (a.is_float || b.is_float) return ErrorAt(expr.range, "this takes integers");
   const __int128 x = Wrap(a.i, type), y = shift ? b.i : Wrap(b.i, type);
@@ -741,7 +764,26 @@ absl::StatusOr<CValue> Evaluator::Arithmetic(const ast::Expr& expr, ast::BinaryO
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr&, const ast::Ternary& ternary) {
   ASSIGN_OR_RETURN(CValue condition, Value(*ternary.condition));
   ASSIGN_OR_RETURN(Number n, NumberOf(*ternary.condition, condition));
-  return Value((n.is_float ? n.f != 0 : n.i != 0) ? *ternary.then : *ternary.otherwise);
+  const bool truth = n.is_float ? n.f != 0 : n.i != 0;
+  ASSIGN_OR_RETURN(CValue chosen, Value(truth ? *ternary.then : *ternary.otherwise));
+  if (!IsArithmetic(chosen)) return chosen;
+  // Of two numbers the result has the common type, whichever is taken. The other may have no value.
+  const bool unknown = unknown_;
+  const absl::StatusOr<CValue> other = Value(truth ? *ternary.otherwise : *ternary.then);
+  unknown_ = unknown;
+  if (!other.ok() || !IsArithmetic(*other)) return chosen;
+  const CType* type = Common(chosen.type->Strip(), other->type->Strip());
+  if (type == chosen.type->Strip()) return chosen;
+  ASSIGN_OR_RETURN(const Number number,
+                   NumberOf(truth ? *ternary.then : *ternary.otherwise, chosen));
+  CValue value;
+  if (type->kind == Kind::kFloat) {
+    value = FromFloat(type, number.is_float ? number.f : static_cast<long double>(number.i));
+  } else {
+    value = FromNumber(type, Wrap(number.i, type));
+  }
+  value.past = number.past;
+  return value;
 }
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Cast& cast) {

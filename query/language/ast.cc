@@ -122,7 +122,8 @@ std::string PatternText(const Pattern& pattern) {
 }
 
 std::string NumberText(const Number& number) {
-  return number.hex ? fmt::format("{:#x}", number.value) : Cat(number.value);
+  return Cat(number.hex ? fmt::format("{:#x}", number.value) : Cat(number.value),
+             number.is_unsigned ? "u" : "", number.is_long ? "l" : "");
 }
 
 // How tightly an expression's outermost operator binds; the order of the grammar's alternatives.
@@ -263,7 +264,7 @@ Printed PrintExpr(const Expr& expr) {
           [](const Float& f) -> Printed {
             std::string text = fmt::format("{}", f.value);
             if (text.find_first_of(".e") == std::string::npos) text += ".0";
-            return {text};
+            return {f.is_float ? text + "f" : text};
           },
           [](const Character& c) -> Printed {
             const char byte = static_cast<char>(c.value);

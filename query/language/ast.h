@@ -36,10 +36,12 @@ using ExprPtr = std::unique_ptr<Expr>;
 
 struct Number {
   uint64_t value = 0;
-  bool hex = false;  // Written with 0x.
+  bool hex = false;                           // Written with 0x.
+  bool is_unsigned = false, is_long = false;  // Written with u, l: of C's types.
 };
 struct Float {
   double value = 0;
+  bool is_float = false;  // Written with f.
 };
 // 'a': one byte.
 struct Character {

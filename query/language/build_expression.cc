@@ -179,7 +179,9 @@ ast::ExprPtr Builder::BuildPrimary(TtqParser::PrimaryContext* context) {
   if (auto* c = As<P::ParameterPrimaryContext>(context)) return ExprOf(c->parameter());
   if (As<P::FloatPrimaryContext>(context)) {
     ast::Float number;
-    const std::string_view text = Text(context);
+    std::string_view text = Text(context);
+    number.is_float = text.back() == 'f' || text.back() == 'F';
+    if (number.is_float) text.remove_suffix(1);
     if (std::from_chars(text.data(), text.data() + text.size(), number.value).ec != std::errc()) {
       Fail(range, "the number is out of range");
     }

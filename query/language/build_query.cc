@@ -139,8 +139,14 @@ ast::Number Builder::BuildNumber(antlr4::tree::TerminalNode* node) {
   ast::Number number;
   number.hex = text.size() > 1 && (text[1] == 'x' || text[1] == 'X');
   if (number.hex) text.remove_prefix(2);
-  while (!text.empty() && std::string_view("uUlL").find(text.back()) != text.npos) {
-    text.remove_suffix(1);
+  const size_t digits = std::min(text.find_first_of("uUlL"), text.size());
+  const std::string suffix = Lower(text.substr(digits));
+  text = text.substr(0, digits);
+  number.is_unsigned = suffix.find('u') != suffix.npos;
+  number.is_long = suffix.find('l') != suffix.npos;
+  static constexpr std::string_view kSuffixes[] = {"", "u", "l", "ll", "ul", "ull", "lu", "llu"};
+  if (std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix) == std::end(kSuffixes)) {
+    Fail(RangeOf(node), Cat("'", suffix, "' is no ending of a number: u, l, ul and ll, ull are"));
   }
   if (!number.hex && text.size() > 1 && text[0] == '0') {
     Fail(RangeOf(node), "a decimal number does not begin with 0, and octal ones are not read");
