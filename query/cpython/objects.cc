@@ -655,6 +655,12 @@ uint64_t ObjectReader::GetAttribute(uint64_t object, std::string_view name) {
   if (name == "__dict__") {
     if (const uint64_t dict = DictObject(object, type)) return dict;
   }
+  // Class variables and functions: of a type, its own and its bases'; else of the object's type.
+  const bool is_type = type.Is(kTypeSubclass);
+  const uint64_t in_class = InClasses(is_type ? object : type.address, name);
+  // A property goes before what the object itself has of that name.
+  const TypeInfo* descriptor = in_class == 0 || is_type ? nullptr : TypeOf(in_class);
+  if (descriptor != nullptr && descriptor->name == "property") return 0;
   for (const Attribute& attribute : Attributes(object)) {
     if (attribute.name == name) return attribute.value;
   }
@@ -696,16 +702,39 @@ uint64_t ObjectReader::GetAttribute(uint64_t object, std::string_view name) {
     if (name == "__context__") return memory_.Pointer(object + layout_.exception_context);
     if (name == "__cause__") return memory_.Pointer(object + layout_.exception_cause);
   }
-  // Class variables and functions: of a type, its own and its bases'; else of the object's type.
-  uint64_t at = type.Is(kTypeSubclass) ? object : type.address;
-  for (int i = 0; at != 0 && i < kMaxLevelsOfBases; ++i) {
-    const TypeInfo* t = Type(at);
+  return in_class == 0 ? 0 : Bound(in_class, object, is_type);
+}
+
+uint64_t ObjectReader::InClasses(uint64_t type, std::string_view name) {
+  for (int i = 0; type != 0 && i < kMaxLevelsOfBases; ++i) {
+    const TypeInfo* t = Type(type);
     if (!t) return 0;
     const uint64_t base = t->base;
-    if (const uint64_t value = DictGet(memory_.Pointer(at + layout_.type_dict), name)) return value;
-    at = base;
+    const uint64_t value = DictGet(memory_.Pointer(type + layout_.type_dict), name);
+    if (value != 0) return value;
+    type = base;
   }
   return 0;
+}
+
+uint64_t ObjectReader::Bound(uint64_t value, uint64_t object, bool is_type) {
+  const TypeInfo* type = TypeOf(value);
+  if (!type) return value;
+  // A field of a named tuple: its index.
+  if (type->short_name() == "_tuplegetter" && !is_type) {
+    const auto index = memory_.Get<int64_t>(value + layout_.object_head);
+    const auto items = Items(object);
+    return index && items && *index >= 0 && *index < static_cast<int64_t>(items->size())
+               ? (*items)[*index]
+               : 0;
+  }
+  if (type->heap()) return InClasses(type->address, "__get__") == 0 ? value : 0;
+  if (is_type && type->name == "property") return value;
+  for (const std::string_view descriptor :
+       {"property", "staticmethod", "classmethod", "getset_descriptor", "member_descriptor"}) {
+    if (type->name == descriptor) return 0;
+  }
+  return value;
 }
 
 }  // namespace ttq::python

@@ -135,13 +135,20 @@ class ObjectReader {
   // bases.
   std::vector<Attribute> Attributes(uint64_t object);
   // The attribute as found without running code: instance, slots, then the classes of its type
-  // (functions and class variables). A module's and a type's own dict too. 0: none.
+  // (functions as they are there, and class variables). A module's and a type's own dict too. 0:
+  // none, or a descriptor, which runs code.
   uint64_t GetAttribute(uint64_t object, std::string_view name);
 
   std::string Repr(uint64_t object, const ReprLimits& limits = {});
 
  private:
   struct Printer;
+
+  // What a class or a class that it inherits from holds. 0: nothing.
+  uint64_t InClasses(uint64_t type, std::string_view name);
+  // What an attribute of a class is of an object, or of the class itself. 0: a descriptor says,
+  // which runs code.
+  uint64_t Bound(uint64_t value, uint64_t object, bool is_type);
 
   void OrderByNodes(uint64_t node, Pairs* items);
   Pairs SplitItems(uint64_t keys, uint64_t values, size_t most);
