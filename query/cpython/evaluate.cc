@@ -151,10 +151,13 @@ class Evaluator {
     constexpr int kDeepest = 100;
     if (depth > kDeepest) return ErrorAt(expr.range, "this expression is nested too deeply");
     if (const auto* number = std::get_if<ast::Number>(&expr.node)) {
+      if (number->is_unsigned || number->is_long) return NotPython(expr);
       if (number->value > INT64_MAX) return TooLarge(expr);
       return Of(static_cast<int64_t>(number->value));
     }
-    if (const auto* number = std::get_if<ast::Float>(&expr.node)) return Of(number->value);
+    if (const auto* number = std::get_if<ast::Float>(&expr.node)) {
+      return number->is_float ? NotPython(expr) : absl::StatusOr<PyValue>(Of(number->value));
+    }
     if (const auto* text = std::get_if<ast::String>(&expr.node)) return Of(text->value);
     if (const auto* text = std::get_if<ast::Character>(&expr.node)) {
       return Of(std::string(1, static_cast<char>(text->value)));
@@ -174,6 +177,9 @@ class Evaluator {
   }
 
  private:
+  static absl::Status NotPython(const ast::Expr& expr) {
+    return ErrorAt(expr.range, "Python's numbers have no such ending");
+  }
   absl::StatusOr<PyValue> Name(const ast::Expr& expr, const std::string& name) {
     if (name == "None") return Of({});
     if (name == "True") return Of(true);

@@ -20,6 +20,7 @@
 #include "query/ctypes/frame_state.h"
 #include "query/ctypes/name_scope.h"
 #include "query/ctypes/render.h"
+#include "query/engine/arithmetic.h"
 #include "query/engine/functions.h"
 #include "query/engine/glob.h"
 #include "query/language/ast_walk.h"
@@ -31,7 +32,6 @@
 namespace ttq {
 namespace {
 
-using Wide = __int128;
 using Evaluate = std::function<absl::StatusOr<Value>(const Row&)>;
 
 // What can be done with a value.
@@ -84,50 +84,12 @@ const char* KindName(Form kind) {
   return "";
 }
 
-std::optional<Wide> Number(const Value& v) {
-  uint64_t n;
-  bool negative;
-  if (!v.AsNumber(&n, &negative)) return std::nullopt;
-  return negative ? Wide(static_cast<int64_t>(n)) : Wide(n);
-}
-
-// Wraps to 64 bits: signed when negative, unsigned otherwise.
-Value FromNumber(Wide n) {
-  constexpr Wide kMin = INT64_MIN, kMax = Wide(UINT64_MAX);
-  if (n < kMin || n > kMax) n = Wide(static_cast<uint64_t>(n));
-  if (n <= Wide(INT64_MAX)) return static_cast<int64_t>(n);
-  return Word{static_cast<uint64_t>(n)};
-}
-
 Value Truth(bool b) { return int64_t{b}; }
 
 // Of what a computation with numbers of the two types gives.
 Type Common(Type a, Type b) {
   if (a == Type::kObject || b == Type::kObject) return Type::kObject;  // not known
   return a == Type::kReal || b == Type::kReal ? Type::kReal : Type::kInteger;
-}
-
-// What has no meaning for reals.
-bool IsOfWhole(ast::BinaryOp op) {
-  using Op = ast::BinaryOp;
-  return op == Op::kMod || op == Op::kShiftLeft || op == Op::kShiftRight || op == Op::kBitAnd ||
-         op == Op::kBitXor || op == Op::kBitOr;
-}
-
-Value Compute(ast::BinaryOp op, double x, double y) {
-  using Op = ast::BinaryOp;
-  switch (op) {
-    case Op::kMul:
-      return x * y;
-    case Op::kDiv:
-      return y == 0 ? Value(Null{}) : x / y;
-    case Op::kAdd:
-      return x + y;
-    case Op::kSub:
-      return x - y;
-    default:
-      return Null{};
-  }
 }
 
 class Binder {
@@ -594,7 +556,7 @@ class Binder {
             case ast::UnaryOp::kMinus:
               return FromNumber(-*n);
             case ast::UnaryOp::kBitNot:
-              return FromNumber(Wide(~static_cast<uint64_t>(*n)));
+              return FromNumber(~*n);
             case ast::UnaryOp::kNot:
               return Truth(*n == 0);
             default:
@@ -648,38 +610,7 @@ class Binder {
                   b = std::move(right.value)](const Row& row) -> absl::StatusOr<Value> {
                    ASSIGN_OR_RETURN(Value x, a(row));
                    ASSIGN_OR_RETURN(Value y, b(row));
-                   const std::optional<Wide> m = Number(x), n = Number(y);
-                   if (!m || !n) {
-                     const std::optional<double> a = x.ToReal(), b = y.ToReal();
-                     return a && b ? Compute(op, *a, *b) : Value(Null{});
-                   }
-                   const uint64_t u = static_cast<uint64_t>(*m), v = static_cast<uint64_t>(*n);
-                   switch (op) {
-                     // Unsigned, so that no product overflows.
-                     case Op::kMul:
-                       return FromNumber(static_cast<Wide>(static_cast<unsigned __int128>(*m) *
-                                                           static_cast<unsigned __int128>(*n)));
-                     case Op::kDiv:
-                       return *n == 0 ? Value(Null{}) : FromNumber(*m / *n);
-                     case Op::kMod:
-                       return *n == 0 ? Value(Null{}) : FromNumber(*m % *n);
-                     case Op::kAdd:
-                       return FromNumber(*m + *n);
-                     case Op::kSub:
-                       return FromNumber(*m - *n);
-                     case Op::kShiftLeft:
-                       return FromNumber(Wide(v < 64 ? u << v : 0));
-                     case Op::kShiftRight:
-                       return FromNumber(Wide(v < 64 ? u >> v : 0));
-                     case Op::kBitAnd:
-                       return FromNumber(Wide(u & v));
-                     case Op::kBitXor:
-                       return FromNumber(Wide(u ^ v));
-                     case Op::kBitOr:
-                       return FromNumber(Wide(u | v));
-                     default:
-                       return Null{};
-                   }
+                   return Compute(op, x, y);
                  },
                  type, Form::kNumber};
   }

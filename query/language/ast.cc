@@ -262,7 +262,8 @@ Printed PrintExpr(const Expr& expr) {
       Overload{
           [](const Number& n) -> Printed { return {NumberText(n)}; },
           [](const Float& f) -> Printed {
-            std::string text = fmt::format("{}", f.value);
+            std::string text = f.is_float ? fmt::format("{}", static_cast<float>(f.value))
+                                          : fmt::format("{}", f.value);
             if (text.find_first_of(".e") == std::string::npos) text += ".0";
             return {f.is_float ? text + "f" : text};
           },

@@ -41,7 +41,7 @@ struct Number {
 };
 struct Float {
   double value = 0;
-  bool is_float = false;  // Written with f.
+  bool is_float = false;  // Written with f: `value` is a float's.
 };
 // 'a': one byte.
 struct Character {

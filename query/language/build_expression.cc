@@ -179,12 +179,14 @@ ast::ExprPtr Builder::BuildPrimary(TtqParser::PrimaryContext* context) {
   if (auto* c = As<P::ParameterPrimaryContext>(context)) return ExprOf(c->parameter());
   if (As<P::FloatPrimaryContext>(context)) {
     ast::Float number;
-    std::string_view text = Text(context);
+    const std::string_view text = Text(context);
     number.is_float = text.back() == 'f' || text.back() == 'F';
-    if (number.is_float) text.remove_suffix(1);
-    if (std::from_chars(text.data(), text.data() + text.size(), number.value).ec != std::errc()) {
-      Fail(range, "the number is out of range");
-    }
+    const char* const end = text.data() + text.size() - number.is_float;
+    float single = 0;
+    const std::errc error = number.is_float ? std::from_chars(text.data(), end, single).ec
+                                            : std::from_chars(text.data(), end, number.value).ec;
+    if (error != std::errc()) Fail(range, "the number is out of range");
+    if (number.is_float) number.value = single;
     return Make(range, number);
   }
   if (As<P::CharPrimaryContext>(context)) {

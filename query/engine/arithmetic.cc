@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/engine/arithmetic.h"
+
+#include <cstdint>
+
+namespace ttq {
+namespace {
+
+// An operator of bits: signed, unless an operand has a value that only an unsigned number of 64
+// bits has.
+Wide OfBits(ast::BinaryOp op, Wide m, Wide n) {
+  using Op = ast::BinaryOp;
+  bool is_unsigned = m > Wide(INT64_MAX);
+  Wide result = 0;
+  if (op == Op::kShiftLeft || op == Op::kShiftRight) {
+    const bool is_beyond = n < 0 || n >= 64;
+    const int by = is_beyond ? 63 : static_cast<int>(n);
+    if (op == Op::kShiftRight) return is_beyond ? (m < 0 ? -1 : 0) : m >> by;
+    if (!is_beyond) result = Wide(static_cast<uint64_t>(m) << by);
+    is_unsigned |= m >= 0;
+  } else {
+    is_unsigned |= n > Wide(INT64_MAX);
+    result = op == Op::kBitAnd ? m & n : op == Op::kBitOr ? m | n : m ^ n;
+  }
+  return is_unsigned ? Wide(static_cast<uint64_t>(result)) : Wide(static_cast<int64_t>(result));
+}
+
+Value OfReals(ast::BinaryOp op, double x, double y) {
+  using Op = ast::BinaryOp;
+  switch (op) {
+    case Op::kMul:
+      return x * y;
+    case Op::kDiv:
+      return y == 0 ? Value(Null{}) : x / y;
+    case Op::kAdd:
+      return x + y;
+    case Op::kSub:
+      return x - y;
+    default:
+      return Null{};
+  }
+}
+
+}  // namespace
+
+std::optional<Wide> Number(const Value& v) {
+  uint64_t n;
+  bool negative;
+  if (!v.AsNumber(&n, &negative)) return std::nullopt;
+  return negative ? Wide(static_cast<int64_t>(n)) : Wide(n);
+}
+
+Value FromNumber(Wide n) {
+  constexpr Wide kMin = INT64_MIN, kMax = Wide(UINT64_MAX);
+  if (n < kMin || n > kMax) n = Wide(static_cast<uint64_t>(n));
+  if (n <= Wide(INT64_MAX)) return static_cast<int64_t>(n);
+  return Word{static_cast<uint64_t>(n)};
+}
+
+bool IsOfWhole(ast::BinaryOp op) {
+  using Op = ast::BinaryOp;
+  return op == Op::kMod || op == Op::kShiftLeft || op == Op::kShiftRight || op == Op::kBitAnd ||
+         op == Op::kBitXor || op == Op::kBitOr;
+}
+
+Value Compute(ast::BinaryOp op, const Value& x, const Value& y) {
+  using Op = ast::BinaryOp;
+  const std::optional<Wide> m = Number(x), n = Number(y);
+  if (!m || !n) {
+    const std::optional<double> a = x.ToReal(), b = y.ToReal();
+    return a && b ? OfReals(op, *a, *b) : Value(Null{});
+  }
+  switch (op) {
+    case Op::kMul:  // unsigned, so that no product overflows
+      return FromNumber(static_cast<Wide>(static_cast<unsigned __int128>(*m) *
+                                          static_cast<unsigned __int128>(*n)));
+    case Op::kDiv:
+      return *n == 0 ? Value(Null{}) : FromNumber(*m / *n);
+    case Op::kMod:
+      return *n == 0 ? Value(Null{}) : FromNumber(*m % *n);
+    case Op::kAdd:
+      return FromNumber(*m + *n);
+    case Op::kSub:
+      return FromNumber(*m - *n);
+    default:
+      return FromNumber(OfBits(op, *m, *n));
+  }
+}
+
+}  // namespace ttq
