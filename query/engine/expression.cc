@@ -533,9 +533,11 @@ class Binder {
   }
 
   absl::StatusOr<Bound> On(const ast::Expr& e, const ast::Unary& unary) {
-    if (unary.op == ast::UnaryOp::kAddress || unary.op == ast::UnaryOp::kDereference) {
-      return OfProgram(e, false);
-    }
+    const bool is_place =
+        unary.op == ast::UnaryOp::kAddress || unary.op == ast::UnaryOp::kDereference;
+    // By C's rules, as binary operators are.
+    const bool is_arithmetic = unary.op != ast::UnaryOp::kNot && NeedsProgram(e) && !HasFunction(e);
+    if (is_place || is_arithmetic) return OfProgram(e, false);
     ASSIGN_OR_RETURN(Bound operand, unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand)
                                                                    : Bind(*unary.operand));
     RETURN_IF_ERROR(WantNumber(*unary.operand, operand, unary.op == ast::UnaryOp::kBitNot));

@@ -28,7 +28,7 @@ sizeof(struct only_here); *(struct only_here*)&elsewhere; (char)65; 1.5*2; 7/2; 
 &words; matrix[1]; matrix[1][2]; !counter; ~counter; -ratio; counter==42; ratio>3; &points[1]
 &points[1]-&points[0]; points[1].x; &callback; *callback; sizeof(int); letter+1; counter&&0
 (long*)0; (unsigned long*)0; (char**)0; &words[1]; by_value; main; stop_here; make_hidden
-&matrix; &matrix[1]"""
+&matrix; &matrix[1]; nearly_all; ~nearly_all; -nearly_all; nearly_all+32; 1ull<<40; -1>0u; 1.5f*nearly_all"""
 C_BY_VALUE = """full_args; full_args.in; full_args.out; label; sum; extra; &full_args; *label; label[1]
 &label"""
 C_SUM_TO = """list; *list; list->next->name; *list->next; list->next->inner; list->callback
@@ -143,6 +143,7 @@ def check_forms(ttq, traces):
     check(ttq, c, f"last write to list->next->value {second}", "main")
     check(ttq, c, 'executions of stop_here where counter == 42 and text == "hello" | count', "2")
     check(ttq, c, "executions of stop_here where ratio > 3.5 | count", "0")
+    check(ttq, c, "executions of stop_here where ~nearly_all == 15 and -nearly_all == 16 | count", "3")
     check(ttq, c, f"source {at} in frame 1", "sum = full_args.in")
     check(ttq, c, f"print {'origin.z'} {at}", "struct point has no member named z\n")
     check(ttq, c, f"print (struct poin*)0 {at}", "no module has a type named struct poin")

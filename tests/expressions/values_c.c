@@ -55,6 +55,7 @@ _Float16 sixteen = 1.0009765625f16, least = 5.9604644775390625e-8f16;
 _Complex long double turn = 2.0L;
 char letter = 'a';
 unsigned char byte_value = 200;
+unsigned int nearly_all = 0xfffffff0u;
 signed char negative_char = -1;
 _Bool truth = 1;
 char text[16] = "hello";
