@@ -295,7 +295,7 @@ HeapFileHead HeadFor(const ProcessInfo& info) {
 
 bool Take(std::string_view* rest, void* out, size_t size) {
   if (rest->size() < size) return false;
-  memcpy(out, rest->data(), size);
+  if (size > 0) memcpy(out, rest->data(), size);  // an empty vector's data may be null
   rest->remove_prefix(size);
   return true;
 }
