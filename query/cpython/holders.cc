@@ -46,6 +46,13 @@ bool HasFrame(const TypeInfo& type) {
          std::find(std::begin(kNames), std::end(kNames), type.name) != std::end(kNames);
 }
 
+// Has no references but a subclass's attributes. A short str ends before its type's basicsize: what
+// lies there was left by an earlier tenant.
+bool HoldsNothing(const TypeInfo& type) {
+  return type.Is(kUnicodeSubclass) || type.Is(kBytesSubclass) || type.Is(kLongSubclass) ||
+         IsBuiltin(type, "float") || IsBuiltin(type, "complex");
+}
+
 uint64_t SizeOf(ObjectReader& objects, uint64_t object, const TypeInfo& type) {
   const Layout& layout = objects.layout();
   uint64_t size = static_cast<uint64_t>(std::clamp<int64_t>(type.basicsize, 0, 1 << 20));
@@ -598,8 +605,10 @@ Search::Step Search::Inside(uint64_t container, uint64_t word, uint64_t value) {
       return step;
     }
   }
-  if (IsBuiltin(type, "module") &&
-      (word < container || word >= container + static_cast<uint64_t>(type.basicsize))) {
+  if (HoldsNothing(type)) {
+    step.kind = Holder::Kind::kUnknown;  // left over behind its value
+  } else if (IsBuiltin(type, "module") &&
+             (word < container || word >= container + static_cast<uint64_t>(type.basicsize))) {
     step.kind = Holder::Kind::kGlobal;
     step.text = fmt::format("state of module {}", NameOfModule(container));
   } else if (type.Is(kManagedDict) &&

@@ -149,7 +149,7 @@ def main():
             directory = f"{scratch}/{number}"
             pathlib.Path(directory).mkdir()
             cases.append(pool.submit(of_extensions, interpreter, thorough, directory))
-            cases.append(pool.submit(of_script, interpreter, directory, "leaks.py", of_leak, check_leak, 13))
+            cases.append(pool.submit(of_script, interpreter, directory, "leaks.py", of_leak, check_leak, 14))
             if thorough:
                 cases.append(pool.submit(of_script, interpreter, directory, "correct.py", of_correct, check_correct, 26))
         for case in cases:

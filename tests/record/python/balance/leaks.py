@@ -5,6 +5,7 @@ A line is "case address words": what an answer must name, between "|".
 """
 
 import collections
+import ctypes
 import functools
 import gc
 import os
@@ -102,6 +103,21 @@ def into_default():
     return remember(Thing())
 
 
+def beside_text():
+    """Behind a short str its block ends with what was there before: here a pointer to what is kept elsewhere."""
+    global beside, text
+    unused = []
+    for _ in range(20000):
+        beside = [Thing()]
+        if id(beside[0]) % 256 == 0:  # its lowest byte is the one that ends the text
+            break
+        unused.append(beside)
+    text = "x" * 24
+    if not hasattr(sys, "gettotalrefcount"):  # whose allocator looks after it
+        ctypes.memmove(id(text) + sys.getsizeof(text), (id(beside[0]) >> 8).to_bytes(7, "little"), 7)
+    return id(beside[0])
+
+
 def into_attribute():
     sys.left_behind = Thing()
     return id(sys.left_behind)
@@ -165,6 +181,7 @@ say("cache", into_cache(), "cache|('key', 7)|__main__")
 say("traceback", into_traceback(), "last_error|__traceback__|culprit|fails")
 say("class", into_class(), "Registry|by_name|['thing']")
 say("default", into_default(), "remember|__defaults__|[0]")
+say("beside_text", beside_text(), "`beside[0]`|__main__")
 say("attribute", into_attribute(), "left_behind|sys")
 say("method", into_method(), "listeners|[0]|__self__")
 say("generator", into_generator(), "running|waiting|generate")
