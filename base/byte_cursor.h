@@ -17,6 +17,13 @@ namespace ttq {
 
 using ByteSpan = absl::Span<const uint8_t>;
 
+// The first eight bytes, or those that there are, as a little-endian number.
+inline uint64_t NumberOf(std::string_view bytes) {
+  uint64_t n = 0;
+  std::memcpy(&n, bytes.data(), std::min(bytes.size(), sizeof(n)));
+  return n;
+}
+
 class ByteCursor {
  public:
   ByteCursor() = default;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/byte_cursor.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"

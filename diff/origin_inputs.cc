@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "absl/strings/match.h"
+#include "base/byte_cursor.h"
 #include "base/status_macros.h"
 #include "diff/origin.h"
 #include "diff/value_text.h"

@@ -2,18 +2,10 @@
 
 #include "diff/value_text.h"
 
-#include <algorithm>
-#include <cstring>
-
+#include "base/byte_cursor.h"
 #include "fmt/format.h"
 
 namespace ttq::diff {
-
-uint64_t NumberOf(std::string_view bytes) {
-  uint64_t v = 0;
-  memcpy(&v, bytes.data(), std::min<size_t>(bytes.size(), 8));
-  return v;
-}
 
 std::string NumberText(uint64_t v) {
   const auto n = static_cast<int64_t>(v);

@@ -11,9 +11,6 @@
 
 namespace ttq::diff {
 
-// The first eight bytes, or those that there are, as a little-endian number.
-uint64_t NumberOf(std::string_view bytes);
-
 // In decimal where that is short: "-3", "0x7ffe1000".
 std::string NumberText(uint64_t v);
 

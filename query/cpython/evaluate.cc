@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "query/cpython/context.h"
 #include "query/language/diagnostic.h"
+#include "query/language/operators.h"
 
 namespace ttq::python {
 namespace {
@@ -133,15 +134,6 @@ std::optional<Made> Whole(ast::BinaryOp op, int64_t x, int64_t y) {
   }
 }
 
-std::optional<Made> Real(ast::BinaryOp op, double x, double y) {
-  using Op = ast::BinaryOp;
-  if (op == Op::kAdd) return x + y;
-  if (op == Op::kSub) return x - y;
-  if (op == Op::kMul) return x * y;
-  if (op == Op::kDiv && y != 0) return x / y;
-  return std::nullopt;
-}
-
 class Evaluator {
  public:
   Evaluator(FrameReader& frames, const Frame* frame)
@@ -226,7 +218,7 @@ class Evaluator {
     return found != nullptr && found->name == "function";
   }
 
-  // A number or a text itself; of a class made of one, only what it compares as.
+  // Whether a number or a text is of a subclass, whose operators may give something else.
   bool IsOfSubclass(const PyValue& value) {
     const TypeInfo* type = value.object == 0 ? nullptr : objects_.TypeOf(value.object);
     return type != nullptr && type->heap();
@@ -425,7 +417,8 @@ class Evaluator {
         result = std::get<int64_t>(*result) != 0;
       }
     } else if (const auto p = AsReal(*a), q = AsReal(*b); p && q) {
-      result = Real(node.op, static_cast<double>(*p), static_cast<double>(*q));
+      if (node.op == Op::kDiv && *q == 0) return Unsupported(expr);
+      result = Computed(node.op, static_cast<double>(*p), static_cast<double>(*q));
     }
     return result ? absl::StatusOr<PyValue>(Of(*std::move(result))) : Unsupported(expr);
   }

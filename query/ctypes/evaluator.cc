@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "query/ctypes/floating_point.h"
 #include "query/language/diagnostic.h"
+#include "query/language/operators.h"
 
 namespace ttq {
 namespace {
@@ -25,44 +26,6 @@ constexpr uint64_t kMaxElements = 1 << 20;
 
 bool IsComparison(ast::BinaryOp op) {
   return op >= ast::BinaryOp::kLess && op <= ast::BinaryOp::kNotEqual;
-}
-
-// Whether the comparison holds; nothing for another operator.
-template <class T>
-std::optional<bool> Compared(ast::BinaryOp op, T x, T y) {
-  switch (op) {
-    case ast::BinaryOp::kLess:
-      return x < y;
-    case ast::BinaryOp::kLessEqual:
-      return x <= y;
-    case ast::BinaryOp::kGreater:
-      return x > y;
-    case ast::BinaryOp::kGreaterEqual:
-      return x >= y;
-    case ast::BinaryOp::kEqual:
-      return x == y;
-    case ast::BinaryOp::kNotEqual:
-      return x != y;
-    default:
-      return std::nullopt;
-  }
-}
-
-// The result of a real operator; nothing for another one.
-template <class T>
-std::optional<long double> Computed(ast::BinaryOp op, T x, T y) {
-  switch (op) {
-    case ast::BinaryOp::kAdd:
-      return x + y;
-    case ast::BinaryOp::kSub:
-      return x - y;
-    case ast::BinaryOp::kMul:
-      return x * y;
-    case ast::BinaryOp::kDiv:
-      return x / y;
-    default:
-      return std::nullopt;
-  }
 }
 
 bool IsArithmetic(const CValue& value) {
@@ -206,14 +169,14 @@ template <class Node>
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const Node& node) {
   if constexpr (std::is_same_v<Node, ast::Number>) {
     // C's rule for literals, with decimal ones that fit no signed type taken as unsigned.
-    const bool may_be_unsigned = node.hex || node.is_unsigned;
-    const char* type = node.is_unsigned || node.is_long || node.value > INT32_MAX ? "" : "int";
-    if (*type == 0 && !node.is_long && may_be_unsigned && node.value <= UINT32_MAX) {
-      type = "unsigned int";
-    }
-    if (*type == 0) {
-      type = node.is_unsigned || node.value > INT64_MAX ? "unsigned long" : "long";
-    }
+    const bool is_int = !node.is_unsigned && !node.is_long && node.value <= INT32_MAX;
+    const bool is_unsigned_int =
+        (node.hex || node.is_unsigned) && !node.is_long && node.value <= UINT32_MAX;
+    const bool is_long = !node.is_unsigned && node.value <= INT64_MAX;
+    const char* type = is_int            ? "int"
+                       : is_unsigned_int ? "unsigned int"
+                       : is_long         ? "long"
+                                         : "unsigned long";
     return FromNumber(BuiltinType(type), static_cast<__int128>(node.value));
   } else if constexpr (std::is_same_v<Node, ast::Float>) {
     return FromFloat(BuiltinType(node.is_float ? "float" : "double"), node.value);
@@ -776,13 +739,20 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr&, const ast::Ternary& terna
   if (type == chosen.type->Strip()) return chosen;
   ASSIGN_OR_RETURN(const Number number,
                    NumberOf(truth ? *ternary.then : *ternary.otherwise, chosen));
+  return Converted(number, type);
+}
+
+CValue Evaluator::Converted(const Number& n, const CType* type) const {
   CValue value;
-  if (type->kind == Kind::kFloat) {
-    value = FromFloat(type, number.is_float ? number.f : static_cast<long double>(number.i));
+  if (type->Strip()->kind == Kind::kFloat) {
+    value = FromFloat(type, n.is_float ? n.f : static_cast<long double>(n.i));
+  } else if (n.is_float) {
+    const bool fits = std::isfinite(n.f) && std::fabs(n.f) < 1e38L;
+    value = FromNumber(type, fits ? static_cast<__int128>(n.f) : 0);
   } else {
-    value = FromNumber(type, Wrap(number.i, type));
+    value = FromNumber(type, n.i);
   }
-  value.past = number.past;
+  value.past = n.past;
   return value;
 }
 
@@ -804,17 +774,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Cast& cas
     return ErrorAt(cast.type.range, "nothing can be cast to " + ToText(type));
   }
   ASSIGN_OR_RETURN(Number n, NumberOf(*cast.operand, object));
-  CValue value;
-  if (to->kind == Kind::kFloat) {
-    value = FromFloat(type, n.is_float ? n.f : static_cast<long double>(n.i));
-  } else if (n.is_float) {
-    const bool fits = std::isfinite(n.f) && std::fabs(n.f) < 1e38L;
-    value = FromNumber(type, fits ? static_cast<__int128>(n.f) : 0);
-  } else {
-    value = FromNumber(type, n.i);
-  }
-  value.past = n.past;
-  return value;
+  return Converted(n, type);
 }
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Member& member) {

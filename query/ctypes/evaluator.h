@@ -93,6 +93,8 @@ class Evaluator {
   absl::StatusOr<CValue> PointerPlus(const ast::Expr& expr, const CValue& pointer, __int128 count);
   CValue FromNumber(const CType* type, __int128 n) const;
   CValue FromFloat(const CType* type, long double f) const;
+  // The number as one of another scalar type.
+  CValue Converted(const Number& n, const CType* type) const;
   absl::Status Here(absl::Status status) {
     failed_here_ = true;
     return status;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/byte_cursor.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -447,8 +448,7 @@ class Renderer::Bases {
 
 std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
                                                    const CType* type) const {
-  uint64_t n = 0;
-  std::memcpy(&n, bytes.data(), std::min<size_t>(bytes.size(), 8));
+  const uint64_t n = NumberOf(bytes);
   const Die die = type->file ? type->file->data().At(type->die) : Die();
   const Die record = die ? die.Follow(DW_AT_containing_type) : Die();
   if (bytes.size() <= 8) {
@@ -465,8 +465,7 @@ std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
   // The Itanium C++ ABI, 2.3: the function, or 1 more than its offset in the virtual table; then
   // what is added to `this`.
   if (n == 0) return std::nullopt;
-  int64_t adjustment = 0;
-  std::memcpy(&adjustment, bytes.data() + 8, std::min<size_t>(bytes.size() - 8, 8));
+  const auto adjustment = static_cast<int64_t>(NumberOf(bytes.substr(8)));
   std::string text;
   if (n & 1) {
     text = Cat("&virtual table offset ", n - 1);

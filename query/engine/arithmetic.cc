@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "query/language/operators.h"
+
 namespace ttq {
 namespace {
 
@@ -24,22 +26,6 @@ Wide OfBits(ast::BinaryOp op, Wide m, Wide n) {
     result = op == Op::kBitAnd ? m & n : op == Op::kBitOr ? m | n : m ^ n;
   }
   return is_unsigned ? Wide(static_cast<uint64_t>(result)) : Wide(static_cast<int64_t>(result));
-}
-
-Value OfReals(ast::BinaryOp op, double x, double y) {
-  using Op = ast::BinaryOp;
-  switch (op) {
-    case Op::kMul:
-      return x * y;
-    case Op::kDiv:
-      return y == 0 ? Value(Null{}) : x / y;
-    case Op::kAdd:
-      return x + y;
-    case Op::kSub:
-      return x - y;
-    default:
-      return Null{};
-  }
 }
 
 }  // namespace
@@ -69,7 +55,9 @@ Value Compute(ast::BinaryOp op, const Value& x, const Value& y) {
   const std::optional<Wide> m = Number(x), n = Number(y);
   if (!m || !n) {
     const std::optional<double> a = x.ToReal(), b = y.ToReal();
-    return a && b ? OfReals(op, *a, *b) : Value(Null{});
+    if (!a || !b || (op == Op::kDiv && *b == 0)) return Null{};
+    const std::optional<double> result = Computed(op, *a, *b);
+    return result ? Value(*result) : Value(Null{});
   }
   switch (op) {
     case Op::kMul:  // unsigned, so that no product overflows

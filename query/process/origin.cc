@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/byte_cursor.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "query/code/symbols.h"
@@ -17,12 +18,6 @@ namespace {
 // A register that nobody has written for this many blocks is not searched for any longer.
 constexpr int kMaxBlocks = 4000;
 constexpr int64_t kSigreturn = 15;
-
-uint64_t NumberOf(std::string_view bytes) {
-  uint64_t n = 0;
-  memcpy(&n, bytes.data(), std::min<size_t>(bytes.size(), 8));
-  return n;
-}
 
 std::optional<uint64_t> RegisterValue(const RegisterName& name, const Registers& registers) {
   switch (name.file) {

@@ -32,26 +32,24 @@ TEXT = "s0 s1 s2 s3 p1.y l0[3][1] t0[1] 'lit' s1[1] s2[1] s3[0] space.v".split()
 OTHER = "b0 b1 c0 l0 l1 t0 t1 d0 d1 e1 n0 slots.b pair ordered default queue p0.t d0[2] type(i0) type(p0) ratio count amount".split()
 
 
-def arithmetic(r, depth):
-    if depth == 0 or r.random() < 0.2:
-        return r.choice([*WHOLE, *REAL, str(r.randrange(20))])
+def tree(r, depth, leaves, signs, by_constant, constants, operators):
+    if depth == 0 or r.random() < 0.15:
+        return r.choice(leaves)
+    operand = f"({tree(r, depth - 1, leaves, signs, by_constant, constants, operators)})"
     kind = r.randrange(8)
     if kind == 0:
-        return f"{r.choice('-+')}({arithmetic(r, depth - 1)})"
+        return r.choice(signs) + operand
     if kind < 3:
-        return f"({arithmetic(r, depth - 1)}) {r.choice('%/')} {r.choice('1234567')}"
-    return f"({arithmetic(r, depth - 1)}) {r.choice('+-*')} ({arithmetic(r, depth - 1)})"
+        return f"{operand} {r.choice(by_constant)} {r.choice(constants)}"
+    return f"{operand} {r.choice(operators)} ({tree(r, depth - 1, leaves, signs, by_constant, constants, operators)})"
+
+
+def arithmetic(r, depth):
+    return tree(r, depth, [*WHOLE, *REAL, str(r.randrange(20))], "-+", "%/", "1234567", "+-*")
 
 
 def of_bits(r, depth):
-    if depth == 0:
-        return r.choice(WHOLE)
-    kind = r.randrange(5)
-    if kind == 0:
-        return f"~({of_bits(r, depth - 1)})"
-    if kind < 3:
-        return f"({of_bits(r, depth - 1)}) {r.choice(('<<', '>>'))} {r.randrange(70)}"
-    return f"({of_bits(r, depth - 1)}) {r.choice('&|^+-*')} ({of_bits(r, depth - 1)})"
+    return tree(r, depth, WHOLE, "~", ("<<", ">>"), range(70), "&|^+-*")
 
 
 def expression(r):
