@@ -746,6 +746,8 @@ CValue Evaluator::Converted(const Number& n, const CType* type) const {
   CValue value;
   if (type->Strip()->kind == Kind::kFloat) {
     value = FromFloat(type, n.is_float ? n.f : static_cast<long double>(n.i));
+  } else if (n.is_float && type->Strip()->kind == Kind::kBool) {
+    value = FromNumber(type, n.f != 0);
   } else if (n.is_float) {
     const bool fits = std::isfinite(n.f) && std::fabs(n.f) < 1e38L;
     value = FromNumber(type, fits ? static_cast<__int128>(n.f) : 0);

@@ -48,7 +48,7 @@ def expression(r, depth):
         sign = r.choice("-+!" if real_a else "-+~!")
         return f"{sign}({a})", real_a and sign != "!"
     if kind < 3:
-        to = r.choice(REALS if real_a else TYPES)
+        to = r.choice((*(REALS if real_a else TYPES), "_Bool"))
         return f"({to})({a})", to in REALS
     if kind < 4:
         return f"({a}) ? ({b}) : ({c})", real_b or real_c
@@ -98,6 +98,7 @@ def compiled(place, expressions):
 def normal(value):
     """A number as the compiler's printf shows it."""
     value = str(value).split(" ")[0]
+    value = {"true": "1", "false": "0"}.get(value, value)
     return re.sub(r"^-?(nan|inf).*", r"\1", value)
 
 
