@@ -242,8 +242,7 @@ class Evaluator {
     }
     if (!key) {
       return ErrorAt(node.index->range,
-                     "whether the dict has an equal key cannot be told without "
-                     "running code");
+                     "whether the dict has an equal key cannot be told without running code");
     }
     return ErrorAt(node.index->range,
                    fmt::format("the dict has no key {}", ReprOf(index, objects_)));
@@ -376,10 +375,7 @@ class Evaluator {
     }
     const std::optional<int> order = a && b ? Compare(*a, *b) : std::nullopt;
     if (!order) return Unsupported(expr);
-    return Of(op == Op::kLess        ? *order < 0
-              : op == Op::kLessEqual ? *order <= 0
-              : op == Op::kGreater   ? *order > 0
-                                     : *order >= 0);
+    return Of(*Compared(op, *order, 0));
   }
 
   absl::StatusOr<PyValue> Binary(const ast::Expr& expr, const ast::Binary& node, int depth) {

@@ -599,28 +599,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Binary& b
       }
     }
     const int c = sides[0].compare(sides[1]);
-    bool truth = false;
-    switch (binary.op) {
-      case Op::kLess:
-        truth = c < 0;
-        break;
-      case Op::kLessEqual:
-        truth = c <= 0;
-        break;
-      case Op::kGreater:
-        truth = c > 0;
-        break;
-      case Op::kGreaterEqual:
-        truth = c >= 0;
-        break;
-      case Op::kEqual:
-        truth = c == 0;
-        break;
-      default:
-        truth = c != 0;
-        break;
-    }
-    return FromNumber(BuiltinType("int"), truth);
+    return FromNumber(BuiltinType("int"), *Compared(binary.op, c, 0));
   }
   ASSIGN_OR_RETURN(Number a, NumberOf(*binary.left, left));
   ASSIGN_OR_RETURN(Number b, NumberOf(*binary.right, right));
