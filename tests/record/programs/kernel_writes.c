@@ -721,12 +721,15 @@ static void Process(void) {
 }
 
 static void SystemV(void) {
+  // The remainder of an identifier is its index, by which *_STAT finds it: index 0 may be
+  // anybody's.
+  enum { kMaxIds = 32768 };
   T("msgget", msgget(IPC_PRIVATE, 0600));
   int q = (int)g_result[g_count - 1];
   T("msgctl", msgctl(q, IPC_STAT, (void*)(B + 8)));
   T("msgctl, IPC_INFO", msgctl(q, IPC_INFO, (void*)(B + 8)));
   T("msgctl, MSG_INFO", msgctl(q, MSG_INFO, (void*)(B + 8)));
-  T("msgctl, MSG_STAT", msgctl(0, MSG_STAT, (void*)(B + 8)));
+  T("msgctl, MSG_STAT", msgctl(q % kMaxIds, MSG_STAT, (void*)(B + 8)));
   struct {
     long type;
     char text[20];
@@ -744,7 +747,7 @@ static void SystemV(void) {
   T("semctl, GETALL", semctl(s, 0, GETALL, B + 2));
   T("semctl, IPC_INFO", semctl(s, 0, IPC_INFO, B + 8));
   T("semctl, SEM_INFO", semctl(s, 0, SEM_INFO, B + 8));
-  T("semctl, SEM_STAT", semctl(0, 0, SEM_STAT, B + 8));
+  T("semctl, SEM_STAT", semctl(s % kMaxIds, 0, SEM_STAT, B + 8));
   T("semtimedop",
     semtimedop(s, PUT(struct sembuf, B + 8, {0, -1, 0}), 1, PUT(struct timespec, B + 64, {0, 9})));
   semctl(s, 0, IPC_RMID);
@@ -752,7 +755,7 @@ static void SystemV(void) {
   T("shmctl, IPC_STAT", shmctl(h, IPC_STAT, (void*)(B + 8)));
   T("shmctl, IPC_INFO", shmctl(h, IPC_INFO, (void*)(B + 8)));
   T("shmctl, SHM_INFO", shmctl(h, SHM_INFO, (void*)(B + 8)));
-  T("shmctl, SHM_STAT", shmctl(0, SHM_STAT, (void*)(B + 8)));
+  T("shmctl, SHM_STAT", shmctl(h % kMaxIds, SHM_STAT, (void*)(B + 8)));
   shmctl(h, IPC_RMID, NULL);
 }
 
