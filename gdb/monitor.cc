@@ -18,7 +18,7 @@ constexpr char kHelp[] =
     R"(monitor ttq QUERY     a question in ttq's language; $now is the time here
 monitor when          the time here
 monitor seek TIME     go there: a number, start, end, crash, (QUERY), TIME + N.
-                      Then type: maintenance flush register-cache
+                      Then type: maintenance flush register-cache, sharedlibrary
 )";
 
 std::string Message(const absl::Status& status, std::string_view query) {

@@ -7,7 +7,7 @@
 
 namespace ttq::gdb {
 
-const char kGdbScript[] = R"(set remotetimeout 3600
+const char kGdbScript[] = R"python(set remotetimeout 3600
 set sysroot target:
 set may-write-memory off
 set may-write-registers off
@@ -17,6 +17,15 @@ import os
 import sys
 
 import gdb
+
+
+def linked():
+    """Whether the linker has a list of libraries. gdb reads it where the linker reports a new one, and a
+    seek passes over that; of an empty list it would take that the linker itself is not there."""
+    try:
+        return int(gdb.parse_and_eval("*(long *) ((char *) &_r_debug + 8)")) != 0
+    except gdb.error:
+        return True
 
 
 class TtqCommand(gdb.Command):
@@ -39,7 +48,13 @@ ttq seek TIME       go there: a number, start, end, crash, (QUERY), TIME + N"""
             refused = gdb.execute("monitor jump " + rest, to_string=True)
             if refused:
                 raise gdb.GdbError(refused.rstrip())
-            gdb.execute("stepi")
+            stopped = gdb.execute("stepi", to_string=True)
+            if linked():
+                gdb.execute("sharedlibrary", to_string=True)
+            for line in stopped.splitlines():
+                if line.startswith("[Switching"):
+                    gdb.write(line + "\n")
+            gdb.execute("frame")
         else:
             gdb.execute("monitor ttq " + argument)
 
@@ -63,6 +78,6 @@ def load_script(event):
 
 gdb.events.new_objfile.connect(load_script)
 end
-)";
+)python";
 
 }  // namespace ttq::gdb

@@ -20,6 +20,8 @@ TIMES = int(sys.argv[3]) if len(sys.argv) > 3 else 40
 HERE = os.path.dirname(os.path.abspath(__file__))
 DOCS = os.path.join(HERE, "../../docs/gdb.md")
 ENVIRONMENT = dict(os.environ, LC_ALL="C", PYTHONHASHSEED="0")
+# Where a process begins; the linker goes on at the second when it is done.
+OUTERMOST = ("_start", "_dl_start_user")
 failures = 0
 
 
@@ -89,10 +91,10 @@ def random_times(recording, end, count, scratch, name):
             wrong.append((time, "memory", mine["memory"], text))
         # gdb counts inlined functions as frames of the same pc, as ttq does; neither goes past main.
         pcs = [int(frame["pc"], 16) for frame in stack if frame.get("kind") != "tail"]
-        names = [name for _, name in mine["frames"]]
-        # gdb does not know that nothing called a program's or the linker's first instruction.
-        shown = mine["frames"][:names.index("_start") + 1] if "_start" in names else mine["frames"]
-        if pcs[:50] == [pc for pc, _ in shown]:
+        # gdb does not know that nothing called a program's or the linker's first instructions.
+        first = [i for i, (_, name) in enumerate(mine["frames"]) if name in OUTERMOST]
+        ends = first[0] + 1 if first else len(pcs) if stack and stack[-1]["function"] in OUTERMOST else 50
+        if pcs[:50] == [pc for pc, _ in mine["frames"][:ends]]:
             same_stacks += 1
         else:
             print("  stacks differ at", time, [hex(p) for p in pcs][:8], mine["frames"][:8])
@@ -138,6 +140,16 @@ def threads(scratch):
     check("questions: errors", "^" in out or "did you mean" in out, out)
     end = ask(recording, ["registers at end"])[0][0]["time"]
     random_times(recording, end, TIMES, scratch, "threads")
+
+
+def stripped(scratch):
+    """A program without symbols that does not crash: gdb is at its first instruction, without its libraries."""
+    recording = record(scratch, "ls", shutil.which("ls"), "/")
+    end = ask(recording, ["registers at end"])[0][0]["time"]
+    out = in_gdb(recording, f"ttq seek {end - 1000}", "info sharedlibrary", "ttq seek start", "info sharedlibrary")
+    later, _, first = out.rpartition("From  ")
+    check("libraries after a seek", "libc.so.6" in later and "libc.so.6" not in first, out)
+    random_times(recording, end, TIMES, scratch, "ls")
 
 
 def gone(scratch):
@@ -213,6 +225,7 @@ def main():
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         threads(scratch)
+        stripped(scratch)
         gone(scratch)
         python(scratch)
         editors(scratch)
