@@ -9,8 +9,11 @@
 #define TTQ_CLI_COMMANDS_H_
 
 #include <string>
+#include <vector>
 
 namespace ttq {
+
+class OutsideMemory;
 
 // Of `ttq record`, beside the program's own; as env(1) and nohup(1) give them.
 enum RecordStatus { kOwnFailure = 125, kCannotRun = 126, kNotFound = 127 };
@@ -22,6 +25,10 @@ int RunRecord(int argc, char** argv);
 int RunImport(int argc, char** argv);
 int RunSnapshot(int argc, char** argv);
 int RunQuery(int argc, char** argv);
+// `ttq query` with these words, of a recording in `directory` whose store lacks `memory` (null: it
+// has all). The next question is typed as `said_as` and its words.
+int AskMoment(const std::vector<std::string>& words, const std::string& directory,
+              const std::string& said_as, const OutsideMemory* memory);
 int RunShell(int argc, char** argv);
 int RunInfo(int argc, char** argv);
 int RunLs(int argc, char** argv);

@@ -63,7 +63,8 @@ int RunImport(int argc, char** argv) {
   command[0] = moment.program;
   auto writer = NewRecording(output, command, &directory);
   if (!writer.ok()) return Complain(writer.status(), kUnreadable);
-  const absl::Status written = WriteMoment(moment, **core, (*core)->vdso(), writer->get());
+  const absl::Status written =
+      WriteMoment(moment, **core, MemoryContents::kStored, (*core)->vdso(), writer->get());
   if (!written.ok()) return Complain(written, kUnreadable);
   PointLatestAt(directory);
   TellRemarks(moment.remarks);

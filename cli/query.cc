@@ -40,7 +40,6 @@ struct QueryOptions {
 void Declare(CLI::App& app, QueryOptions* options) {
   app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
       ->type_name("TRACE");
-  app.add_option("--said-as", options->said_as)->group("");  // of `ttq snapshot`
   app.add_option("-p,--process", options->process,
                  "The process: its number in `ttq info`, its pid, its program's name, or all")
       ->type_name("P");
@@ -151,18 +150,14 @@ void SuggestNext(const QueryOptions& options, const ast::Query& query, const Ans
   WriteOut(format.colour ? "\x1b[2m" + line + "\x1b[0m\n" : line + "\n");
 }
 
-}  // namespace
-
-int RunQuery(int argc, char** argv) {
+int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryOptions options,
+        const OutsideMemory* memory) {
   CLI::App app("Asks a recording a question.", "ttq query");
-  QueryOptions options;
   Declare(app, &options);
   std::vector<std::string> option_words, words;
-  SplitCommand(app, Arguments(argc, argv), &option_words, &words);
+  SplitCommand(app, arguments, &option_words, &words);
   // `ttq -t TRACE query …`
-  if (argc > 0 && std::string_view(argv[0]) != "query" && !words.empty() && words[0] == "query") {
-    words.erase(words.begin());
-  }
+  if (may_name_command && !words.empty() && words[0] == "query") words.erase(words.begin());
   if (const std::optional<int> done = ParseArguments(app, option_words)) return *done;
 
   std::string text;
@@ -204,6 +199,7 @@ int RunQuery(int argc, char** argv) {
   absl::StatusOr<std::unique_ptr<Recording>> recording =
       OpenRecording(options.trace, FileAccess::kMap);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  if (memory != nullptr) (*recording)->UseMemory(memory);
   std::vector<ProcessNo> processes;
   const bool all = options.process == "all";
   if (all) {
@@ -248,6 +244,18 @@ int RunQuery(int argc, char** argv) {
     }
   }
   return worst;
+}
+
+}  // namespace
+
+int RunQuery(int argc, char** argv) {
+  const bool may_name_command = argc > 0 && std::string_view(argv[0]) != "query";
+  return Ask(Arguments(argc, argv), may_name_command, {}, nullptr);
+}
+
+int AskMoment(const std::vector<std::string>& words, const std::string& directory,
+              const std::string& said_as, const OutsideMemory* memory) {
+  return Ask(words, false, {.trace = directory, .said_as = said_as}, memory);
 }
 
 }  // namespace ttq

@@ -44,25 +44,28 @@ class Passing {
   std::string path_;
 };
 
-// Makes the recording; the process goes on when this returns.
-absl::Status Write(pid_t pid, bool stop, const std::string& output, std::string* directory,
-                   std::string* summary) {
-  absl::StatusOr<std::unique_ptr<LiveProcess>> live = LiveProcess::Take(pid, stop);
-  if (!live.ok()) return live.status();
-  const ProcessMoment& moment = (*live)->moment();
+// Makes the recording. Without its memory where `contents` says so and a copy of the process is
+// there to be asked; with it, the process goes on when `live` does not live any more.
+absl::Status Write(LiveProcess& live, MemoryContents contents, const std::string& output,
+                   std::string* directory) {
+  const ProcessMoment& moment = live.moment();
   std::vector<std::string> command = moment.arguments;
   command[0] = moment.program;
   auto writer = NewRecording(output, command, directory);
   if (!writer.ok()) return writer.status();
-  const absl::Status written = WriteMoment(moment, **live, (*live)->vdso(), writer->get());
+  const absl::Status written = WriteMoment(moment, live, contents, live.vdso(), writer->get());
   if (!written.ok()) return written;
   for (const std::string& remark : moment.remarks) Complain("note: " + remark, 0);
-  const double still = (*live)->stopped_for();
-  *summary =
-      fmt::format("snapshot of {} ({}) with {} thread{}{}", BaseName(moment.program), pid,
-                  moment.threads.size(), moment.threads.size() == 1 ? "" : "s",
-                  still == 0 ? "" : fmt::format(", which stood still for {:.1f} ms", still * 1000));
   return absl::OkStatus();
+}
+
+std::string Summary(const LiveProcess& live) {
+  const ProcessMoment& moment = live.moment();
+  const double still = live.stopped_for();
+  return fmt::format(
+      "snapshot of {} ({}) with {} thread{}{}", BaseName(moment.program), moment.pid,
+      moment.threads.size(), moment.threads.size() == 1 ? "" : "s",
+      still == 0 ? "" : fmt::format(", which stood still for {:.1f} ms", still * 1000));
 }
 
 }  // namespace
@@ -103,25 +106,28 @@ int RunSnapshot(int argc, char** argv) {
     output = passing->directory();
     if (output.empty()) return Complain("cannot make a directory for the snapshot", kUnreadable);
   }
-  std::string directory, summary;
-  const absl::Status made = Write(static_cast<pid_t>(pid), stop, output, &directory, &summary);
+  absl::StatusOr<std::unique_ptr<LiveProcess>> live =
+      LiveProcess::Take(static_cast<pid_t>(pid), stop);
+  if (!live.ok()) return Complain(live.status(), kUnreadable);
+  // A question reads its memory where it is; a process that stands still goes on sooner without.
+  const bool left_out = passing != nullptr && (*live)->is_copy();
+  const MemoryContents contents = left_out ? MemoryContents::kLeftOut : MemoryContents::kStored;
+  std::string directory;
+  const absl::Status made = Write(**live, contents, output, &directory);
   if (!made.ok()) return Complain(made, kUnreadable);
-  if (!asks) {
-    PointLatestAt(directory);
-    if (!quiet) {
-      Complain(fmt::format("{}, {:.1f} MB: {}", summary,
-                           static_cast<double>(BytesUnder(directory)) / 1e6, directory),
-               0);
-    }
-    return kAnswered;
+  const std::string summary = Summary(**live);
+  if (!left_out) live->reset();
+  if (asks) {
+    const std::string said_as = fmt::format("ttq snapshot {} --", pid);
+    return AskMoment(question, directory, said_as, live->get());
   }
-  // As `ttq query -t DIRECTORY QUESTION`.
-  std::vector<std::string> words = {"query", "-t", directory, "--said-as",
-                                    fmt::format("ttq snapshot {} --", pid)};
-  words.insert(words.end(), question.begin(), question.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  return RunQuery(static_cast<int>(arguments.size()), arguments.data());
+  PointLatestAt(directory);
+  if (!quiet) {
+    Complain(fmt::format("{}, {:.1f} MB: {}", summary,
+                         static_cast<double>(BytesUnder(directory)) / 1e6, directory),
+             0);
+  }
+  return kAnswered;
 }
 
 }  // namespace ttq

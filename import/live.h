@@ -15,10 +15,11 @@
 #include "absl/status/statusor.h"
 #include "import/attach.h"
 #include "import/moment.h"
+#include "store/read/reader.h"
 
 namespace ttq {
 
-class LiveProcess : public MomentMemory {
+class LiveProcess : public MomentMemory, public OutsideMemory {
  public:
   // Stops the process, copies it by a fork and lets it go; with `stop`, or where it cannot fork,
   // it stands still as long as this object lives. Errors as of AttachedProcess::Attach.
@@ -27,6 +28,11 @@ class LiveProcess : public MomentMemory {
   const ProcessMoment& moment() const { return moment_; }
   uint64_t Read(uint64_t address, uint64_t size, void* out) const override;
   uint64_t NextOwn(const MomentMapping& mapping, uint64_t address) const override;
+  bool ReadPage(uint64_t page, uint8_t* bytes) const override {
+    return Read(page * kPageBytes, kPageBytes, bytes) == kPageBytes;
+  }
+  // Its memory is a copy: the process goes on while it is read.
+  bool is_copy() const { return memory_of_ != pid_; }
 
   uint64_t vdso() const { return vdso_; }
   // How long all of it stood still, in seconds; 0 while it does.

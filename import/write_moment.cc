@@ -47,7 +47,7 @@ class Writer {
   Writer(const ProcessMoment& moment, const MomentMemory& memory, RingProducer* out)
       : moment_(moment), memory_(memory), out_(*out) {}
 
-  void Run(const std::string& vdso) {
+  void Run(MemoryContents contents, const std::string& vdso) {
     State();
     uint32_t tid = 0;
     for (const MomentThread& thread : moment_.threads) {
@@ -65,7 +65,9 @@ class Writer {
     }
     out_.EndBlock();
     State();
-    for (const MomentMapping& m : moment_.mappings) Contents(m);
+    if (contents == MemoryContents::kStored) {
+      for (const MomentMapping& m : moment_.mappings) Contents(m);
+    }
     out_.EndBlock();
     State();
     if (moment_.signal) Signal(*moment_.signal);
@@ -187,8 +189,8 @@ class Writer {
 
 }  // namespace
 
-absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory, uint64_t vdso,
-                         RecordingWriter* writer) {
+absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory,
+                         MemoryContents contents, uint64_t vdso, RecordingWriter* writer) {
   RingHead head;
   head.pid = moment.pid;
   head.beginning = static_cast<uint32_t>(moment.beginning);
@@ -207,7 +209,7 @@ absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory
   const MemoryFile vdso_file(vdso_bytes);
   writer->SetWorkingDirectory(moment.working_directory);
   writer->Start(producer->ring());
-  Writer(moment, memory, producer.get()).Run(vdso_bytes.empty() ? "" : vdso_file.path());
+  Writer(moment, memory, producer.get()).Run(contents, vdso_bytes.empty() ? "" : vdso_file.path());
   // Reads the files that were mapped, that of the vdso too.
   return writer->Finish();
 }

@@ -15,10 +15,13 @@
 
 namespace ttq {
 
+// Left out: whoever reads the recording has the memory itself (OutsideMemory).
+enum class MemoryContents { kStored, kLeftOut };
+
 // Writes the moment as the one process of `writer`, and finishes that. `vdso`: where the kernel's
 // own library is mapped, 0: nowhere.
-absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory, uint64_t vdso,
-                         RecordingWriter* writer);
+absl::Status WriteMoment(const ProcessMoment& moment, const MomentMemory& memory,
+                         MemoryContents contents, uint64_t vdso, RecordingWriter* writer);
 
 }  // namespace ttq
 

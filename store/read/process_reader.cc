@@ -672,7 +672,9 @@ absl::Status ProcessReader::PageBefore(uint64_t page, uint32_t before, uint8_t* 
     // What the parent had not mapped (a heap that has grown since) is fresh.
     if (image.present[0]) memcpy(base, image.bytes.data(), kPageBytes);
   } else if (mapping != nullptr) {
-    RETURN_IF_ERROR(ReadMapped(*mapping, page, base, known));
+    if (memory_ == nullptr || !memory_->ReadPage(page, base)) {
+      RETURN_IF_ERROR(ReadMapped(*mapping, page, base, known));
+    }
   } else {
     *known = have.any();
   }

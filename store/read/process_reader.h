@@ -53,6 +53,7 @@ class ProcessReader : public Process {
                 std::vector<Thread> threads, MomentInfo moment, Time fork_time,
                 const ProcessReader* parent);
   const MomentInfo& moment() const { return moment_; }
+  void UseMemory(const OutsideMemory* memory) { memory_ = memory; }
   // Why the process of a recording that somebody still writes is incomplete.
   static constexpr char kBeingMade[] = "the recording is still being made";
   // Reads the group records.
@@ -181,6 +182,7 @@ class ProcessReader : public Process {
   MomentInfo moment_;
   Time fork_time_;
   const ProcessReader* parent_;
+  const OutsideMemory* memory_ = nullptr;
   std::shared_ptr<StoredRecipes> recipes_;
   std::vector<Group> groups_;
   std::vector<BlockSpan> blocks_;

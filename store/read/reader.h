@@ -314,6 +314,15 @@ class Process {
 // The last access that the query is about, whatever its direction; nullopt: none.
 absl::StatusOr<std::optional<Access>> LastAccess(const Process& process, AccessQuery query);
 
+// Memory of a process that is not in the store: it is read where it is, when it is asked for.
+// Several threads ask at a time.
+class OutsideMemory {
+ public:
+  virtual ~OutsideMemory() = default;
+  // Copies a page, kPageBytes; false: it cannot be read.
+  virtual bool ReadPage(uint64_t page, uint8_t* bytes) const = 0;
+};
+
 class Recording {
  public:
   static absl::StatusOr<std::unique_ptr<Recording>> Open(const std::string& directory,
@@ -325,6 +334,9 @@ class Recording {
   // The process that died by a signal, of several the first that a fault ended; else
   // what the first became at last, by exec.
   virtual ProcessNo default_process() const = 0;
+  // Pages that the store has no content of are read there, before the files that were mapped.
+  // REQUIRES: no process is open; `memory` outlives the recording.
+  virtual void UseMemory(const OutsideMemory* memory) { (void)memory; }
   // Owned by the recording; opened on first use.
   virtual absl::StatusOr<const Process*> Open(ProcessNo number) const = 0;
   // The whole content of an ELF file that was mapped, by Mapping::file_id.

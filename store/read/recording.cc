@@ -235,6 +235,7 @@ class RecordingReader : public Recording {
     return last;
   }
 
+  void UseMemory(const OutsideMemory* memory) override { memory_ = memory; }
   absl::StatusOr<const Process*> Open(ProcessNo number) const override {
     ASSIGN_OR_RETURN(auto reader, OpenReader(number));
     return static_cast<const Process*>(reader);
@@ -389,6 +390,7 @@ class RecordingReader : public Recording {
     }
     auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
                                                   stored->moment, stored->fork_time, parent);
+    reader->UseMemory(memory_);
     if (!stored->cut_off) {
       RETURN_IF_ERROR(reader->Load(being_written_));
     }
@@ -398,6 +400,7 @@ class RecordingReader : public Recording {
 
   std::unique_ptr<Database> database_;
   const FileAccess files_;
+  const OutsideMemory* memory_ = nullptr;
   bool being_written_ = false, lost_seal_ = false;
   mutable std::once_flag sized_;
   mutable RecordingInfo info_;

@@ -74,6 +74,16 @@ def questions(scratch):
     p = run("snapshot", str(process.pid), "--", "-f", "json", "py locals")
     local = {r["name"]: r["value"] for r in json.loads(p.stdout)["rows"]}
     check(local.get("secret") == "'abab'", local)
+    # A question reads the copy's memory where it is; a recording has it stored.
+    trace = os.path.join(scratch, "stored.ttq")
+    run("snapshot", "-q", "-o", trace, str(process.pid))
+    for query in ("py locals", "backtrace all threads", "memory $rsp len 200", "print environ", "maps at end",
+                  "objects of type dict | count", "py backtrace mixed", "print *(char*)0"):
+        stored = run("query", "-t", trace, query, status=None)
+        asked = run("snapshot", str(process.pid), "--", query, status=None)
+        check(asked.stdout == stored.stdout and asked.returncode == stored.returncode,
+              f"{query}: {asked.stdout} {asked.stderr} {stored.stdout} {stored.stderr}")
+    before = set(os.listdir(scratch))
     p = run("snapshot", str(process.pid), "--", "writes to 0x1000", status=2)
     check("before this snapshot is unknown" in p.stderr, p.stderr)
     check(set(os.listdir(scratch)) == before, "nothing is kept")
