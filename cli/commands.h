@@ -24,6 +24,8 @@ int RunRecord(int argc, char** argv);
 
 int RunImport(int argc, char** argv);
 int RunSnapshot(int argc, char** argv);
+// Becomes the program that it runs.
+int RunArm(int argc, char** argv);
 int RunQuery(int argc, char** argv);
 // `ttq query` with these words, of a recording in `directory` whose store lacks `memory` (null: it
 // has all). The next question is typed as `said_as` and its words.

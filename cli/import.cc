@@ -2,8 +2,12 @@
 //
 // `ttq import`: a core dump as a recording of its one moment.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -39,7 +43,7 @@ int RunImport(int argc, char** argv) {
   CLI::App app("Makes a recording of a core dump's one moment.", "ttq import");
   std::string core_name, output;
   FileSearch search;
-  bool quiet = false;
+  bool quiet = false, remove_core = false;
   app.add_option("CORE", core_name,
                  "A core dump, plain or packed (.zst, .lz4, .gz), or a pid of coredumpctl's list")
       ->required();
@@ -53,6 +57,7 @@ int RunImport(int argc, char** argv) {
                  "Look for programs and libraries below this directory, by build-id")
       ->type_name("DIR")
       ->allow_extra_args(false);
+  app.add_flag("--remove", remove_core, "Remove CORE when the recording is made");
   app.add_flag("-q,--quiet", quiet, "No summary line");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<CoreFile>> core = OpenCore(core_name, search);
@@ -66,6 +71,9 @@ int RunImport(int argc, char** argv) {
   const absl::Status written =
       WriteMoment(moment, **core, MemoryContents::kStored, (*core)->vdso(), writer->get());
   if (!written.ok()) return Complain(written, kUnreadable);
+  if (remove_core && unlink(core_name.c_str()) != 0) {
+    Complain(fmt::format("note: cannot remove {}: {}", core_name, strerror(errno)), 0);
+  }
   PointLatestAt(directory);
   TellRemarks(moment.remarks);
   if (!quiet) {

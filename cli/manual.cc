@@ -128,6 +128,19 @@ early. Where it cannot fork it stands still while its memory is read.
 )",
      R"(ttq snapshot --help  # snapshot 123 -- py backtrace all threads
 )"},
+    {"arm", RunArm, "ttq arm [--] PROGRAM [ARG...]", "run a program that takes snapshots of itself",
+     R"(Runs PROGRAM, at its full speed. When it gets SIGUSR2, or before it dies of a
+fault or of abort, it makes a recording of its moment, as `ttq snapshot` does,
+where nobody may trace it. After SIGUSR2 it goes on. Its children do so, too.
+
+A thread that blocks SIGUSR2 is missing, and the answers say so. poll, nanosleep
+and other system calls that are not restarted after a signal end with EINTR.
+Programs that are linked statically or set the user id are not armed.
+
+Exit status: that of the program; 126 and 127 when it could not be run or found.
+)",
+     R"(ttq arm ./program; ttq crash  # of this one moment
+)"},
     {"check", RunCheck, "ttq check [OPTIONS] [TRACE]", "verify a recording",
      R"(Reads every block and index of a recording and compares them. Exits with 3 when
 something is wrong.

@@ -24,6 +24,9 @@ namespace {
 // More than any process has (vm.max_map_count is 65,530 by default), and less than hurts.
 constexpr size_t kMaxMappings = 1 << 20;
 constexpr size_t kMaxThreads = 1 << 16;
+// A note of import/arm/write_core.c: a clause about what is missing.
+constexpr uint32_t kRemark = 0x54545131;
+constexpr size_t kMaxRemark = 1000;
 constexpr uint64_t kUserEnd = uint64_t{1} << 47;
 
 std::string MachineName(uint16_t machine) {
@@ -217,6 +220,9 @@ class CoreFile::Reader {
         return;
       case NT_FILE:
         Files(data);
+        return;
+      case kRemark:
+        moment_.incomplete = std::string(data.substr(0, kMaxRemark));
         return;
       default:
         return;

@@ -19,8 +19,15 @@ from .values import Address, Name, Time
 __version__ = _text_of(_lib.ttq_version())
 __all__ = ["Address", "ClosedError", "Column", "DamagedError", "Error", "Info", "InterruptedQuery", "Moment",
            "Name", "NotARecordingError", "NotFoundError", "OutOfRangeError", "ProcessInfo", "QueryError",
-           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "batch", "complete", "mark",
-           "open"]
+           "Result", "Row", "Time", "Trace", "Trail", "UnavailableError", "UnsupportedError", "arm", "batch", "complete",
+           "mark", "open"]
+
+
+def arm() -> None:
+    """From here on SIGUSR2, and a crash, makes a recording of this process as it is then: see ttq.arming.arm."""
+    from . import arming
+
+    arming.arm()
 
 
 def mark(text: str) -> None:
