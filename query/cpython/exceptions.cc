@@ -268,4 +268,60 @@ std::vector<RelatedException> MembersOf(FrameReader& frames, uint64_t object) {
   return ReadMembers(frames, object, 0);
 }
 
+std::optional<HeldException> ReadHeld(Memory& memory, const Layout& layout, uint64_t word,
+                                      int words) {
+  HeldException held;
+  const uint64_t first = memory.Pointer(word);
+  if (first == 0) return std::nullopt;
+  if (words == 3) {
+    held.type = first;
+    held.value = memory.Pointer(word + 8);
+    held.traceback = memory.Pointer(word + 16);
+  } else {
+    held.type = memory.Pointer(first + static_cast<uint64_t>(layout.object_type));
+    held.value = first;
+    held.traceback = memory.Pointer(first + static_cast<uint64_t>(layout.exception_traceback));
+  }
+  return held;
+}
+
+RaisedException ReadRaised(FrameReader& frames, uint64_t type, uint64_t value) {
+  ObjectReader& objects = frames.objects();
+  RaisedException exception;
+  exception.text = ReadException(objects, type, value);
+  const TypeInfo* instance = value == 0 ? nullptr : objects.TypeOf(value);
+  if (instance && instance->Is(kExceptionSubclass)) {
+    exception.object = value;
+    exception.chain = ChainOf(frames, value);
+    exception.members = MembersOf(frames, value);
+  }
+  return exception;
+}
+
+std::vector<ExceptionInFlight> ExceptionsInFlight(FrameReader& frames, uint64_t thread_state) {
+  constexpr size_t kMaxItems = 1000;  // a generator that is executed has one
+  ObjectReader& objects = frames.objects();
+  Memory& memory = objects.memory();
+  const Layout& layout = frames.layout();
+  std::vector<ExceptionInFlight> found;
+  const auto add = [&](const HeldException& held, bool is_handled) {
+    found.push_back({ReadRaised(frames, held.type, held.value),
+                     ReadTraceback(frames, held.traceback), is_handled});
+  };
+  const auto set =
+      ReadHeld(memory, layout, thread_state + static_cast<uint64_t>(layout.thread_exception),
+               layout.traits.exception_words);
+  if (set) add(*set, false);
+  const int words = layout.traits.handled_words;
+  uint64_t item = memory.Pointer(thread_state + static_cast<uint64_t>(layout.thread_exc_info));
+  for (size_t i = 0; item != 0 && i < kMaxItems; ++i) {
+    const auto held = ReadHeld(memory, layout, item, words);
+    // None: there was one, and its handler has ended.
+    const TypeInfo* type = held ? objects.TypeOf(held->value) : nullptr;
+    if (type && type->Is(kExceptionSubclass)) add(*held, true);
+    item = memory.Pointer(item + 8 * static_cast<uint64_t>(words));
+  }
+  return found;
+}
+
 }  // namespace ttq::python

@@ -36,6 +36,14 @@ struct ExceptionText {
 // be made from: its arguments, the only one of them, or 0.
 ExceptionText ReadException(ObjectReader& objects, uint64_t type, uint64_t value);
 
+// The exception that words in memory hold: it, or up to 3.11 its type, its value and its traceback.
+struct HeldException {
+  uint64_t type = 0, value = 0, traceback = 0;
+};
+// nullopt: none.
+std::optional<HeldException> ReadHeld(Memory& memory, const Layout& layout, uint64_t word,
+                                      int words);
+
 // An exception that another one names.
 struct RelatedException {
   // "cause" (raise … from it), "context" (was being handled), "suppressed context" (of a raise …
@@ -51,6 +59,26 @@ struct RelatedException {
 std::vector<RelatedException> ChainOf(FrameReader& frames, uint64_t object);
 // The exceptions of a group; empty where it is none.
 std::vector<RelatedException> MembersOf(FrameReader& frames, uint64_t object);
+
+// What was read of an exception when it was raised.
+struct RaisedException {
+  uint64_t object = 0;  // its instance; 0: not made yet
+  ExceptionText text;
+  std::vector<RelatedException> chain, members;
+  // What was in front of its traceback before, the outermost first.
+  std::vector<TracebackEntry> before;
+};
+RaisedException ReadRaised(FrameReader& frames, uint64_t type, uint64_t value);
+
+// One that a thread state has at a time.
+struct ExceptionInFlight {
+  RaisedException exception;
+  std::vector<TracebackEntry> traceback;  // the outermost first
+  // An `except`, `finally` or `with` has it in hand; else it is set, and on its way.
+  bool is_handled = false;
+};
+// That on its way first, then those in hand, the latest first.
+std::vector<ExceptionInFlight> ExceptionsInFlight(FrameReader& frames, uint64_t thread_state);
 
 }  // namespace ttq::python
 

@@ -106,6 +106,7 @@ struct Traits {
   bool threads_link_first = false;  // a thread state is linked before it has its interpreter (3.11)
   int8_t generator_executing = 0;   // of gi_frame_state; suspended: less than that
   int exception_words = 1;          // of the exception that is set in a thread state
+  int handled_words = 1;            // of the one that a _PyErr_StackItem has, which is handled
   LineTable line_table = LineTable::kLnotab;
   bool version_in_sys_only = false;  // no symbol and no _Py_DebugOffsets says it
 

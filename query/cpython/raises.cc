@@ -234,19 +234,14 @@ class RaiseScanner::Visitor : public TransitionVisitor {
   bool Read(const ThreadStack& stack, uint64_t* type, uint64_t* value, uint64_t* key,
             uint64_t* traceback) {
     const Layout& layout = LayoutOf(stack);
-    const uint64_t word = stack.thread_state + static_cast<uint64_t>(layout.thread_exception);
-    const uint64_t first = memory().Pointer(word);
-    if (first == 0) return false;
-    if (layout.traits.exception_words == 3) {
-      *type = first;
-      *value = memory().Pointer(word + 8);
-      *key = *value != 0 ? *value : first;
-      *traceback = memory().Pointer(word + 16);
-    } else {
-      *type = memory().Pointer(first + static_cast<uint64_t>(layout.object_type));
-      *value = *key = first;
-      *traceback = memory().Pointer(first + static_cast<uint64_t>(layout.exception_traceback));
-    }
+    const auto held = ReadHeld(memory(), layout,
+                               stack.thread_state + static_cast<uint64_t>(layout.thread_exception),
+                               layout.traits.exception_words);
+    if (!held) return false;
+    *type = held->type;
+    *value = held->value;
+    *key = held->value != 0 ? held->value : held->type;
+    *traceback = held->traceback;
     return true;
   }
 
@@ -284,14 +279,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
                                                     uint64_t value, uint64_t next) {
     ObjectReader objects(&memory(), layout);
     FrameReader frames(&objects);
-    auto exception = std::make_shared<RaisedException>();
-    exception->text = ReadException(objects, type, value);
-    const TypeInfo* instance = value == 0 ? nullptr : objects.TypeOf(value);
-    if (instance && instance->Is(kExceptionSubclass)) {
-      exception->object = value;
-      exception->chain = ChainOf(frames, value);
-      exception->members = MembersOf(frames, value);
-    }
+    auto exception = std::make_shared<RaisedException>(python::ReadRaised(frames, type, value));
     if (next != 0 && !seen_.contains(next)) exception->before = ReadTraceback(frames, next);
     return exception;
   }

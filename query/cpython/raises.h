@@ -38,15 +38,6 @@ namespace ttq::python {
 enum class RaisedBy : uint8_t { kRaise, kC, kThrow };  // kThrow: into a generator
 const char* RaisedByName(RaisedBy by);
 
-// What was read of an exception when it was raised.
-struct RaisedException {
-  uint64_t object = 0;  // its instance; 0: not made yet
-  ExceptionText text;
-  std::vector<RelatedException> chain, members;
-  // What was in front of its traceback before, the outermost first.
-  std::vector<TracebackEntry> before;
-};
-
 struct Raise {
   // When it was set; where another frame was entered since, when that frame had it.
   Time time;

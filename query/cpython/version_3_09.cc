@@ -150,7 +150,7 @@ void Change(Layout* layout) {
   Traits& traits = layout->traits;
   traits.frame_is_object = true;
   traits.version_in_sys_only = true;
-  traits.exception_words = 3;  // type, value, traceback
+  traits.exception_words = traits.handled_words = 3;  // type, value, traceback
   traits.reused_types = kReusedTypes;
   traits.flags_have_no_name = true;
   traits.paths_keep_parts = true;

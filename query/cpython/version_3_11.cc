@@ -93,6 +93,7 @@ void Change(Layout* layout) {
   traits.attribute_values = AttributeValues::kPointer;
   traits.order_of_values = ValueOrder::kBefore;
   traits.threads_link_first = true;
+  traits.handled_words = 1;
   traits.flags_have_no_name = false;
   traits.flag_classes = true;
   layout->asyncio = &kAsyncio;

@@ -12,12 +12,14 @@
 #include "fmt/format.h"
 #include "query/cpython/raises.h"
 #include "query/cpython/source_text.h"
+#include "query/cpython/state.h"
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"
 #include "query/outcome.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 
@@ -131,6 +133,50 @@ class ExceptionSource : public Operator {
   std::unique_ptr<python::RaiseScanner> scanner_;
 };
 
+// Of a process of which one moment is known: the exceptions that its threads have there.
+absl::StatusOr<std::vector<Row>> RowsInFlight(const Context& context,
+                                              std::optional<ThreadNo> thread, Outcome& outcome) {
+  const Time now = context.process().info().end;
+  ASSIGN_OR_RETURN(const std::unique_ptr<python::PythonState> state,
+                   python::PythonState::At(&context.recording(), &context.process(), now));
+  if (!state->problem().empty()) outcome.AddNote(state->problem());
+  python::SourceText source(&context.process());
+  std::vector<Row> rows;
+  for (const python::PythonState::ThreadStack& stack : state->Stacks(thread)) {
+    ASSIGN_OR_RETURN(const Registers registers, state->moment().RegistersOf(stack.state.thread));
+    const std::vector<python::Frame>& frames = stack.stack.frames;
+    for (const python::ExceptionInFlight& one :
+         python::ExceptionsInFlight(stack.instance->frames, stack.state.address)) {
+      const python::RaisedException& exception = one.exception;
+      python::TracebackEntry place;
+      if (!one.traceback.empty()) {
+        place = one.traceback.back();
+      } else if (!frames.empty()) {
+        const python::Frame& frame = frames.front();
+        place = {frame.code->qualname, frame.code->filename, frame.position.line};
+      }
+      // Which line of the function has it in hand is not in memory.
+      Value caught;
+      if (one.is_handled && !one.traceback.empty()) {
+        const python::TracebackEntry& outermost = one.traceback.front();
+        caught = Value(PlaceObject({outermost.function, outermost.file}));
+      }
+      rows.push_back({now, OfThread(stack.state.thread), registers.pc, OfText(exception.text.type),
+                      exception.text.message, place.function, OfText(place.file),
+                      place.line > 0 ? Value(int64_t{place.line}) : Value(), caught,
+                      TracebackOf(one.traceback, source), RelatedOf(exception.chain),
+                      RelatedOf(exception.members), Value(),
+                      one.is_handled ? Value("python") : Value(), Value(),
+                      exception.object != 0 ? Value(Address(exception.object)) : Value(),
+                      frames.empty() ? Value() : Value(Address(frames.front().address)),
+                      Value(PlaceObject(place))});
+    }
+  }
+  for (const std::string& remark : source.remarks()) outcome.AddNote(remark);
+  if (!state->memory().status().ok()) return state->memory().status();
+  return rows;
+}
+
 }  // namespace
 
 absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions&, const ast::Query& query,
@@ -168,6 +214,20 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions&, const ast::Query& quer
   plan.presentation.table_columns = {"time", "type", "message", "python", "caught_at"};
   if (*thread || context.process().threads().size() > 1) {
     plan.presentation.table_columns.insert(plan.presentation.table_columns.begin() + 1, "thread");
+  }
+  if (HistoryUnknown(context.process())) {
+    plan.presentation.no_rows = "no exception is on its way or in hand";
+    plan.open = [&context, thread = *thread](const SourceRequest& request) {
+      auto compute = [&context, thread, outcome = request.outcome] {
+        return RowsInFlight(context, thread, *outcome);
+      };
+      return absl::StatusOr<OperatorPtr>(
+          std::make_unique<ComputedSource>(std::move(compute), request.outcome));
+    };
+    plan.explain = [](const SourceRequest&) {
+      return absl::StatusOr<std::string>("the exceptions that the thread states have, from memory");
+    };
+    return plan;
   }
   plan.presentation.no_rows = "no exception went through Python code" + SpanText(*span);
   plan.open = [&context, span = *span,

@@ -47,8 +47,8 @@ template <class Source>
 constexpr bool kIsAboutState =
     kIsOneOf<Source, ast::Memory, ast::Print, ast::ShowRegisters, ast::Backtrace, ast::ShowSource,
              ast::Disassemble, ast::Threads, ast::Waits, ast::Modules, ast::Maps, ast::Crash,
-             ast::PyBacktrace, ast::PyLocals, ast::PySource, ast::PyPrint, ast::Object,
-             ast::ObjectsOfType, ast::Heap>;
+             ast::PyBacktrace, ast::PyLocals, ast::PySource, ast::PyPrint, ast::PyExceptions,
+             ast::Object, ast::ObjectsOfType, ast::Heap>;
 
 // Of a process of which one moment alone is known: that nothing is known to have happened must
 // never look like proof that nothing did.

@@ -11,7 +11,10 @@ import sys
 import tempfile
 import time
 
-from cores import SKIPPED, check, end, finish, program, rows, run, start
+from cores import HERE, SKIPPED, check, end, finish, program, rows, run, start
+
+sys.path.insert(0, os.path.join(HERE, "../support"))
+from interpreters import interpreters  # noqa: E402
 
 PYTHON = """
 import threading, time
@@ -90,6 +93,77 @@ def questions(scratch):
     end(process)
 
 
+# What is in hand is what sys.exc_info() gives where it is asked.
+EXCEPTIONS = """
+import ctypes, sys, threading, time
+lib = ctypes.PyDLL(sys.argv[1])
+def raises(n):
+    raise ValueError("bad %d" % n)
+def resumed():
+    try:
+        raises(1)
+    except ValueError:
+        yield sys.exc_info()[1]
+        yield asks()
+def asks():
+    print(type(sys.exc_info()[1]).__name__, sys.exc_info()[1], sep=": ", flush=True)
+    print("ready", flush=True)
+    lib.fails_and_waits()
+def handles():
+    try:
+        raises(7)
+    except ValueError:
+        try:
+            {}["k"]
+        except KeyError:
+            for _ in resumed():
+                pass
+def left():
+    try:
+        open("/nonexistent")
+    finally:
+        time.sleep(1000)
+def calm():
+    try:
+        raises(8)
+    except ValueError:
+        pass
+    time.sleep(1000)
+for function in (left, calm):
+    threading.Thread(target=function, daemon=True).start()
+    time.sleep(0.2)
+handles()
+"""
+FAILS = """
+#include <unistd.h>
+extern void* PyExc_OSError;
+void PyErr_SetString(void*, const char*);
+void fails_and_waits(void) { PyErr_SetString(PyExc_OSError, "set in C"); for (;;) pause(); }
+"""
+
+
+def exceptions(scratch):
+    library, script = os.path.join(scratch, "fails.so"), os.path.join(scratch, "exceptions.py")
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-x", "c", "-o", library, "-"], input=FAILS, text=True, check=True)
+    with open(script, "w") as file:
+        file.write(EXCEPTIONS)
+    for version, interpreter in interpreters():
+        if version[1] > 13:
+            continue
+        process = start([interpreter, script, library], scratch, until="ValueError: ")
+        process.stdout.readline()
+        time.sleep(0.2)
+        p = run("snapshot", str(process.pid), "--", "-f", "json", "py exceptions")
+        end(process)
+        found = [(r["thread"], r["type"], r["message"], r["function"], (r["caught_at"] or {}).get("function"))
+                 for r in json.loads(p.stdout)["rows"]]
+        check(found == [(1, "OSError", "set in C", "asks", None), (1, "ValueError", "bad 1", "raises", "resumed"),
+                        (1, "KeyError", "'k'", "handles", "handles"),
+                        (2, "FileNotFoundError", "[Errno 2] No such file or directory: '/nonexistent'", "left", "left")],
+              f"{version}: {found}")
+        check(process.said == "ValueError: bad 1\n", process.said)
+
+
 def errors(scratch):
     check("no process" in run("snapshot", "3999999", status=3).stderr, "no such process")
     check("is no process" in run("snapshot", "abc", status=2).stderr, "no number")
@@ -118,6 +192,7 @@ def main():
         states(scratch)
         unmoved(scratch)
         questions(scratch)
+        exceptions(scratch)
         errors(scratch)
     finish()
 

@@ -20,7 +20,7 @@ HISTORY = [
     "last write to 0x404000", "first write to ratio", "next write to ratio after 0",
     "writes to ratio", "reads of ratio", "accesses to ratio", "events", "events signal",
     "executions of depth", "calls to depth", "py calls to f", "py executions of f",
-    "py changes of x in f", "py exceptions", "creation of 0x404000", "deallocation of 0x404000",
+    "py changes of x in f", "creation of 0x404000", "deallocation of 0x404000",
     "lifetime of 0x404000", "refcounts of 0x404000", "heap leaks", "why is 0x404000 still alive",
     "why was 0x404000 freed too early", "origin of ratio",
     "trace of depth", "trace of (crash)", "py trace of f", "next read of ratio after 0",
@@ -80,7 +80,7 @@ def front_ends(trace, scratch):
     python = os.path.join(os.path.dirname(TTQ), "python")
     code = ("import sys, ttq\n"
             "with ttq.open(sys.argv[1]) as t:\n"
-            "    for q in ('writes to ratio', 'calls to depth', 'events', 'py exceptions'):\n"
+            "    for q in ('writes to ratio', 'calls to depth', 'events', 'py calls to f'):\n"
             "        try:\n"
             "            r = list(t.query(q))\n"
             "        except ttq.Error as e:\n"
