@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -42,8 +43,8 @@ using python::PythonState;
 struct Wait {
   ThreadNo thread;
   // "mutex", "condition", "semaphore", "join", "futex", "GIL", "read", "write", "accept",
-  // "connect", "poll", "sleep", "child", "signal", "file lock", "system call"; empty: it does not
-  // wait.
+  // "connect", "poll", "open", "sleep", "child", "signal", "file lock", "system call"; empty: it
+  // does not wait.
   std::string kind;
   std::string what;               // "lock_a (0x4040)", "descriptor 3: pipe:[4242] (read end)"
   std::optional<ThreadNo> owner;  // the thread that it waits for, where that can be known
@@ -57,6 +58,10 @@ struct Wait {
 constexpr uint64_t kMutexOwner = 8, kMutexKind = 16;
 // glibc's pthread_cond_t: the two words that waiters wait on (pthreadtypes-arch.h).
 constexpr uint64_t kConditionSignals = 40;
+// glibc's pthread_rwlock_t (sysdeps/x86/nptl/bits/struct_rwlock.h): readers, writers, the words
+// that readers and writers wait on, and who writes. The count of readers is above three bits.
+constexpr uint64_t kRwlockPhase = 8, kRwlockWriters = 12, kRwlockWriter = 24;
+constexpr uint32_t kRwlockReaderShift = 3;
 constexpr size_t kFrames = 24;
 constexpr size_t kMaxDescriptors = 8;  // of a poll that are named
 constexpr size_t kMaxEvents = 1 << 20;
@@ -197,8 +202,9 @@ class Finder {
         return Say("sleep", SyscallName(number), wait);
       case SYS_select:
       case SYS_pselect6:
-        return gpr[kRdi] == 0 ? Say("sleep", SyscallName(number), wait)
-                              : Say("poll", SyscallName(number), wait);
+        return gpr[kRdi] == 0
+                   ? Say("sleep", SyscallName(number), wait)
+                   : Say("poll", Selected(gpr[kRdi], {gpr[kRsi], gpr[kRdx], gpr[kR10]}), wait);
       case SYS_poll:
       case SYS_ppoll:
         return Say("poll", Polled(gpr[kRdi], gpr[kRsi]), wait);
@@ -219,6 +225,12 @@ class Finder {
       case SYS_accept:
       case SYS_accept4:
         return Say("accept", DescriptorText(fd), wait);
+      case SYS_open:
+      case SYS_openat: {
+        // A pipe with a name, or a device; who passes through is not told apart in a recording.
+        if (!HistoryUnknown(process_)) return absl::OkStatus();
+        return Say("open", TextAt(gpr[number == SYS_open ? kRdi : kRsi], time_), wait);
+      }
       case SYS_connect:
         return Say("connect", DescriptorText(fd), wait);
       case SYS_flock:
@@ -285,7 +297,7 @@ class Finder {
     if (functions.Has({"sem_wait", "sem_timedwait", "sem_clockwait"})) {
       return Say("semaphore", NameOf(address), wait);
     }
-    if (functions.Has({"pthread_rwlock"})) return Say("rwlock", NameOf(address), wait);
+    if (functions.Has({"pthread_rwlock"})) return FillRwlock(address, wait);
     if (functions.Has({"pthread_barrier"})) return Say("barrier", NameOf(address), wait);
     if (functions.Has({"pthread_join", "pthread_clockjoin", "pthread_timedjoin"})) {
       return Say("join", fmt::format("the end of thread id {}", expected), wait);
@@ -323,6 +335,20 @@ class Finder {
       }
     }
     return Say("mutex", std::move(what), wait);
+  }
+
+  // Who reads it is counted, not named.
+  absl::Status FillRwlock(uint64_t address, Wait* wait) {
+    const uint64_t lock = address % 8 != 0 ? address - kRwlockWriters : address - kRwlockPhase;
+    std::string what = NameOf(lock);
+    const uint32_t readers = Word(lock).value_or(0);
+    const uint32_t writer = Word(lock + kRwlockWriter).value_or(0);
+    if (const Thread* thread = WithTid(writer)) {
+      wait->owner = thread->number;
+    } else if (const uint32_t count = readers >> kRwlockReaderShift; count > 0) {
+      absl::StrAppend(&what, fmt::format(", read by {} thread{}", count, count == 1 ? "" : "s"));
+    }
+    return Say("rwlock", std::move(what), wait);
   }
 
   // A lock of Python's, or what of its library waits.
@@ -472,6 +498,26 @@ class Finder {
       if (static_cast<int>(*fd) >= 0) texts.push_back(DescriptorText(static_cast<int>(*fd)));
     }
     if (count > kMaxDescriptors) texts.push_back(fmt::format("and {} more", count - texts.size()));
+    return texts.empty() ? "no descriptor" : absl::StrJoin(texts, ", ");
+  }
+
+  // Three sets of bits, each of which may be missing.
+  std::string Selected(uint64_t count, std::initializer_list<uint64_t> sets) {
+    std::vector<std::string> texts;
+    size_t more = 0;
+    for (uint64_t fd = 0; fd < std::min<uint64_t>(count, FD_SETSIZE); ++fd) {
+      const bool is_set = std::any_of(sets.begin(), sets.end(), [&](uint64_t set) {
+        const auto word = set == 0 ? std::nullopt : Word(set + fd / 32 * 4);
+        return word && (*word >> fd % 32 & 1) != 0;
+      });
+      if (!is_set) continue;
+      if (texts.size() == kMaxDescriptors) {
+        ++more;
+      } else {
+        texts.push_back(DescriptorText(static_cast<int>(fd)));
+      }
+    }
+    if (more > 0) texts.push_back(fmt::format("and {} more", more));
     return texts.empty() ? "no descriptor" : absl::StrJoin(texts, ", ");
   }
 

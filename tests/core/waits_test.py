@@ -4,6 +4,7 @@
     waits_test.py TTQ PROGRAMS
 """
 
+import json
 import os
 import re
 import shutil
@@ -84,6 +85,77 @@ def natives(scratch):
     end(process)
     check(found[1]["kind"] == "mutex" and "not in this process" in found[1]["what"],
           f"fork: {found}")
+
+
+# Of each way that hangs.cc knows: the kind, a part of what, and who holds it, by thread.
+CPP = {
+    "order": {2: ("mutex", "second (", 3), 3: ("mutex", "first (", 2)},
+    "members": {2: ("mutex", "two", 3), 3: ("mutex", "one", 2)},
+    "lost": {2: ("condition", "never (", None)},
+    "future": {2: ("futex", "0x", None)},
+    "reader": {2: ("sleep", "", None), 3: ("rwlock", "table (", None)},
+    "writer": {3: ("rwlock", "table (", 2), 4: ("rwlock", "table (", 2)},
+    "semaphore": {2: ("futex", "empty (", None)},
+    "latch": {2: ("futex", "gate (", None)},
+    "atomic": {2: ("futex", "word (", None)},
+    "recursive": {2: ("sleep", "", None), 3: ("mutex", "again (", 2)},
+    "timed": {3: ("mutex", "timed (", 2)},
+    "once": {3: ("futex", "once (", None)},
+}
+
+
+def cpp(scratch):
+    for how, right in CPP.items():
+        process = start([program("hangs_cc"), how], scratch)
+        p = run("snapshot", str(process.pid), "--", "-f", "json", "waits")
+        end(process)
+        found = {r["thread"]: r for r in json.loads(p.stdout)["rows"]}
+        for thread, (kind, what, held_by) in right.items():
+            row = found.get(thread, {"kind": None, "what": "", "held_by": None, "cycle": None})
+            check(row["kind"] == kind and what in row["what"] and row["held_by"] == held_by,
+                  f"{how}: thread {thread}: {row}")
+            check(bool(row["cycle"]) == (how in ("order", "members")), f"{how}: {row}")
+        check(found[1]["kind"] == "join" and found[1]["held_by"] == 2, f"{how}: {found[1]}")
+        if how == "reader":
+            check(found[3]["what"].endswith("read by 1 thread"), found[3])
+
+
+# What a thread of Python's does in a system call: the kind, and a part of what.
+CALLS = {
+    "r, w = os.pipe(); os.read(r, 1)": ("read", "pipe:["),
+    "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); s.accept()": ("accept", "listening"),
+    "a, b = socket.socketpair(); a.recv(5)": ("read", "unix"),
+    "r, w = os.pipe(); select.select([r], [], [])": ("poll", "(read end)"),
+    "r, w = os.pipe(); p = select.poll(); p.register(r); p.poll()": ("poll", "(read end)"),
+    "e = select.epoll(); e.poll()": ("poll", "eventpoll"),
+    "os.mkfifo('fifo'); open('fifo')": ("open", "fifo"),
+    "os.waitpid(os.posix_spawn('/bin/sleep', ['sleep', '9'], {}), 0)": ("child", "process "),
+    "f = open('f', 'w'); g = open('f'); fcntl.flock(f, 2); fcntl.flock(g, 2)": ("file lock", "/f"),
+    "signal.sigwait([signal.SIGUSR1])": ("signal", "rt_sigtimedwait"),
+    "threading.Semaphore(0).acquire()": ("semaphore", "Semaphore.acquire"),
+    "threading.Barrier(2).wait()": ("barrier", "Barrier.wait"),
+    "q = queue.Queue(1); q.put(1); q.put(2)": ("queue", "Queue.put of q ("),
+    "q = queue.Queue(); q.put(1); q.join()": ("queue", "Queue.join of q ("),
+    "l = multiprocessing.Lock(); l.acquire(); l.acquire()": ("semaphore", "0x"),
+    "concurrent.futures.Future().result()": ("future", "Future.result"),
+}
+
+
+def calls(scratch):
+    script = os.path.join(scratch, "calls.py")
+    for code, (kind, what) in CALLS.items():
+        with open(script, "w") as file:
+            file.write("import concurrent.futures, fcntl, multiprocessing, os, queue, select, signal, socket\n"
+                       "import threading, time\n"
+                       f"def waits():\n    {code}\n"
+                       "threading.Thread(target=waits, daemon=True).start()\n"
+                       "time.sleep(0.3)\nprint('ready', flush=True)\ntime.sleep(1000)\n")
+        process = start(["/usr/bin/python3", script], scratch)
+        p = run("snapshot", str(process.pid), "--", "-f", "json", "waits")
+        end(process)
+        found = {r["thread"]: r for r in json.loads(p.stdout)["rows"]}
+        row = found.get(2, {"kind": None, "what": ""})
+        check(row["kind"] == kind and what in row["what"], f"{code}: {row}")
 
 
 PYTHON = {
@@ -237,6 +309,8 @@ def main():
             print(p.stderr.strip())
             sys.exit(SKIPPED)
         natives(scratch)
+        cpp(scratch)
+        calls(scratch)
         pythons(scratch)
         versions(scratch)
     finish()
