@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status_macros.h"
+#include "store/read/moment_info.h"
 
 namespace ttq {
 namespace {
@@ -18,6 +19,10 @@ constexpr int kMaxEntries = 256;
 // Instructions of a linkage table between a jump and where it leads.
 constexpr int kMaxStubs = 16;
 constexpr uint64_t kLongestCall = 8;
+// What is followed without a history: functions in a row, of at most so many bytes, and all of
+// them.
+constexpr size_t kMaxWay = 5, kMaxFunctions = 200;
+constexpr uint64_t kMaxFunction = 256 << 10;
 
 int32_t Displacement(const uint8_t* bytes) {
   int32_t n;
@@ -25,16 +30,33 @@ int32_t Displacement(const uint8_t* bytes) {
   return n;
 }
 
+// Without hints for a branch (bnd, notrack, cs) and rex.
+std::string_view WithoutPrefixes(std::string_view code) {
+  const auto is_prefix = [](uint8_t c) {
+    return c == 0xf2 || c == 0x3e || c == 0x2e || (c & 0xf0) == 0x40;
+  };
+  while (!code.empty() && is_prefix(static_cast<uint8_t>(code[0]))) code.remove_prefix(1);
+  return code;
+}
+
 // jmp, in any of its forms, or a conditional one.
 bool IsJump(std::string_view code) {
+  code = WithoutPrefixes(code);
   const auto* c = reinterpret_cast<const uint8_t*>(code.data());
-  const uint8_t* end = c + code.size();
-  // bnd, notrack, cs: hints for a branch; rex.
-  while (c < end && (*c == 0xf2 || *c == 0x3e || *c == 0x2e || (*c & 0xf0) == 0x40)) ++c;
-  if (c == end) return false;
+  if (code.empty()) return false;
   if (*c == 0xe9 || *c == 0xeb || (*c & 0xf0) == 0x70) return true;
-  if (c + 1 == end) return false;
+  if (code.size() == 1) return false;
   return (*c == 0xff && (c[1] >> 3 & 7) == 4) || (*c == 0x0f && (c[1] & 0xf0) == 0x80);
+}
+
+// From the next instruction to where a direct jump goes; nullopt: it is another one.
+std::optional<int64_t> DirectDistance(std::string_view code) {
+  code = WithoutPrefixes(code);
+  const auto* c = reinterpret_cast<const uint8_t*>(code.data());
+  if (code.size() == 2 && (*c == 0xeb || (*c & 0xf0) == 0x70)) return static_cast<int8_t>(c[1]);
+  if (code.size() == 5 && *c == 0xe9) return Displacement(c + 1);
+  if (code.size() == 6 && *c == 0x0f && (c[1] & 0xf0) == 0x80) return Displacement(c + 2);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -65,10 +87,13 @@ absl::StatusOr<std::optional<Address>> TailCalls::Called(Moment& moment, Address
     return ThroughMemory(moment, return_address + static_cast<int64_t>(Displacement(code + 2)));
   }
   if (code[1] != 0xe8) return std::nullopt;
-  const Address target = return_address + static_cast<int64_t>(Displacement(code + 2));
-  // A linkage table's entry: endbr64 and bnd are optional, then jmp *slot(%rip).
+  return ThroughLinkage(moment, return_address + static_cast<int64_t>(Displacement(code + 2)));
+}
+
+absl::StatusOr<std::optional<Address>> TailCalls::ThroughLinkage(Moment& moment, Address target) {
+  // endbr64 and bnd are optional, then jmp *slot(%rip).
   uint8_t plt[11] = {};
-  read = moment.Read(target, sizeof(plt), plt);
+  const absl::StatusOr<uint64_t> read = moment.Read(target, sizeof(plt), plt);
   if (!read.ok()) return read.status();
   size_t at = 0;
   if (memcmp(plt, "\xf3\x0f\x1e\xfa", 4) == 0) at = 4;
@@ -78,6 +103,70 @@ absl::StatusOr<std::optional<Address>> TailCalls::Called(Moment& moment, Address
                          target + (at + 6) + static_cast<int64_t>(Displacement(plt + at + 2)));
   }
   return target;
+}
+
+absl::StatusOr<const std::vector<TailCalls::Exit>*> TailCalls::ExitsOf(Moment& moment,
+                                                                       const Symbolizer& symbols,
+                                                                       Address entry) {
+  const auto [it, is_new] = exits_.try_emplace(Key(&symbols, entry.v));
+  if (!is_new) return &it->second;
+  std::vector<Exit> exits;
+  const std::optional<FunctionInfo> function = symbols.FunctionAt(entry);
+  for (const CodeRange& range : function ? function->ranges : std::vector<CodeRange>()) {
+    const uint64_t size = range.range.size();
+    if (range.kind == CodeRange::Kind::kInlined || size > kMaxFunction) continue;
+    std::string code(size, '\0');
+    ASSIGN_OR_RETURN(const uint64_t got, moment.Read(range.range.begin, size, code.data()));
+    code.resize(got);
+    for (size_t at = 0; at < code.size();) {
+      const std::string_view rest = std::string_view(code).substr(at);
+      const Address pc = range.range.begin + at;
+      const InstructionEffects effects = effects_.Read(pc, rest, /*want_text=*/false);
+      if (effects.size == 0) break;
+      at += effects.size;
+      const std::optional<int64_t> distance = DirectDistance(rest.substr(0, effects.size));
+      if (!distance) continue;
+      ASSIGN_OR_RETURN(const std::optional<Address> target,
+                       ThroughLinkage(moment, pc + effects.size + *distance));
+      if (!target || *target == entry || EntryOf(symbols, *target) != target) continue;
+      exits.push_back({{Time(0), pc, pc + effects.size}, *target});
+    }
+  }
+  it->second = std::move(exits);
+  return &it->second;
+}
+
+absl::StatusOr<std::vector<TailJump>> TailCalls::OnlyWay(Moment& moment, const Symbolizer& symbols,
+                                                         Address from, Address to) {
+  struct Step {
+    Address at;
+    size_t next;  // of its exits
+    TailJump by;
+  };
+  std::vector<Step> way = {{from, 0, {}}};
+  std::vector<TailJump> found;
+  bool any = false;
+  for (size_t looked = 0; !way.empty(); ++looked) {
+    Step& step = way.back();
+    ASSIGN_OR_RETURN(const std::vector<Exit>* exits, ExitsOf(moment, symbols, step.at));
+    if (looked > kMaxFunctions * kMaxWay) return std::vector<TailJump>();
+    if (step.next == exits->size()) {
+      way.pop_back();
+      continue;
+    }
+    const Exit exit = (*exits)[step.next++];
+    if (exit.to == to) {
+      if (any) return std::vector<TailJump>();
+      any = true;
+      found.push_back(exit.jump);
+      for (size_t i = way.size(); i-- > 1;) found.push_back(way[i].by);
+      continue;
+    }
+    const bool is_circle =
+        std::any_of(way.begin(), way.end(), [&](const Step& other) { return other.at == exit.to; });
+    if (!is_circle && way.size() < kMaxWay) way.push_back({exit.to, 0, exit.jump});
+  }
+  return found;
 }
 
 absl::StatusOr<std::optional<TailJump>> TailCalls::JumpBefore(const Symbolizer& symbols,
@@ -141,8 +230,12 @@ absl::StatusOr<std::vector<TailJump>> TailCalls::Between(Moment& moment, ThreadN
     direct_.insert(call_site);
     return jumps;
   }
-  // When it was called, and what.
   const Process& process = names_.process();
+  if (HistoryUnknown(process)) {
+    if (!called) return jumps;
+    return OnlyWay(moment, *symbols, *called, *entry);
+  }
+  // When it was called, and what.
   AccessQuery query;
   query.ranges = {{slot, slot + 8}};
   query.span.end = moment.time();

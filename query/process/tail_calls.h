@@ -9,6 +9,9 @@
 // frame; if that call reached the function without a jump, later frames are assumed to do so too. A
 // function that one call ran more than once (two functions that jump to each other) is listed once.
 //
+// Of a process without a history the code is all that there is: where one way of direct jumps leads
+// from the function that the call names to the running one, it is taken, as gdb does.
+//
 // Belongs to one thread.
 
 #ifndef TTQ_QUERY_PROCESS_TAIL_CALLS_H_
@@ -23,6 +26,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "query/code/instruction_effects.h"
 #include "query/code/symbols.h"
 #include "query/process/origin.h"
 #include "query/process/process_names.h"
@@ -32,7 +36,7 @@ namespace ttq {
 
 // The jump that ended a function.
 struct TailJump {
-  Time time;
+  Time time;  // of a process without a history: 0
   Address pc;
   Address next;  // the instruction after it, which gdb shows as such a frame's pc
 };
@@ -55,6 +59,18 @@ class TailCalls {
   // code does not tell.
   absl::StatusOr<std::optional<Address>> Called(Moment& moment, Address return_address);
   absl::StatusOr<std::optional<Address>> ThroughMemory(Moment& moment, Address at);
+  // Where a linkage table's entry at `target` leads; else `target`; nullopt: memory does not tell.
+  absl::StatusOr<std::optional<Address>> ThroughLinkage(Moment& moment, Address target);
+  // The direct jumps of the function that begins at `entry` to the beginning of another.
+  struct Exit {
+    TailJump jump;
+    Address to;
+  };
+  absl::StatusOr<const std::vector<Exit>*> ExitsOf(Moment& moment, const Symbolizer& symbols,
+                                                   Address entry);
+  // The only way from one function to another, the last jump first; empty: none, or several.
+  absl::StatusOr<std::vector<TailJump>> OnlyWay(Moment& moment, const Symbolizer& symbols,
+                                                Address from, Address to);
   // The jump that the thread executed last before `t` and after `call`, without those of the
   // dynamic linker and the PLT; nullopt: another instruction, or none.
   absl::StatusOr<std::optional<TailJump>> JumpBefore(const Symbolizer& symbols, ThreadNo thread,
@@ -73,6 +89,8 @@ class TailCalls {
   // Whether the slot still holds the same call at `t`; if so, extends `known` to it.
   absl::StatusOr<bool> StillHolds(Known* known, Address slot, Time t);
   absl::flat_hash_map<Frame, Known> known_;
+  absl::flat_hash_map<Key, std::vector<Exit>> exits_;
+  EffectsReader effects_;
   // Pairs of a return address and a function entry for which no jump was found.
   absl::flat_hash_set<std::pair<Key, uint64_t>> direct_;
 };

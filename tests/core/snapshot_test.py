@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,36 @@ def exceptions(scratch):
         check(process.said == "ValueError: bad 1\n", process.said)
 
 
+# What jumps on has no frame. One way leads from one() to stays(), two lead from two().
+TAILS = """
+#include <stdio.h>
+#include <unistd.h>
+volatile int zero;
+__attribute__((noinline)) int stays(int n) { puts("ready"); fflush(stdout); while (!zero) pause(); return n + zero; }
+__attribute__((noinline)) int inner(int n) { zero = n - n; return stays(n + 1); }
+__attribute__((noinline)) int one(int n) { zero = 0; return inner(n * 3); }
+__attribute__((noinline)) int left(int n) { zero = 0; return stays(n * 5); }
+__attribute__((noinline)) int two(int n) { if (n > 2) return left(n); return inner(n); }
+int main(int argc, char** argv) { return (argc > 1 ? two(argc) : one(argc)) + 1; }
+"""
+
+
+def tails(scratch):
+    binary = os.path.join(scratch, "tails")
+    subprocess.run(["cc", "-O2", "-g", "-w", "-x", "c", "-o", binary, "-"], input=TAILS, text=True, check=True)
+    for words, right in (([], ["stays", "inner", "one", "main"]), (["x"], ["stays", "main"])):
+        process = start([binary, *words], scratch)
+        p = run("snapshot", str(process.pid), "--", "-f", "json", "backtrace")
+        debugger = subprocess.run(["gdb", "-nx", "-batch", "-p", str(process.pid), "-ex", "bt"], capture_output=True,
+                                  text=True, timeout=60)
+        end(process)
+        found = [r["function"] for r in json.loads(p.stdout)["rows"]]
+        check(found[-len(right):] == right, f"tail calls: {found}")
+        shown = re.findall(r"^#\d+ +(?:0x[0-9a-f]+ in )?(\w+)", debugger.stdout, re.M)
+        if shown:
+            check(shown[-len(right):] == right, f"tail calls: gdb has {shown}, not {right}")
+
+
 def errors(scratch):
     check("no process" in run("snapshot", "3999999", status=3).stderr, "no such process")
     check("is no process" in run("snapshot", "abc", status=2).stderr, "no number")
@@ -193,6 +224,7 @@ def main():
         unmoved(scratch)
         questions(scratch)
         exceptions(scratch)
+        tails(scratch)
         errors(scratch)
     finish()
 
