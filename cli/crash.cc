@@ -184,10 +184,10 @@ std::string Layout(const Answer& answer, bool timed) {
   if (!file.empty() && !line.empty()) {
     where += fmt::format(" at {}:{}", BaseName(file), line);
   }
-  std::string out =
-      fmt::format("{}: {}\n  {}in thread {}, in {}\n", answer.Of("signal"), answer.Of("cause"),
-                  timed ? fmt::format("at {} ", answer.Of("time", Type::kTime)) : "",
-                  answer.Of("thread", Type::kInteger), where);
+  std::string out = fmt::format("{}{}\n  {}in thread {}, in {}\n", answer.Of("signal"),
+                                answer.Of("cause").empty() ? "" : ": " + answer.Of("cause"),
+                                timed ? fmt::format("at {} ", answer.Of("time", Type::kTime)) : "",
+                                answer.Of("thread", Type::kInteger), where);
   const auto add = [&](std::string_view label, const std::string& text) {
     if (!text.empty()) out += fmt::format("  {:<12} {}\n", label, text);
   };

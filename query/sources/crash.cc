@@ -218,6 +218,10 @@ class Investigation {
       outcome_.AddNote(process_.DescribeUnmapped(r_.registers.pc, r_.time));
       r_.address = Address(r_.event.args[0]);
       ASSIGN_OR_RETURN(r_.memory, DescribeAddress(context_, *r_.address, r_.time, control_));
+      // Which register the address came of is not known without the instruction.
+      const bool is_access = signal == SIGSEGV || signal == SIGBUS;
+      const bool is_low = r_.memory.kind == "null";
+      if (is_access) r_.cause = is_low ? "a null pointer or a small number" : CauseOfAccess();
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const std::optional<DecodedInstruction> decoded, Show(code, r_.registers.pc));
