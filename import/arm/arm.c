@@ -32,7 +32,7 @@ enum { kFatalCount = sizeof(kFatal) / sizeof(kFatal[0]) };
 static struct {
   struct ArmedProcess* process; /* its own memory: it is there before it is needed */
   struct sigaction before[kFatalCount];
-  atomic_int busy;      /* somebody takes a snapshot */
+  atomic_int busy; /* the process that takes a snapshot; a child that was forked then is another */
   atomic_int answers;   /* a futex: how many threads have answered */
   atomic_int snapshots; /* a futex: how many were taken */
 } armed;
@@ -160,6 +160,18 @@ static struct ArmedThread* Find(pid_t tid) {
   return NULL;
 }
 
+static int IsBusy(void) { return atomic_load(&armed.busy) == getpid(); }
+
+/* Whether this thread is to take the snapshot. */
+static int Begin(void) {
+  const int own = getpid();
+  int other = atomic_load(&armed.busy);
+  while (other != own) {
+    if (atomic_compare_exchange_weak(&armed.busy, &other, own)) return 1;
+  }
+  return 0;
+}
+
 /* Leaves this thread's state, and waits until the snapshot is taken. */
 static void Answer(const ucontext_t* context, int asked_by_us) {
   const int taken = atomic_load(&armed.snapshots);
@@ -170,7 +182,7 @@ static void Answer(const ucontext_t* context, int asked_by_us) {
     atomic_fetch_add(&armed.answers, 1);
     Futex(&armed.answers, FUTEX_WAKE_PRIVATE, 1, NULL);
   }
-  while (atomic_load(&armed.busy) && atomic_load(&armed.snapshots) == taken) {
+  while (IsBusy() && atomic_load(&armed.snapshots) == taken) {
     Futex(&armed.snapshots, FUTEX_WAIT_PRIVATE, taken, NULL);
   }
 }
@@ -201,10 +213,10 @@ static uint32_t AskThreads(pid_t pid) {
   };
   struct ArmedProcess* p = armed.process;
   uint32_t asked = 0;
-  _Alignas(8) char entries[4096];
+  char* entries = (char*)p->scratch;
   const int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return 0;
-  for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof(entries))) > 0;) {
+  for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof(p->scratch))) > 0;) {
     for (long at = 0; at < n;) {
       const struct Entry* entry = (const struct Entry*)(entries + at);
       at += entry->bytes;
@@ -219,7 +231,12 @@ static uint32_t AskThreads(pid_t pid) {
       atomic_store(&thread->state, kThreadAsked);
       atomic_store(&p->thread_count, count + 1);
       ++asked;
-      if (syscall(SYS_tgkill, pid, tid, SIGUSR2) != 0) atomic_store(&thread->state, kThreadGone);
+      siginfo_t question = {.si_signo = SIGUSR2, .si_code = SI_QUEUE};
+      question.si_pid = pid;
+      question.si_value.sival_ptr = p;
+      if (syscall(SYS_rt_tgsigqueueinfo, pid, tid, SIGUSR2, &question) != 0) {
+        atomic_store(&thread->state, kThreadGone);
+      }
     }
   }
   close(fd);
@@ -277,9 +294,10 @@ static void Write(int wait) {
 /* Of the thread that got the signal. */
 static void Take(int number, const siginfo_t* info, const ucontext_t* context) {
   struct ArmedProcess* p = armed.process;
-  if (atomic_exchange(&armed.busy, 1) != 0) {
+  while (!Begin()) {
     Answer(context, 0);
-    return;
+    /* A crash is taken after what somebody asked for, but not after another crash: that ends it. */
+    if (number == SIGUSR2 || p->signal != 0) return;
   }
   p->pid = getpid();
   p->signal = number == SIGUSR2 ? 0 : number;
@@ -309,10 +327,11 @@ static void HandOn(int number, const siginfo_t* info) {
 
 static void OnSignal(int number, siginfo_t* info, void* context) {
   const int error = errno;
-  const int is_ours = number == SIGUSR2 && info->si_code == SI_TKILL && info->si_pid == getpid() &&
-                      atomic_load(&armed.busy);
-  if (is_ours) {
-    Answer(context, 1);
+  const int is_question =
+      number == SIGUSR2 && info->si_code == SI_QUEUE && info->si_value.sival_ptr == armed.process;
+  if (is_question) {
+    /* It may come late: to a thread that had the signal blocked. */
+    if (IsBusy()) Answer(context, 1);
   } else {
     Take(number, info, context);
     if (number != SIGUSR2) HandOn(number, info);

@@ -186,13 +186,14 @@ static int IsNamed(const struct Mapped* m, const char* name) {
 static int IsOwn(uint64_t page) { return (page >> 62 & 3) != 0 && (page >> 61 & 1) == 0; }
 
 /* The first run of the process's own pages in [begin, end); 0: there is none. */
-static int NextOwn(int pagemap, uint64_t begin, uint64_t end, uint64_t* run_begin,
-                   uint64_t* run_end) {
-  uint64_t pages[512];
+static int NextOwn(struct ArmedProcess* process, int pagemap, uint64_t begin, uint64_t end,
+                   uint64_t* run_begin, uint64_t* run_end) {
+  enum { kPages = sizeof(process->scratch) / sizeof(process->scratch[0]) };
+  uint64_t* pages = process->scratch;
   *run_begin = *run_end = 0;
   while (begin < end) {
     uint64_t want = (end - begin) / kPage;
-    if (want > 512) want = 512;
+    if (want > kPages) want = kPages;
     const ssize_t got = pread(pagemap, pages, want * 8, (off_t)(begin / kPage * 8));
     if (got < 8) {  // where it cannot be known, all are
       if (*run_end == 0) *run_begin = begin;
@@ -235,7 +236,8 @@ static uint32_t AddSegment(struct ArmedProcess* process, uint32_t count, const s
 static uint32_t AddFile(struct ArmedProcess* process, uint32_t count, const struct Mapped* m,
                         int pagemap) {
   uint64_t first = m->end, last = m->end, run_begin, run_end;
-  for (uint64_t at = m->begin; NextOwn(pagemap, at, m->end, &run_begin, &run_end); at = run_end) {
+  for (uint64_t at = m->begin; NextOwn(process, pagemap, at, m->end, &run_begin, &run_end);
+       at = run_end) {
     if (first == m->end) first = run_begin;
     last = run_end;
   }
@@ -293,8 +295,9 @@ static void PutThread(struct Out* out, const struct ArmedThread* thread, int sig
 }
 
 static void PutProcess(struct Out* out) {
-  const struct ArmedProcess* process = out->process;
-  char path[64], text[kPage];
+  struct ArmedProcess* process = out->process;
+  char path[64];
+  char* text = (char*)process->scratch;
   struct elf_prpsinfo info;
   memset(&info, 0, sizeof(info));
   info.pr_pid = process->pid;
@@ -312,7 +315,7 @@ static void PutProcess(struct Out* out) {
   if (process->signal != 0) {
     PutNote(out, "CORE", NT_SIGINFO, &process->information, sizeof(process->information));
   }
-  n = ReadFile("/proc/self/auxv", text, sizeof(text));
+  n = ReadFile("/proc/self/auxv", text, sizeof(process->scratch));
   PutNote(out, "CORE", NT_AUXV, text, n);
 }
 
@@ -372,7 +375,8 @@ static void WriteMemory(const struct Out* out, int pagemap, const Elf64_Phdr* se
   for (uint64_t at = segment->p_vaddr; at < last;) {
     begin = at;
     end = last;
-    if (segment->p_paddr == kSparse && !NextOwn(pagemap, at, last, &begin, &end)) return;
+    if (segment->p_paddr == kSparse && !NextOwn(out->process, pagemap, at, last, &begin, &end))
+      return;
     const uint64_t offset = segment->p_offset + (begin - segment->p_vaddr);
     const uint64_t done = WriteAt(out, offset, (const void*)begin, end - begin);
     at = begin + done;
@@ -440,7 +444,7 @@ void WriteCoreAndImport(struct ArmedProcess* process) {
   process->core[0] = 0;
   struct Out out = {.process = process, .fd = -1};
   for (uint64_t number = 0; out.fd < 0; ++number) {
-    char name[kPathBytes + 64];
+    char* name = process->core;
     strcpy(name, process->folder);
     strcat(name, "/ttq-");
     AppendNumber(name, (uint64_t)process->pid);
@@ -448,8 +452,11 @@ void WriteCoreAndImport(struct ArmedProcess* process) {
     AppendNumber(name, number);
     strcat(name, ".core");
     out.fd = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (out.fd < 0 && errno != EEXIST) Fail(process, "cannot make a file in", errno);
-    if (out.fd >= 0) strcpy(process->core, name);
+    if (out.fd < 0 && errno != EEXIST) {
+      const int error = errno;
+      name[0] = 0;
+      Fail(process, "cannot make a file in", error);
+    }
   }
   WriteCore(&out);
   TakeEnvironment(process);

@@ -45,6 +45,7 @@ struct ArmedProcess {
   Elf64_Phdr segments[kMaxSegments];
   char maps[kMapsBytes];
   char buffer[64 << 10];
+  uint64_t scratch[1024]; /* handlers may have little of a stack */
   char core[kPathBytes + 64];
   char* environment[4096];
 };

@@ -30,6 +30,8 @@ threading.Thread(target=sleeps, args=("ab",), daemon=True).start()
 started.wait()
 def deaf():
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    time.sleep(1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
     threading.Event().wait()
 def asks(n):
     here = {"n": n}
@@ -40,7 +42,7 @@ if "deaf" in sys.argv:
     time.sleep(0.2)
 print(asks(41), flush=True)
 if "crash" in sys.argv:
-    import faulthandler
+    time.sleep(1.5)
     ctypes.string_at(0)
 """
 
@@ -99,7 +101,7 @@ def equal_to_gcore(scratch):
 
 
 def deaths(scratch):
-    for how, status, cause, frame in (([], -signal.SIGSEGV, "SIGSEGV", 4), (["abort"], -signal.SIGABRT, "SIGABRT", 3)):
+    for how, status, cause in (([], -signal.SIGSEGV, "SIGSEGV"), (["abort"], -signal.SIGABRT, "SIGABRT")):
         home = Home(scratch, "died" + "".join(how))
         p = subprocess.run([TTQ, "arm", program("crash"), *how], env=ENVIRONMENT, capture_output=True, text=True,
                            cwd=scratch, timeout=120)
@@ -110,6 +112,7 @@ def deaths(scratch):
         crash = subprocess.run([TTQ, "crash", trace], env=ENVIRONMENT, capture_output=True, text=True).stdout
         check(cause in crash and re.search(r"#0 +(depth at|__pthread_kill_impl).*\n(.*\n)*.*main at crash.c", crash), crash)
         check("77" in str(rows(trace, "print tls_value in thread 2")), "a thread's own variable")
+        frame = next((r["frame"] for r in rows(trace, "backtrace") if r["function"] == "main"), 0)
         check("hello from main" in str(rows(trace, f"print text in frame {frame}")), "a variable")
     # A stack without room; a disk without room.
     home = Home(scratch, "deep")
@@ -159,6 +162,8 @@ def pythons(scratch):
         answer = ask(asked, "threads")
         check(not answer["complete"] and len(answer["rows"]) == 2, f"deaf: {answer}")
         check("string_at" in str(rows(crashed, "py backtrace")), "where it crashed")
+        check(ask(crashed, "threads")["complete"], "no thread is deaf any more")
+        check(len(home.recordings(2)) == 2, "no snapshot of its own when the thread hears again")
 
 
 def main():
