@@ -109,20 +109,22 @@ absl::StatusOr<const std::vector<TailCalls::Exit>*> TailCalls::ExitsOf(Moment& m
                                                                        const Symbolizer& symbols,
                                                                        Address entry) {
   const auto [it, is_new] = exits_.try_emplace(Key(&symbols, entry.v));
-  if (!is_new) return &it->second;
+  if (!is_new) return it->second ? &*it->second : nullptr;
   std::vector<Exit> exits;
   const std::optional<FunctionInfo> function = symbols.FunctionAt(entry);
-  for (const CodeRange& range : function ? function->ranges : std::vector<CodeRange>()) {
+  if (!function) return nullptr;
+  for (const CodeRange& range : function->ranges) {
     const uint64_t size = range.range.size();
-    if (range.kind == CodeRange::Kind::kInlined || size > kMaxFunction) continue;
+    if (range.kind == CodeRange::Kind::kInlined) continue;
+    if (size > kMaxFunction) return nullptr;
     std::string code(size, '\0');
     ASSIGN_OR_RETURN(const uint64_t got, moment.Read(range.range.begin, size, code.data()));
-    code.resize(got);
+    if (got < size) return nullptr;
     for (size_t at = 0; at < code.size();) {
       const std::string_view rest = std::string_view(code).substr(at);
       const Address pc = range.range.begin + at;
       const InstructionEffects effects = effects_.Read(pc, rest, /*want_text=*/false);
-      if (effects.size == 0) break;
+      if (effects.size == 0) return nullptr;
       at += effects.size;
       const std::optional<int64_t> distance = DirectDistance(rest.substr(0, effects.size));
       if (!distance) continue;
@@ -133,7 +135,7 @@ absl::StatusOr<const std::vector<TailCalls::Exit>*> TailCalls::ExitsOf(Moment& m
     }
   }
   it->second = std::move(exits);
-  return &it->second;
+  return &*it->second;
 }
 
 absl::StatusOr<std::vector<TailJump>> TailCalls::OnlyWay(Moment& moment, const Symbolizer& symbols,
@@ -149,7 +151,7 @@ absl::StatusOr<std::vector<TailJump>> TailCalls::OnlyWay(Moment& moment, const S
   for (size_t looked = 0; !way.empty(); ++looked) {
     Step& step = way.back();
     ASSIGN_OR_RETURN(const std::vector<Exit>* exits, ExitsOf(moment, symbols, step.at));
-    if (looked > kMaxFunctions * kMaxWay) return std::vector<TailJump>();
+    if (exits == nullptr || looked > kMaxFunctions * kMaxWay) return std::vector<TailJump>();
     if (step.next == exits->size()) {
       way.pop_back();
       continue;

@@ -61,7 +61,8 @@ class TailCalls {
   absl::StatusOr<std::optional<Address>> ThroughMemory(Moment& moment, Address at);
   // Where a linkage table's entry at `target` leads; else `target`; nullopt: memory does not tell.
   absl::StatusOr<std::optional<Address>> ThroughLinkage(Moment& moment, Address target);
-  // The direct jumps of the function that begins at `entry` to the beginning of another.
+  // The direct jumps of the function that begins at `entry` to the beginning of another. Null: not
+  // all of its code is known.
   struct Exit {
     TailJump jump;
     Address to;
@@ -89,7 +90,7 @@ class TailCalls {
   // Whether the slot still holds the same call at `t`; if so, extends `known` to it.
   absl::StatusOr<bool> StillHolds(Known* known, Address slot, Time t);
   absl::flat_hash_map<Frame, Known> known_;
-  absl::flat_hash_map<Key, std::vector<Exit>> exits_;
+  absl::flat_hash_map<Key, std::optional<std::vector<Exit>>> exits_;
   EffectsReader effects_;
   // Pairs of a return address and a function entry for which no jump was found.
   absl::flat_hash_set<std::pair<Key, uint64_t>> direct_;

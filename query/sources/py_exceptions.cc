@@ -143,7 +143,9 @@ absl::StatusOr<std::vector<Row>> RowsInFlight(const Context& context,
   python::SourceText source(&context.process());
   std::vector<Row> rows;
   for (const python::PythonState::ThreadStack& stack : state->Stacks(thread)) {
-    ASSIGN_OR_RETURN(const Registers registers, state->moment().RegistersOf(stack.state.thread));
+    // A thread state may belong to no thread that is known.
+    const absl::StatusOr<Registers> registers = state->moment().RegistersOf(stack.state.thread);
+    if (!registers.ok() && !absl::IsNotFound(registers.status())) return registers.status();
     const std::vector<python::Frame>& frames = stack.stack.frames;
     for (const python::ExceptionInFlight& one :
          python::ExceptionsInFlight(stack.instance->frames, stack.state.address)) {
@@ -161,15 +163,15 @@ absl::StatusOr<std::vector<Row>> RowsInFlight(const Context& context,
         const python::TracebackEntry& outermost = one.traceback.front();
         caught = Value(PlaceObject({outermost.function, outermost.file}));
       }
-      rows.push_back({now, OfThread(stack.state.thread), registers.pc, OfText(exception.text.type),
-                      exception.text.message, place.function, OfText(place.file),
-                      place.line > 0 ? Value(int64_t{place.line}) : Value(), caught,
-                      TracebackOf(one.traceback, source), RelatedOf(exception.chain),
-                      RelatedOf(exception.members), Value(),
-                      one.is_handled ? Value("python") : Value(), Value(),
-                      exception.object != 0 ? Value(Address(exception.object)) : Value(),
-                      frames.empty() ? Value() : Value(Address(frames.front().address)),
-                      Value(PlaceObject(place))});
+      rows.push_back(
+          {now, OfThread(stack.state.thread), registers.ok() ? Value(registers->pc) : Value(),
+           OfText(exception.text.type), exception.text.message, place.function, OfText(place.file),
+           place.line > 0 ? Value(int64_t{place.line}) : Value(), caught,
+           TracebackOf(one.traceback, source), RelatedOf(exception.chain),
+           RelatedOf(exception.members), Value(), one.is_handled ? Value("python") : Value(),
+           Value(), exception.object != 0 ? Value(Address(exception.object)) : Value(),
+           frames.empty() ? Value() : Value(Address(frames.front().address)),
+           Value(PlaceObject(place))});
     }
   }
   for (const std::string& remark : source.remarks()) outcome.AddNote(remark);
