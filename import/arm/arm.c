@@ -49,8 +49,7 @@ static int64_t NowMs(void) {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- The state of a thread ---------------------------------------------------------------------
- */
+/* ---- The state of a thread ------------------------------------------------------------------- */
 
 /* What the kernel puts behind an FXSAVE area in a signal's frame (asm/sigcontext.h). */
 enum { kSoftwareBytes = 464, kMagic = 0x46505853 };
@@ -148,8 +147,7 @@ static void TakeState(const ucontext_t* context, int asked_by_us, struct ArmedTh
   if (asked_by_us) TakeCall(thread);
 }
 
-/* ---- All threads -------------------------------------------------------------------------------
- */
+/* ---- All threads ----------------------------------------------------------------------------- */
 
 static struct ArmedThread* Find(pid_t tid) {
   struct ArmedProcess* p = armed.process;
@@ -266,10 +264,17 @@ static void CollectThreads(pid_t pid) {
     /* Those who answered may have made others before. */
     if (asked == 0) break;
   }
+  struct ArmedProcess* p = armed.process;
+  for (uint32_t i = 0; i < atomic_load(&p->thread_count); ++i) {
+    struct ArmedThread* thread = &p->threads[i];
+    int state = kThreadAsked;
+    if (syscall(SYS_tgkill, pid, thread->tid, 0) != 0) {
+      atomic_compare_exchange_strong(&thread->state, &state, kThreadGone);
+    }
+  }
 }
 
-/* ---- The snapshot ------------------------------------------------------------------------------
- */
+/* ---- The snapshot ---------------------------------------------------------------------------- */
 
 static pid_t Fork(void) {
   /* Without a signal to this process when it ends, and without what libraries do about forks. */

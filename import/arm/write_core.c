@@ -46,8 +46,7 @@ void AppendNumber(char* text, uint64_t number) {
   *text = 0;
 }
 
-/* ---- The file ----------------------------------------------------------------------------------
- */
+/* ---- The file -------------------------------------------------------------------------------- */
 
 struct Out {
   struct ArmedProcess* process;
@@ -131,8 +130,7 @@ static const char* OfProcess(const struct ArmedProcess* process, const char* nam
   return strcat(path, name);
 }
 
-/* ---- What is mapped ----------------------------------------------------------------------------
- */
+/* ---- What is mapped -------------------------------------------------------------------------- */
 
 struct Mapped {
   uint64_t begin, end, offset;
@@ -275,8 +273,7 @@ static uint32_t AddSegments(struct ArmedProcess* process, int pagemap) {
   return count;
 }
 
-/* ---- Notes -------------------------------------------------------------------------------------
- */
+/* ---- Notes ----------------------------------------------------------------------------------- */
 
 static void PutThread(struct Out* out, const struct ArmedThread* thread, int signal) {
   struct elf_prstatus status;
@@ -366,8 +363,7 @@ static void PutRemark(struct Out* out) {
   PutNote(out, "TTQ", kTtqRemark, remark, strlen(remark));
 }
 
-/* ---- All of it ---------------------------------------------------------------------------------
- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static void WriteMemory(const struct Out* out, int pagemap, const Elf64_Phdr* segment) {
   uint64_t begin, end;
