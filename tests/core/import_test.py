@@ -173,10 +173,15 @@ def damaged(core, scratch):
             run("query", "-t", trace, "-f", "json", "backtrace all threads", status=None)
 
 
-def other_version(core, scratch):
+def other_version(scratch):
     """A file of the same name with another build-id is not used, and said."""
+    # One that no other test needs: it goes away.
+    binary = os.path.join(scratch, "mine", "crash")
+    os.mkdir(os.path.dirname(binary))
+    shutil.copy(program("crash"), binary)
+    core = kernel_core([binary], scratch)
     root = os.path.join(scratch, "root")
-    place = root + program("crash")
+    place = root + binary
     os.makedirs(os.path.dirname(place), exist_ok=True)
     shutil.copy(program("hangs"), place)
     away = os.path.join(scratch, "away")
@@ -185,8 +190,8 @@ def other_version(core, scratch):
     check("not used" in p.stderr, f"another program: {p.stderr}")
     check(rows(moved, "crash")[0]["cause"] == "a null pointer", "the right one is found all the same")
     os.makedirs(away, exist_ok=True)
-    shutil.copy(program("crash"), os.path.join(away, "renamed"))
-    os.rename(program("crash"), program("crash") + ".away")
+    shutil.copy(binary, os.path.join(away, "renamed"))
+    os.rename(binary, binary + ".away")
     try:
         p = run("import", core, "-o", os.path.join(scratch, "gone.ttq"))
         check("build-id" in p.stderr or "not there" in p.stderr, f"a program that is gone: {p.stderr}")
@@ -195,7 +200,7 @@ def other_version(core, scratch):
         p = run("import", core, "-o", os.path.join(scratch, "rooted.ttq"), "--sysroot", root)
         check("build-id" in p.stderr, f"another version in the sysroot: {p.stderr}")
     finally:
-        os.rename(program("crash") + ".away", program("crash"))
+        os.rename(binary + ".away", binary)
 
 
 PYTHON = """
@@ -281,7 +286,7 @@ def main():
         filters(scratch)
         packed(core, scratch)
         damaged(core, scratch)
-        other_version(core, scratch)
+        other_version(scratch)
         python_program(scratch)
     finish()
 
