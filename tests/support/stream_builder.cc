@@ -68,7 +68,7 @@ void StreamBuilder::NextBlock() {
 
 void StreamBuilder::Thread(uint32_t tid) {
   if (!threads_.contains(tid)) {
-    const TtqThread start{tid, kPid + tid - 1, current_, 0};
+    const TtqThread start{tid, kPid + tid - 1, current_, {0}};
     threads_[tid].tid = tid;
     Control(kTtqThreadStart, BytesOf(start));
   }
@@ -79,7 +79,7 @@ void StreamBuilder::Thread(uint32_t tid) {
 }
 
 void StreamBuilder::ThreadExit(uint32_t tid, uint64_t clear_address) {
-  const TtqThread end{tid, 0, 0, clear_address};
+  const TtqThread end{tid, 0, 0, {clear_address}};
   Control(kTtqThreadExit, BytesOf(end));
   threads_.erase(tid);
 }
