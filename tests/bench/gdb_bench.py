@@ -12,45 +12,15 @@ and of those that found none down to the recording's beginning.
 import os
 import random
 import re
-import socket
 import statistics
-import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from gdb_client import Server  # noqa: E402
+
 TTQ, RECORDING = (os.path.abspath(p) for p in sys.argv[1:3])
 COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else 300
-
-
-class Client:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = b""
-        self.ask("QStartNoAckMode")
-
-    def receive(self):
-        while True:
-            match = re.search(rb"\$([^#]*)#[0-9a-f]{2}", self.buffer)
-            if match:
-                self.buffer = self.buffer[match.end():]
-                return match.group(1).decode("latin-1")
-            piece = self.socket.recv(65536)
-            if not piece:
-                sys.exit("the server hung up")
-            self.buffer += piece
-
-    def ask(self, payload):
-        self.socket.sendall(b"$%s#%02x" % (payload.encode(), sum(payload.encode()) & 255))
-        return self.receive()
-
-    def monitor(self, command):
-        """What the command prints."""
-        answer, text = self.ask("qRcmd," + command.encode().hex()), ""
-        while answer not in ("OK", "") and answer[0] == "O":
-            text += bytes.fromhex(answer[1:]).decode()
-            answer = self.receive()
-        return text
 
 
 def general_registers(client):
@@ -62,9 +32,10 @@ def general_registers(client):
 
 def main():
     choose = random.Random(5)
-    server = subprocess.Popen([TTQ, "gdb", "--port", "0", RECORDING], stderr=subprocess.PIPE, text=True)
+    server = Server(TTQ, RECORDING)
     try:
-        client = Client(int(re.search(r":(\d+)$", server.stderr.readline().strip()).group(1)))
+        client = server.connect()
+        client.ask("QStartNoAckMode")
         end = int(re.search(r" of (\d+)", client.monitor("when")).group(1))
         found, none = [], []
         while len(found) + len(none) < COUNT:
@@ -83,8 +54,7 @@ def main():
                 print(f"reverse-continue to a watchpoint, {what} ({len(times)}, {end / 1e6:.0f} M instructions): "
                       f"p50 {statistics.median(times):.1f}, p99 {times[int(0.99 * len(times))]:.1f} ms")
     finally:
-        server.kill()
-        server.wait()
+        server.end()
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ time; recordings that have no crash, are cut off, are not there. The server must
 
 import os
 import random
-import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from gdb_client import Server  # noqa: E402
 
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 4
@@ -27,64 +28,6 @@ def check(name, fine, detail=""):
     else:
         failures += 1
         print("FAILED", name, str(detail)[-2000:])
-
-
-class Server:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([TTQ, "gdb", "--port", "0", *arguments],
-                                        stderr=subprocess.PIPE, text=True)
-        match, self.said = None, ""
-        while match is None:
-            line = self.process.stderr.readline()
-            self.said += line
-            if not line:
-                raise SystemExit("no server: " + self.said)
-            match = re.search(r":(\d+)$", line.strip())
-        self.port = int(match.group(1))
-
-    def connect(self):
-        return Client(self.port)
-
-    def alive(self):
-        return self.process.poll() is None
-
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=60)
-        return self.process.returncode
-
-
-class Client:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.buffer = b""
-
-    def send(self, payload):
-        if isinstance(payload, str):
-            payload = payload.encode("latin-1")
-        self.socket.sendall(b"$" + payload + b"#%02x" % (sum(payload) & 255))
-
-    def receive(self):
-        """The next packet's payload; None: the server hung up."""
-        while True:
-            match = re.search(rb"\$([^#]*)#[0-9a-f]{2}", self.buffer)
-            if match:
-                self.buffer = self.buffer[match.end():]
-                return match.group(1).decode("latin-1")
-            try:
-                piece = self.socket.recv(65536)
-            except ConnectionResetError:
-                return None
-            if not piece:
-                return None
-            self.buffer += piece
-
-    def ask(self, payload):
-        self.send(payload)
-        return self.receive()
-
-    def close(self):
-        self.socket.close()
 
 
 def served(server):
@@ -188,7 +131,7 @@ def main():
                        capture_output=True)
         subprocess.run([TTQ, "record", "-q", "-o", fine, "--", os.path.join(PROGRAMS, "reverse")],
                        capture_output=True)
-        server = Server(crash)
+        server = Server(TTQ, crash)
         misbehaviour(server)
         random_packets(server, SECONDS)
         p = subprocess.run([TTQ, "gdb", "--port", str(server.port), crash], capture_output=True, text=True)
@@ -199,7 +142,7 @@ def main():
         check("loopback only", outside and all(w[1].startswith("0100007F") for w in outside), outside)
         check("Ctrl-C ends it", server.end() in (-2, 130))
 
-        server = Server(fine)
+        server = Server(TTQ, fine)
         client = server.connect()
         check("without a crash it begins at the start", "T05" in (client.ask("?") or ""))
         check("… and ends with the recording", "replaylog:end" in (client.ask("vCont;c") or ""))
@@ -219,7 +162,7 @@ def main():
                 if p.returncode == 0:
                     break
                 time.sleep(0.1)
-            server = Server(cut)
+            server = Server(TTQ, cut)
             client = server.connect()
             check("still being made", "T05" in (client.ask("?") or "") and "still being" in server.said,
                   server.said)
@@ -228,7 +171,7 @@ def main():
         finally:  # it would run for ever
             os.killpg(recorder.pid, signal.SIGKILL)
             recorder.wait()
-        server = Server(cut)
+        server = Server(TTQ, cut)
         client = server.connect()
         check("cut off", "replaylog:end" in (client.ask("vCont;c") or "") and
               "incomplete" in server.said, server.said)

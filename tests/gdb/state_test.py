@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from gdb_client import Server  # noqa: E402
+
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 TIMES = int(sys.argv[3]) if len(sys.argv) > 3 else 40
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -182,13 +185,12 @@ def editors(scratch):
     text = re.search(r"```json\n(.*?)```", open(DOCS).read(), re.S)
     launch = json.loads(text.group(1))["configurations"][0]
     check("launch.json", launch["type"] == "cppdbg" and launch["MIMode"] == "gdb", launch)
-    server = subprocess.Popen([TTQ, "gdb", "--port", "0", recording], stderr=subprocess.PIPE, text=True)
+    server = Server(TTQ, recording)
     try:
-        port = re.search(r":(\d+)$", server.stderr.readline().strip()).group(1)
         check("launch.json's address", re.fullmatch(r"(127\.0\.0\.1|localhost):\d+",
                                                     launch["miDebuggerServerAddress"]), launch)
         commands = [f'-interpreter-exec console "{c["text"]}"' for c in launch["setupCommands"]]
-        commands += ["-gdb-set mi-async on", f"-target-select remote 127.0.0.1:{port}",
+        commands += ["-gdb-set mi-async on", f"-target-select remote 127.0.0.1:{server.port}",
                      "-stack-list-frames", "-break-insert -f work", "-exec-continue --reverse"]
         mi = subprocess.Popen([shutil.which(launch["miDebuggerPath"]) or "gdb", "-nx", "-q",
                                "--interpreter=mi"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -215,8 +217,7 @@ def editors(scratch):
         check("MI: variables", 'name="argument"' in out, out)
         check("MI: no errors", "^error" not in out, out)
     finally:
-        server.kill()
-        server.wait()
+        server.end()
 
 
 def main():
