@@ -285,10 +285,11 @@ std::optional<HeldException> ReadHeld(Memory& memory, const Layout& layout, uint
   return held;
 }
 
-RaisedException ReadRaised(FrameReader& frames, uint64_t type, uint64_t value) {
+RaisedException ReadRaised(FrameReader& frames, const HeldException& held) {
   ObjectReader& objects = frames.objects();
+  const uint64_t value = held.value;
   RaisedException exception;
-  exception.text = ReadException(objects, type, value);
+  exception.text = ReadException(objects, held.type, value);
   const TypeInfo* instance = value == 0 ? nullptr : objects.TypeOf(value);
   if (instance && instance->Is(kExceptionSubclass)) {
     exception.object = value;
@@ -305,8 +306,7 @@ std::vector<ExceptionInFlight> ExceptionsInFlight(FrameReader& frames, uint64_t 
   const Layout& layout = frames.layout();
   std::vector<ExceptionInFlight> found;
   const auto add = [&](const HeldException& held, bool is_handled) {
-    found.push_back({ReadRaised(frames, held.type, held.value),
-                     ReadTraceback(frames, held.traceback), is_handled});
+    found.push_back({ReadRaised(frames, held), ReadTraceback(frames, held.traceback), is_handled});
   };
   const auto set =
       ReadHeld(memory, layout, thread_state + static_cast<uint64_t>(layout.thread_exception),

@@ -39,6 +39,8 @@ ExceptionText ReadException(ObjectReader& objects, uint64_t type, uint64_t value
 // The exception that words in memory hold: it, or up to 3.11 its type, its value and its traceback.
 struct HeldException {
   uint64_t type = 0, value = 0, traceback = 0;
+  // What tells it from others: the instance, or what it is yet to be made from.
+  uint64_t key() const { return value != 0 ? value : type; }
 };
 // nullopt: none.
 std::optional<HeldException> ReadHeld(Memory& memory, const Layout& layout, uint64_t word,
@@ -68,7 +70,7 @@ struct RaisedException {
   // What was in front of its traceback before, the outermost first.
   std::vector<TracebackEntry> before;
 };
-RaisedException ReadRaised(FrameReader& frames, uint64_t type, uint64_t value);
+RaisedException ReadRaised(FrameReader& frames, const HeldException& held);
 
 // One that a thread state has at a time.
 struct ExceptionInFlight {

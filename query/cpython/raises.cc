@@ -18,6 +18,8 @@ constexpr size_t kMaxKnown = 16;
 
 const char* RaisedByName(RaisedBy by) {
   switch (by) {
+    case RaisedBy::kUnknown:
+      return "";
     case RaisedBy::kRaise:
       return "raise";
     case RaisedBy::kC:
@@ -136,9 +138,9 @@ class RaiseScanner::Visitor : public TransitionVisitor {
       if (state.handler) Follow(state.handler->word, index);
       return;
     }
-    ExceptionState::Known known;
-    uint64_t type = 0, value = 0;
-    if (!Read(stack, &type, &value, &known.key, &known.traceback)) return;
+    const std::optional<HeldException> held = Read(stack);
+    if (!held) return;
+    ExceptionState::Known known{.key = held->key(), .traceback = held->traceback};
     if (!stack.frames.empty()) {
       known.frame = stack.frames.back().frame;
       known.raised = known.traceback != 0 && FrameOf(layout, known.traceback) == known.frame;
@@ -231,18 +233,11 @@ class RaiseScanner::Visitor : public TransitionVisitor {
   }
 
   // What is set, as memory has it; false: nothing.
-  bool Read(const ThreadStack& stack, uint64_t* type, uint64_t* value, uint64_t* key,
-            uint64_t* traceback) {
+  std::optional<HeldException> Read(const ThreadStack& stack) {
     const Layout& layout = LayoutOf(stack);
-    const auto held = ReadHeld(memory(), layout,
-                               stack.thread_state + static_cast<uint64_t>(layout.thread_exception),
-                               layout.traits.exception_words);
-    if (!held) return false;
-    *type = held->type;
-    *value = held->value;
-    *key = held->value != 0 ? held->value : held->type;
-    *traceback = held->traceback;
-    return true;
+    return ReadHeld(memory(), layout,
+                    stack.thread_state + static_cast<uint64_t>(layout.thread_exception),
+                    layout.traits.exception_words);
   }
 
   uint8_t OpcodeAt(const Layout& layout, uint32_t code, int64_t offset) {
@@ -275,11 +270,11 @@ class RaiseScanner::Visitor : public TransitionVisitor {
 
   // What is to be known of an exception that a row is of. `next`: what was in front of its
   // traceback.
-  std::shared_ptr<const RaisedException> ReadRaised(const Layout& layout, uint64_t type,
-                                                    uint64_t value, uint64_t next) {
+  std::shared_ptr<const RaisedException> ReadRaised(const Layout& layout, const HeldException& held,
+                                                    uint64_t next) {
     ObjectReader objects(&memory(), layout);
     FrameReader frames(&objects);
-    auto exception = std::make_shared<RaisedException>(python::ReadRaised(frames, type, value));
+    auto exception = std::make_shared<RaisedException>(python::ReadRaised(frames, held));
     if (next != 0 && !seen_.contains(next)) exception->before = ReadTraceback(frames, next);
     return exception;
   }
@@ -293,8 +288,9 @@ class RaiseScanner::Visitor : public TransitionVisitor {
     if (index == indices_.end()) return;
     const ThreadStack& stack = stacks()[index->second];
     const Layout& layout = LayoutOf(stack);
-    uint64_t type = 0, value = 0, key = 0, traceback = 0;
-    if (!Read(stack, &type, &value, &key, &traceback)) return;
+    const std::optional<HeldException> held = Read(stack);
+    if (!held) return;
+    const uint64_t key = held->key(), traceback = held->traceback;
     ExceptionState::Known* known = state.Find(key);
     const bool was_known = known != nullptr;
     if (known == nullptr) {
@@ -348,7 +344,7 @@ class RaiseScanner::Visitor : public TransitionVisitor {
               : is_here                                                        ? RaisedBy::kC
                                                                                : RaisedBy::kThrow;
     if (!mark.passed_on || !seen_.contains(next)) {
-      mark.exception = ReadRaised(layout, type, value, next);
+      mark.exception = ReadRaised(layout, *held, next);
     }
     seen_.insert(traceback);
     *known = {.key = key,

@@ -35,7 +35,7 @@
 
 namespace ttq::python {
 
-enum class RaisedBy : uint8_t { kRaise, kC, kThrow };  // kThrow: into a generator
+enum class RaisedBy : uint8_t { kUnknown, kRaise, kC, kThrow };  // kThrow: into a generator
 const char* RaisedByName(RaisedBy by);
 
 struct Raise {
@@ -45,11 +45,11 @@ struct Raise {
   Address pc;
   uint64_t frame = 0;
   TracebackEntry place;
-  RaisedBy by = RaisedBy::kRaise;
+  RaisedBy by = RaisedBy::kUnknown;
   std::shared_ptr<const RaisedException> exception;  // null: not known
   std::vector<TracebackEntry> traceback;             // when it ended; the outermost first
   struct Caught {
-    Time time;
+    Time time;  // kTimeMax: not known
     TracebackEntry place;
     bool in_c = false;  // by C code that `place` called
   };

@@ -60,6 +60,60 @@ namespace {
 
 using python::Raise;
 
+// Rows of exceptions, and what their answer has to say about them.
+class RowMaker {
+ public:
+  RowMaker(const Process* process, std::shared_ptr<Outcome> outcome)
+      : outcome_(std::move(outcome)), source_(process) {}
+
+  Row RowOf(const Raise& raise) {
+    static const python::RaisedException kUnknown;
+    const python::RaisedException& exception = raise.exception ? *raise.exception : kUnknown;
+    if (exception.text.own_text && told_.insert(exception.text.type).second) {
+      outcome_->AddNote(
+          fmt::format("{} has a __str__ of its own: its message is that of its "
+                      "arguments",
+                      exception.text.type));
+    }
+    const auto number = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
+    const auto address = [](uint64_t a) { return a != 0 ? Value(Address(a)) : Value(); };
+    Value caught, caught_time, caught_by;
+    if (raise.caught) {
+      caught = Value(PlaceObject(raise.caught->place));
+      caught_time = OfTime(raise.caught->time);
+      caught_by = raise.caught->in_c ? "C" : "python";
+    }
+    Row row = {raise.time,
+               OfThread(raise.thread),
+               address(raise.pc.v),
+               OfText(exception.text.type),
+               exception.text.message,
+               raise.place.function,
+               OfText(raise.place.file),
+               number(raise.place.line),
+               std::move(caught),
+               TracebackOf(raise.traceback, source_),
+               RelatedOf(exception.chain),
+               RelatedOf(exception.members),
+               OfText(python::RaisedByName(raise.by)),
+               std::move(caught_by),
+               std::move(caught_time),
+               address(exception.object),
+               address(raise.frame),
+               Value(PlaceObject(raise.place))};
+    for (; remarks_ < source_.remarks().size(); ++remarks_) {
+      outcome_->AddNote(source_.remarks()[remarks_]);
+    }
+    return row;
+  }
+
+ private:
+  std::shared_ptr<Outcome> outcome_;
+  python::SourceText source_;
+  size_t remarks_ = 0;
+  absl::flat_hash_set<std::string> told_;
+};
+
 class ExceptionSource : public Operator {
  public:
   ExceptionSource(const Context& context, TimeSpan span, std::optional<ThreadNo> thread,
@@ -69,7 +123,7 @@ class ExceptionSource : public Operator {
         thread_(thread ? thread : request.thread),
         control_(request.options->control),
         outcome_(request.outcome),
-        source_(&context.process()) {}
+        rows_(&context.process(), request.outcome) {}
 
   absl::StatusOr<bool> Next(Row* row) override { return TellOutcome(TryNext(row), outcome_.get()); }
 
@@ -80,45 +134,9 @@ class ExceptionSource : public Operator {
                        python::RaiseScanner::Open(context_.recording(), context_.process(), span_,
                                                   thread_, control_));
     }
-    ASSIGN_OR_RETURN(std::optional<Raise> next, scanner_->Next());
+    ASSIGN_OR_RETURN(const std::optional<Raise> next, scanner_->Next());
     if (!next) return false;
-    const Raise& raise = *next;
-    static const python::RaisedException kUnknown;
-    const python::RaisedException& exception = raise.exception ? *raise.exception : kUnknown;
-    if (exception.text.own_text && told_.insert(exception.text.type).second) {
-      outcome_->AddNote(
-          fmt::format("{} has a __str__ of its own: its message is that of its "
-                      "arguments",
-                      exception.text.type));
-    }
-    const auto number = [](int n) { return n > 0 ? Value(int64_t{n}) : Value(); };
-    Value caught, caught_time, caught_by;
-    if (raise.caught) {
-      caught = Value(PlaceObject(raise.caught->place));
-      caught_time = raise.caught->time;
-      caught_by = raise.caught->in_c ? "C" : "python";
-    }
-    *row = {raise.time,
-            OfThread(raise.thread),
-            raise.pc,
-            OfText(exception.text.type),
-            exception.text.message,
-            raise.place.function,
-            OfText(raise.place.file),
-            number(raise.place.line),
-            std::move(caught),
-            TracebackOf(raise.traceback, source_),
-            RelatedOf(exception.chain),
-            RelatedOf(exception.members),
-            python::RaisedByName(raise.by),
-            std::move(caught_by),
-            std::move(caught_time),
-            exception.object != 0 ? Value(Address(exception.object)) : Value(),
-            Address(raise.frame),
-            Value(PlaceObject(raise.place))};
-    for (; remarks_ < source_.remarks().size(); ++remarks_) {
-      outcome_->AddNote(source_.remarks()[remarks_]);
-    }
+    *row = rows_.RowOf(*next);
     return true;
   }
 
@@ -127,54 +145,46 @@ class ExceptionSource : public Operator {
   const std::optional<ThreadNo> thread_;
   ScanControl* control_;
   std::shared_ptr<Outcome> outcome_;
-  python::SourceText source_;
-  size_t remarks_ = 0;
-  absl::flat_hash_set<std::string> told_;
+  RowMaker rows_;
   std::unique_ptr<python::RaiseScanner> scanner_;
 };
 
 // Of a process of which one moment is known: the exceptions that its threads have there.
 absl::StatusOr<std::vector<Row>> RowsInFlight(const Context& context,
-                                              std::optional<ThreadNo> thread, Outcome& outcome) {
+                                              std::optional<ThreadNo> thread,
+                                              const std::shared_ptr<Outcome>& outcome) {
   const Time now = context.process().info().end;
   ASSIGN_OR_RETURN(const std::unique_ptr<python::PythonState> state,
                    python::PythonState::At(&context.recording(), &context.process(), now));
-  if (!state->problem().empty()) outcome.AddNote(state->problem());
-  python::SourceText source(&context.process());
+  if (!state->problem().empty()) outcome->AddNote(state->problem());
+  RowMaker maker(&context.process(), outcome);
   std::vector<Row> rows;
   for (const python::PythonState::ThreadStack& stack : state->Stacks(thread)) {
     // A thread state may belong to no thread that is known.
     const absl::StatusOr<Registers> registers = state->moment().RegistersOf(stack.state.thread);
     if (!registers.ok() && !absl::IsNotFound(registers.status())) return registers.status();
     const std::vector<python::Frame>& frames = stack.stack.frames;
-    for (const python::ExceptionInFlight& one :
+    for (python::ExceptionInFlight& one :
          python::ExceptionsInFlight(stack.instance->frames, stack.state.address)) {
-      const python::RaisedException& exception = one.exception;
-      python::TracebackEntry place;
-      if (!one.traceback.empty()) {
-        place = one.traceback.back();
-      } else if (!frames.empty()) {
+      Raise raise{.time = now, .thread = stack.state.thread};
+      if (registers.ok()) raise.pc = registers->pc;
+      raise.exception = std::make_shared<python::RaisedException>(std::move(one.exception));
+      if (!frames.empty()) {
         const python::Frame& frame = frames.front();
-        place = {frame.code->qualname, frame.code->filename, frame.position.line};
+        raise.frame = frame.address;
+        raise.place = {frame.code->qualname, frame.code->filename, frame.position.line};
       }
-      // Which line of the function has it in hand is not in memory.
-      Value caught;
-      if (one.is_handled && !one.traceback.empty()) {
+      if (!one.traceback.empty()) {
+        raise.place = one.traceback.back();
+        // Which line of the function has it in hand is not in memory.
         const python::TracebackEntry& outermost = one.traceback.front();
-        caught = Value(PlaceObject({outermost.function, outermost.file}));
+        const python::TracebackEntry holder{outermost.function, outermost.file};
+        if (one.is_handled) raise.caught = Raise::Caught{kTimeMax, holder};
       }
-      rows.push_back(
-          {now, OfThread(stack.state.thread), registers.ok() ? Value(registers->pc) : Value(),
-           OfText(exception.text.type), exception.text.message, place.function, OfText(place.file),
-           place.line > 0 ? Value(int64_t{place.line}) : Value(), caught,
-           TracebackOf(one.traceback, source), RelatedOf(exception.chain),
-           RelatedOf(exception.members), Value(), one.is_handled ? Value("python") : Value(),
-           Value(), exception.object != 0 ? Value(Address(exception.object)) : Value(),
-           frames.empty() ? Value() : Value(Address(frames.front().address)),
-           Value(PlaceObject(place))});
+      raise.traceback = std::move(one.traceback);
+      rows.push_back(maker.RowOf(raise));
     }
   }
-  for (const std::string& remark : source.remarks()) outcome.AddNote(remark);
   if (!state->memory().status().ok()) return state->memory().status();
   return rows;
 }
@@ -221,7 +231,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyExceptions&, const ast::Query& quer
     plan.presentation.no_rows = "no exception is on its way or in hand";
     plan.open = [&context, thread = *thread](const SourceRequest& request) {
       auto compute = [&context, thread, outcome = request.outcome] {
-        return RowsInFlight(context, thread, *outcome);
+        return RowsInFlight(context, thread, outcome);
       };
       return absl::StatusOr<OperatorPtr>(
           std::make_unique<ComputedSource>(std::move(compute), request.outcome));

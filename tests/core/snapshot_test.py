@@ -130,7 +130,15 @@ def calm():
     except ValueError:
         pass
     time.sleep(1000)
-for function in (left, calm):
+class Odd(Exception):
+    def __str__(self):
+        return "not asked"
+def odd():
+    try:
+        raise Odd("its argument")
+    finally:
+        time.sleep(1000)
+for function in (left, calm, odd):
     threading.Thread(target=function, daemon=True).start()
     time.sleep(0.2)
 handles()
@@ -160,8 +168,10 @@ def exceptions(scratch):
                  for r in json.loads(p.stdout)["rows"]]
         check(found == [(1, "OSError", "set in C", "asks", None), (1, "ValueError", "bad 1", "raises", "resumed"),
                         (1, "KeyError", "'k'", "handles", "handles"),
-                        (2, "FileNotFoundError", "[Errno 2] No such file or directory: '/nonexistent'", "left", "left")],
+                        (2, "FileNotFoundError", "[Errno 2] No such file or directory: '/nonexistent'", "left", "left"),
+                        (4, "Odd", "its argument", "odd", "odd")],
               f"{version}: {found}")
+        check("Odd has a __str__ of its own" in str(json.loads(p.stdout)["note"]), p.stdout)
         check(process.said == "ValueError: bad 1\n", process.said)
 
 
