@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "base/types.h"
 #include "fmt/format.h"
+#include "import/arm/arm.h"
 #include "import/registers.h"
 
 namespace ttq {
@@ -24,8 +25,6 @@ namespace {
 // More than any process has (vm.max_map_count is 65,530 by default), and less than hurts.
 constexpr size_t kMaxMappings = 1 << 20;
 constexpr size_t kMaxThreads = 1 << 16;
-// A note of import/arm/write_core.c: a clause about what is missing.
-constexpr uint32_t kRemark = 0x54545131;
 constexpr size_t kMaxRemark = 1000;
 constexpr uint64_t kUserEnd = uint64_t{1} << 47;
 
@@ -221,7 +220,7 @@ class CoreFile::Reader {
       case NT_FILE:
         Files(data);
         return;
-      case kRemark:
+      case kTtqRemark:
         moment_.incomplete = std::string(data.substr(0, kMaxRemark));
         return;
       default:

@@ -69,38 +69,26 @@ static void TakeVectors(const unsigned char* area, struct ArmedThread* thread) {
   thread->vector_bytes = size;
 }
 
-/* The number that begins at *text, which goes on behind it. */
-static int64_t Number(const char** text) {
-  const char* at = *text;
-  int64_t value = 0;
-  const int negative = *at == '-';
-  at += negative;
-  const int hexadecimal = at[0] == '0' && at[1] == 'x';
-  if (hexadecimal) at += 2;
-  for (;; ++at) {
-    const int digit = *at >= '0' && *at <= '9'                  ? *at - '0'
-                      : hexadecimal && *at >= 'a' && *at <= 'f' ? *at - 'a' + 10
-                                                                : -1;
-    if (digit < 0) break;
-    value = value * (hexadecimal ? 16 : 10) + digit;
-  }
-  while (*at == ' ') ++at;
-  *text = at;
-  return negative ? -value : value;
+/* The number that begins at *text, decimal or after 0x; *text goes on at the next word. */
+static uint64_t NextNumber(const char** text) {
+  const int is_hexadecimal = (*text)[0] == '0' && (*text)[1] == 'x';
+  if (is_hexadecimal) *text += 2;
+  const uint64_t value = ReadNumber(text, is_hexadecimal ? 16 : 10);
+  while (**text == ' ') ++*text;
+  return value;
 }
 
 /* The system call that the thread waited in when the signal came: as the kernel's dumps have it. */
 static void TakeCall(struct ArmedThread* thread) {
   struct user_regs_struct* r = &thread->registers;
-  r->orig_rax = ~0ull;
   static const unsigned char kSyscall[] = {0x0f, 0x05};
   const char* text = thread->call;
   if (*text >= '0' && *text <= '9') {
-    const int64_t number = Number(&text);
-    for (int i = 0; i < 6; ++i) Number(&text);
-    const uint64_t sp = (uint64_t)Number(&text), pc = (uint64_t)Number(&text);
+    const uint64_t number = NextNumber(&text);
+    for (int i = 0; i < 6; ++i) NextNumber(&text);
+    const uint64_t sp = NextNumber(&text), pc = NextNumber(&text);
     if (sp != r->rsp || (pc != r->rip && pc != r->rip + sizeof(kSyscall))) return;
-    r->orig_rax = (uint64_t)number;
+    r->orig_rax = number;
     r->rip = pc;
     r->rax = (uint64_t)-EINTR;
     return;
@@ -219,7 +207,7 @@ static uint32_t AskThreads(pid_t pid) {
       const struct Entry* entry = (const struct Entry*)(entries + at);
       at += entry->bytes;
       const char* name = entry->name;
-      const pid_t tid = *name >= '0' && *name <= '9' ? (pid_t)Number(&name) : 0;
+      const pid_t tid = *name >= '0' && *name <= '9' ? (pid_t)ReadNumber(&name, 10) : 0;
       const uint32_t count = atomic_load(&p->thread_count);
       if (tid == 0 || Find(tid) != NULL || count == kMaxThreads) continue;
       struct ArmedThread* thread = &p->threads[count];

@@ -5,6 +5,10 @@
 #ifndef TTQ_IMPORT_ARM_ARM_H_
 #define TTQ_IMPORT_ARM_ARM_H_
 
+/* The type of a note in the core dumps that this writes, beside those of Linux: a clause about what
+ * is missing. */
+enum { kTtqRemark = 0x54545131 };
+
 #ifdef __cplusplus
 extern "C" {
 #endif

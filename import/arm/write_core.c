@@ -15,7 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { kPage = 4096, kTtqRemark = 0x54545131 };
+#include "import/arm/arm.h"
+
+enum { kPage = 4096 };
 
 static void WriteText(const char* text) { (void)!write(STDERR_FILENO, text, strlen(text)); }
 
@@ -44,6 +46,18 @@ void AppendNumber(char* text, uint64_t number) {
   text += strlen(text);
   while (n > 0) *text++ = digits[--n];
   *text = 0;
+}
+
+uint64_t ReadNumber(const char** text, unsigned base) {
+  uint64_t value = 0;
+  for (;; ++*text) {
+    const char c = **text;
+    const unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                           : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                                                  : base;
+    if (digit >= base) return value;
+    value = value * base + digit;
+  }
 }
 
 /* ---- The file -------------------------------------------------------------------------------- */
@@ -140,29 +154,19 @@ struct Mapped {
   uint64_t path_bytes;
 };
 
-static uint64_t Hexadecimal(const char** text) {
-  uint64_t value = 0;
-  for (;; ++*text) {
-    const char c = **text;
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (digit < 0) return value;
-    value = value << 4 | (uint64_t)digit;
-  }
-}
-
 /* The next line of /proc/self/maps (proc(5)); 0 at the end. */
 static int NextMapped(const char** at, struct Mapped* out) {
   if (**at == 0) return 0;
   const char* text = *at;
-  out->begin = Hexadecimal(&text);
+  out->begin = ReadNumber(&text, 16);
   ++text;
-  out->end = Hexadecimal(&text);
+  out->end = ReadNumber(&text, 16);
   ++text;
   out->protection =
       (text[0] == 'r' ? PF_R : 0) | (text[1] == 'w' ? PF_W : 0) | (text[2] == 'x' ? PF_X : 0);
   out->shared = text[3] == 's';
   text += 5;
-  out->offset = Hexadecimal(&text);
+  out->offset = ReadNumber(&text, 16);
   for (int words = 0; words < 2; ++words) { /* device, inode */
     while (*text == ' ') ++text;
     while (*text != ' ' && *text != '\n' && *text != 0) ++text;

@@ -56,5 +56,7 @@ __attribute__((noreturn)) void WriteCoreAndImport(struct ArmedProcess* process);
 
 /* Appends to a text that has room for it. */
 void AppendNumber(char* text, uint64_t number);
+/* The number that begins at *text, which goes on behind it. */
+uint64_t ReadNumber(const char** text, unsigned base);
 
 #endif /* TTQ_IMPORT_ARM_WRITE_CORE_H_ */

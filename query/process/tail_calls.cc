@@ -19,9 +19,8 @@ constexpr int kMaxEntries = 256;
 // Instructions of a linkage table between a jump and where it leads.
 constexpr int kMaxStubs = 16;
 constexpr uint64_t kLongestCall = 8;
-// What is followed without a history: functions in a row, of at most so many bytes, and all of
-// them.
-constexpr size_t kMaxWay = 5, kMaxFunctions = 200;
+// What is followed without a history: functions in a row, of at most so many bytes, and all steps.
+constexpr size_t kMaxWay = 5, kMaxSteps = 1000;
 constexpr uint64_t kMaxFunction = 256 << 10;
 
 int32_t Displacement(const uint8_t* bytes) {
@@ -151,7 +150,7 @@ absl::StatusOr<std::vector<TailJump>> TailCalls::OnlyWay(Moment& moment, const S
   for (size_t looked = 0; !way.empty(); ++looked) {
     Step& step = way.back();
     ASSIGN_OR_RETURN(const std::vector<Exit>* exits, ExitsOf(moment, symbols, step.at));
-    if (exits == nullptr || looked > kMaxFunctions * kMaxWay) return std::vector<TailJump>();
+    if (exits == nullptr || looked > kMaxSteps) return std::vector<TailJump>();
     if (step.next == exits->size()) {
       way.pop_back();
       continue;

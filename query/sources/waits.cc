@@ -391,6 +391,13 @@ class Finder {
                         : fmt::format("descriptor {}: {}", fd, what);
   }
 
+  std::string DescriptorTexts(const std::vector<int>& fds, uint64_t more) {
+    std::vector<std::string> texts;
+    for (const int fd : fds) texts.push_back(DescriptorText(fd));
+    if (more > 0) texts.push_back(fmt::format("and {} more", more));
+    return texts.empty() ? "no descriptor" : absl::StrJoin(texts, ", ");
+  }
+
   std::string Descriptor(int fd) {
     if (!HistoryUnknown(process_)) {
       if (!descriptors_read_) ReadDescriptors();
@@ -491,34 +498,32 @@ class Finder {
   }
 
   std::string Polled(uint64_t list, uint64_t count) {
-    std::vector<std::string> texts;
-    for (uint64_t i = 0; i < count && texts.size() < kMaxDescriptors; ++i) {
+    std::vector<int> fds;
+    for (uint64_t i = 0; i < count && fds.size() < kMaxDescriptors; ++i) {
       const std::optional<uint32_t> fd = Word(list + 8 * i);  // struct pollfd
       if (!fd) break;
-      if (static_cast<int>(*fd) >= 0) texts.push_back(DescriptorText(static_cast<int>(*fd)));
+      if (static_cast<int>(*fd) >= 0) fds.push_back(static_cast<int>(*fd));
     }
-    if (count > kMaxDescriptors) texts.push_back(fmt::format("and {} more", count - texts.size()));
-    return texts.empty() ? "no descriptor" : absl::StrJoin(texts, ", ");
+    return DescriptorTexts(fds, count > kMaxDescriptors ? count - fds.size() : 0);
   }
 
   // Three sets of bits, each of which may be missing.
   std::string Selected(uint64_t count, std::initializer_list<uint64_t> sets) {
-    std::vector<std::string> texts;
-    size_t more = 0;
+    std::vector<int> fds;
+    uint64_t more = 0;
     for (uint64_t fd = 0; fd < std::min<uint64_t>(count, FD_SETSIZE); ++fd) {
       const bool is_set = std::any_of(sets.begin(), sets.end(), [&](uint64_t set) {
         const auto word = set == 0 ? std::nullopt : Word(set + fd / 32 * 4);
         return word && (*word >> fd % 32 & 1) != 0;
       });
       if (!is_set) continue;
-      if (texts.size() == kMaxDescriptors) {
+      if (fds.size() == kMaxDescriptors) {
         ++more;
       } else {
-        texts.push_back(DescriptorText(static_cast<int>(fd)));
+        fds.push_back(static_cast<int>(fd));
       }
     }
-    if (more > 0) texts.push_back(fmt::format("and {} more", more));
-    return texts.empty() ? "no descriptor" : absl::StrJoin(texts, ", ");
+    return DescriptorTexts(fds, more);
   }
 
   // ---- Circles ----------------------------------------------------------------------------------

@@ -104,12 +104,17 @@ CPP = {
 }
 
 
+def asked(process):
+    """The rows of a process that is asked once, and then ended."""
+    p = run("snapshot", str(process.pid), "--", "-f", "json", "waits")
+    end(process)
+    return {r["thread"]: r for r in json.loads(p.stdout)["rows"]}
+
+
 def cpp(scratch):
     for how, right in CPP.items():
         process = start([program("hangs_cc"), how], scratch)
-        p = run("snapshot", str(process.pid), "--", "-f", "json", "waits")
-        end(process)
-        found = {r["thread"]: r for r in json.loads(p.stdout)["rows"]}
+        found = asked(process)
         for thread, (kind, what, held_by) in right.items():
             row = found.get(thread, {"kind": None, "what": "", "held_by": None, "cycle": None})
             check(row["kind"] == kind and what in row["what"] and row["held_by"] == held_by,
@@ -151,9 +156,7 @@ def calls(scratch):
                        "threading.Thread(target=waits, daemon=True).start()\n"
                        "time.sleep(0.3)\nprint('ready', flush=True)\ntime.sleep(1000)\n")
         process = start(["/usr/bin/python3", script], scratch)
-        p = run("snapshot", str(process.pid), "--", "-f", "json", "waits")
-        end(process)
-        found = {r["thread"]: r for r in json.loads(p.stdout)["rows"]}
+        found = asked(process)
         row = found.get(2, {"kind": None, "what": ""})
         check(row["kind"] == kind and what in row["what"], f"{code}: {row}")
 
