@@ -276,14 +276,16 @@ std::vector<std::string> ValgrindWords(const LaunchOptions& options, const std::
 // … and under the native engine.
 absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& options,
                                                      const std::string& rings) {
-  ASSIGN_OR_RETURN(const std::string program, FindProgram(options.command[0]));
-  std::vector<std::string> words = {options.tool_directory + "/" + kEngineName,
-                                    "--ring=" + rings,
+  std::vector<std::string> words = {options.tool_directory + "/" + kEngineName, "--ring=" + rings,
                                     fmt::format("--block-bytes={}", options.block_bytes),
                                     fmt::format("--block-count={}", options.block_count),
-                                    options.verify ? "--verify=yes" : "--verify=no",
-                                    "--",
-                                    program};
+                                    options.verify ? "--verify=yes" : "--verify=no"};
+  if (!options.inputs.empty()) {
+    words.push_back("--inputs=" + options.inputs);
+    return words;
+  }
+  ASSIGN_OR_RETURN(const std::string program, FindProgram(options.command[0]));
+  words.insert(words.end(), {"--", program});
   words.insert(words.end(), options.command.begin(), options.command.end());
   return words;
 }

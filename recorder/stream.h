@@ -43,8 +43,9 @@ typedef Long ttq_i64;
 #endif
 
 // 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
-// 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning
-enum { kTtqStreamVersion = 6 };
+// 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning; 7: kTtqUndetermined,
+// kTtqFileSize
+enum { kTtqStreamVersion = 7 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -191,29 +192,31 @@ enum {
 
 // ---- Control records ----------------------------------------------------------------------------
 
-enum {                   // kinds; stored: do not renumber
-  kTtqRegisters = 1,     // TtqRegisters
-  kTtqThread = 2,        // u32 tid: the records that follow are of this thread
-  kTtqKernelWrite = 3,   // TtqKernelWrite, bytes
-  kTtqMap = 4,           // TtqMap, path
-  kTtqUnmap = 5,         // TtqRange
-  kTtqProtect = 6,       // TtqRange
-  kTtqRemap = 7,         // TtqRemap
-  kTtqSyscallEnter = 8,  // TtqSyscall
-  kTtqSyscallExit = 9,   // TtqSyscall
-  kTtqThreadStart = 10,  // TtqThread
-  kTtqThreadExit = 11,   // TtqThread
-  kTtqSignal = 12,       // TtqSignal
-  kTtqFault = 13,        // TtqSignal: closes the open record before it
-  kTtqOutput = 14,       // TtqOutput, bytes
-  kTtqFork = 15,         // u32 number
-  kTtqExecve = 16,       // u32 tid, path: about to be tried
-  kTtqExitProcess = 17,  // u32 status
-  kTtqRecipeMark = 18,   // nothing; never sent
-  kTtqVectors = 19,      // TtqVectors
-  kTtqMark = 20,         // TtqMark, text: see recorder/mark.h
-  kTtqDescriptor = 21,   // u32 descriptor, text: of a moment, see TtqRing::beginning
-  kTtqThreadAt = 22,     // TtqThreadAt, name: of a moment
+enum {                    // kinds; stored: do not renumber
+  kTtqRegisters = 1,      // TtqRegisters
+  kTtqThread = 2,         // u32 tid: the records that follow are of this thread
+  kTtqKernelWrite = 3,    // TtqKernelWrite, bytes
+  kTtqMap = 4,            // TtqMap, path
+  kTtqUnmap = 5,          // TtqRange
+  kTtqProtect = 6,        // TtqRange
+  kTtqRemap = 7,          // TtqRemap
+  kTtqSyscallEnter = 8,   // TtqSyscall
+  kTtqSyscallExit = 9,    // TtqSyscall
+  kTtqThreadStart = 10,   // TtqThread
+  kTtqThreadExit = 11,    // TtqThread
+  kTtqSignal = 12,        // TtqSignal
+  kTtqFault = 13,         // TtqSignal: closes the open record before it
+  kTtqOutput = 14,        // TtqOutput, bytes
+  kTtqFork = 15,          // u32 number
+  kTtqExecve = 16,        // u32 tid, path: about to be tried
+  kTtqExitProcess = 17,   // u32 status
+  kTtqRecipeMark = 18,    // nothing; never sent
+  kTtqVectors = 19,       // TtqVectors
+  kTtqMark = 20,          // TtqMark, text: see recorder/mark.h
+  kTtqDescriptor = 21,    // u32 descriptor, text: of a moment, see TtqRing::beginning
+  kTtqThreadAt = 22,      // TtqThreadAt, name: of a moment
+  kTtqUndetermined = 23,  // TtqUndetermined: of the instruction that ends the superblock before it
+  kTtqFileSize = 24,      // TtqFileSize: of one that is mapped
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.
@@ -291,6 +294,17 @@ typedef struct {
   ttq_u32 tid;
   ttq_i64 syscall;  // that it is in; -1: none
 } TtqThreadAt;
+// What an instruction found that its operands do not determine (cpuid, rdtsc, rdrand, …): the
+// registers that it writes, in the order of their numbers, and the flags after it.
+typedef struct {
+  ttq_u32 tid;
+  ttq_u32 count;
+  ttq_u64 value[4];
+  ttq_u64 flags;
+} TtqUndetermined;
+typedef struct {
+  ttq_u64 dev, ino, bytes;
+} TtqFileSize;
 #pragma pack(pop)
 
 enum {

@@ -66,6 +66,15 @@ int64_t WallNs() {
   return t[0] * 1'000'000'000 + t[1];
 }
 
+int64_t MapOwn(size_t bytes, int flags, int64_t fd) {
+  constexpr uint64_t kBegin = 0x6f0000000000, kApart = 1 << 21;
+  static uint64_t next = kBegin;
+  const uint64_t place = next;
+  next += (bytes + 2 * kApart - 1) & ~(kApart - 1);
+  return Syscall(SYS_mmap, place, bytes, PROT_READ | PROT_WRITE, static_cast<uint64_t>(flags),
+                 static_cast<uint64_t>(fd));
+}
+
 void* Allocate(size_t bytes) {
   constexpr size_t kChunk = 1 << 20;
   static uint8_t* at = nullptr;
@@ -73,8 +82,7 @@ void* Allocate(size_t bytes) {
   bytes = (bytes + 15) & ~size_t{15};
   if (bytes > left) {
     const size_t want = bytes > kChunk / 4 ? PageUp(bytes) : kChunk;
-    const int64_t r = Syscall(SYS_mmap, 0, want, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~uint64_t{0}, 0);
+    const int64_t r = MapOwn(want, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     if (Failed(r)) Refuse(Text() << "the engine gets no memory (see ulimit -v)");
     if (want > kChunk) return reinterpret_cast<void*>(r);
     at = reinterpret_cast<uint8_t*>(r);

@@ -65,6 +65,15 @@ inline bool IsBitString(const Instruction& i) {
          (i.opcode == 0xa3 || i.opcode == 0xab || i.opcode == 0xb3 || i.opcode == 0xbb);
 }
 
+inline bool IsCpuid(const Instruction& i) { return i.Is(kMap0F, 0xa2); }
+
+// Its results do not follow from the program's state: cpuid, rdtsc, rdtscp, rdrand, rdseed, rdpid.
+inline bool IsUndetermined(const Instruction& i) {
+  constexpr unsigned kRandom = 6;  // and 7: rdseed, and with F3 rdpid
+  return IsCpuid(i) || i.Is(kMap0F, 0x31) || i.Is(kSystem, 0xf9) ||
+         (i.Is(kMap0F, 0xc7) && i.mod == 3 && (i.reg & 7) >= kRandom);
+}
+
 inline bool IsFloat(const Instruction& i) {  // of the x87
   return i.space == kOneByte && i.opcode >= 0xd8 && i.opcode <= 0xdf;
 }

@@ -16,6 +16,7 @@
 
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"
+#include "recorder/engine/replay.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
@@ -58,9 +59,10 @@ uint32_t* Slot(uint64_t pc) {
 }
 
 void* Reserve(size_t bytes, uint64_t at) {
-  const int fixed = at != 0 ? MAP_FIXED_NOREPLACE : 0;
-  const int64_t r = Syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE | (at != 0 ? PROT_EXEC : 0),
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, ~uint64_t{0}, 0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  const int64_t r = at == 0 ? MapOwn(bytes, kFlags)
+                            : Syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                                      kFlags | MAP_FIXED_NOREPLACE, ~uint64_t{0}, 0);
   if (Failed(r) || (at != 0 && static_cast<uint64_t>(r) != at)) {
     Refuse(Text() << "the engine gets no memory for its code (see ulimit -v)");
   }
@@ -116,6 +118,7 @@ const Superblock& SuperblockHere() {
 bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
 
 void GoOn() {
+  if (replay::IsOn()) replay::Continue();
   if (signals::Waiting()) signals::Deliver();
   while (!CanExecute()) signals::RaiseAtFetch(g_context.pc);
   g_context.resume = reinterpret_cast<uint64_t>(SuperblockHere().body);
@@ -132,12 +135,29 @@ void PopFlags() {
   memcpy(reinterpret_cast<void*>(g_context.log - 8), &direction, 8);
 }
 
-void Cpuid() {
-  EmulateCpuid(g_context.r);
-  constexpr Register kOrder[] = {kRax, kRcx, kRdx, kRbx};
-  for (unsigned k = 0; k < 4; ++k) {
-    memcpy(reinterpret_cast<void*>(g_context.log - 32 + 8 * k), &g_context.r[kOrder[k]], 8);
-  }
+// The program's instruction at `pc`, whose results nothing determines, has been executed, all but
+// cpuid. They are told, and put into the last slots of the record.
+void TakeUndetermined(uint64_t pc) {
+  constexpr uint64_t kArithmetic = 0x8d5;  // flags
+  Instruction i;
+  Decode(reinterpret_cast<const uint8_t*>(pc), kLongestInstruction, pc, &i);
+  g_context.pc = i.next();
+  uint64_t* r = g_context.r;
+  if (IsCpuid(i)) EmulateCpuid(r);
+  TtqUndetermined u = {};
+  u.tid = threads::Current();
+  u.flags = g_context.flags & kArithmetic;
+  const auto for_each = [&i](auto f) {
+    for (unsigned reg = 0, k = 0; reg < 16; ++reg) {
+      if (i.writes >> reg & 1) f(reg, k++);
+    }
+  };
+  for_each([&](unsigned reg, unsigned k) { u.value[k] = r[reg], u.count = k + 1; });
+  if (replay::IsOn()) u = replay::Undetermined(u);
+  g_context.flags = (g_context.flags & ~kArithmetic) | u.flags;
+  for_each([&](unsigned reg, unsigned k) { r[reg] = u.value[k]; });
+  memcpy(reinterpret_cast<void*>(g_context.log - uint64_t{8} * u.count), u.value, 8 * u.count);
+  ring::AppendStruct(kTtqUndetermined, u);
 }
 
 // The bits of a double next to a number of the x87: a mantissa of 64 bits; sign and exponent.
@@ -293,14 +313,15 @@ void HandleExit() {
     }
     case kRoom:
       if (signals::Waiting()) break;
+      if (replay::IsOn() && replay::IsDue()) break;
       if (ring::IsFull()) ring::NextBlock(true);
       threads::EndTurn();
       break;
     case kSyscall:
-      syscalls::Execute();
+      replay::IsOn() ? replay::Execute() : syscalls::Execute();
       break;
-    case kCpuid:
-      Cpuid();
+    case kUndetermined:
+      TakeUndetermined(exit.target);
       break;
     case kPopFlags:
       PopFlags();
@@ -309,7 +330,7 @@ void HandleExit() {
       SaveFloat();
       break;
     case kMark:
-      LeaveMark();
+      replay::IsOn() ? replay::LeaveMark() : LeaveMark();
       break;
     case kRefuse: {
       const size_t bytes = memory::ExecutableBytes(exit.target, kLongestInstruction);

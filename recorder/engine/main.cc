@@ -7,12 +7,14 @@
 //     --
 //         PATH ARGV0 ...
 //
-// It loads PATH into its own process and goes on in it.
+// It loads PATH into its own process and goes on in it. With --inputs=FILE in place of `-- PATH …`
+// it runs again what those are of (replay.h).
 
 #include <sys/syscall.h>
 
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/loader.h"
+#include "recorder/engine/replay.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
 #include "recorder/engine/syscalls.h"
@@ -31,7 +33,7 @@ uint64_t ParseNumber(const char* s) {
 }
 
 // Takes the options; gives the words after them, or null when something is missing.
-char** TakeOptions(char** argv, ring::Options* options) {
+char** TakeOptions(char** argv, ring::Options* options, const char** inputs) {
   for (++argv; *argv != nullptr; ++argv) {
     if (Equal(*argv, "--")) {
       const bool complete =
@@ -45,8 +47,9 @@ char** TakeOptions(char** argv, ring::Options* options) {
     }
     if (const char* v = After(*argv, "--verify=")) options->verify = Equal(v, "yes");
     if (Equal(*argv, "--seen=yes")) traces::SetLeft();
+    if (const char* v = After(*argv, "--inputs=")) *inputs = v;
   }
-  return nullptr;
+  return options->directory != nullptr && *inputs != nullptr ? argv : nullptr;
 }
 
 // Where the file really is: what is recorded may change the working directory.
@@ -55,6 +58,16 @@ const char* OwnPath() {
   Syscall(SYS_readlink, reinterpret_cast<uint64_t>("/proc/self/exe"),
           reinterpret_cast<uint64_t>(path), sizeof(path) - 1);
   return path;
+}
+
+[[noreturn]] void RunAgain(const char* inputs, const ring::Options& options) {
+  SetUpCode();
+  threads::SetUp();
+  replay::Open(inputs, options.block_bytes);
+  replay::Begin();
+  ring::Announce();
+  signals::SetUpForFaults();
+  Resume();
 }
 
 }  // namespace
@@ -67,7 +80,8 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   const auto* auxiliary = reinterpret_cast<const uint64_t*>(end + 1);
 
   ring::Options options = {};
-  char** words = TakeOptions(argv, &options);
+  const char* inputs = nullptr;
+  char** words = TakeOptions(argv, &options, &inputs);
   if (words == nullptr) {
     constexpr char kUsage[] = "ttq-engine: this program is run by `ttq record`\n";
     Syscall(SYS_write, 2, reinterpret_cast<uint64_t>(kUsage), sizeof(kUsage) - 1);
@@ -78,6 +92,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   ring::SetBegin(threads::BeginBlock);
   ring::SetBeforeHandingOver(threads::NotePending);
   ring::Create(options, {});
+  if (inputs != nullptr) RunAgain(inputs, options);
   char directory[4096] = {};
   Syscall(SYS_getcwd, reinterpret_cast<uint64_t>(directory), sizeof(directory));
   ring::AddArgument(words[0]);

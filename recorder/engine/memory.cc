@@ -329,10 +329,13 @@ bool ShowsFiles() {
 
 void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes) {
   static const uint8_t kZeros[kPage] = {};
+  bool told = false;
   for (size_t i = 0; i < g_count; ++i) {
     const Mapping& m = g_mappings[i];
     if (!m.is_file || m.is_elf || m.file == nullptr) continue;
     if (m.file->dev != dev || m.file->ino != ino) continue;
+    if (!told) ring::AppendStruct(kTtqFileSize, TtqFileSize{dev, ino, bytes});
+    told = true;
     Send(kTtqBySyscall, m.begin, m.end - m.begin);
     // What lies behind its end cannot be read, and is zero when the file grows again.
     const uint64_t kept = bytes > m.offset ? PageUp(bytes - m.offset) : 0;

@@ -128,8 +128,7 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
   const uint64_t stack = number == SYS_clone ? args[1] : 0;
   VforkFrames* frames = nullptr;
   if (shares) {
-    const int64_t r = Syscall(SYS_mmap, 0, PageUp(sizeof(VforkFrames)), PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_ANONYMOUS, ~uint64_t{0}, 0);
+    const int64_t r = MapOwn(PageUp(sizeof(VforkFrames)), MAP_SHARED | MAP_ANONYMOUS);
     if (Failed(r)) return r;
     frames = reinterpret_cast<VforkFrames*>(r);
     frames->begin = g_context.r[kRsp] & ~uint64_t{7};

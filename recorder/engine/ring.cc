@@ -35,6 +35,7 @@ uint32_t g_recipe_count, g_block_number;
 uint64_t g_limit;  // no record begins beyond
 uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
+Place g_stop = {~uint32_t{0}, 0};
 
 uint32_t g_next_id = 1;
 struct KnownRecipe {
@@ -50,6 +51,10 @@ void SetLimit(uint64_t limit) {
   g_limit = limit;
   auto* place = const_cast<volatile uint64_t*>(&g_context.log_limit);
   *place = limit < g_turn_end ? limit : g_turn_end;
+  if (g_stop.block == g_block_number) {
+    const uint64_t stop = Number(g_block + sizeof(TtqBlock)) + g_stop.offset - 1;
+    if (stop < *place) *place = stop;
+  }
   // A signal's handler may have come before the line above, or come now: in this order.
   if (g_interrupts != nullptr && *g_interrupts != 0) *place = 0;
 }
@@ -169,7 +174,7 @@ TtqRing* MapRing() {
   if (!Failed(r)) {
     const auto fd = static_cast<uint64_t>(r);
     what = "map";
-    r = Syscall(SYS_mmap, 0, g_ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    r = MapOwn(g_ring_bytes, MAP_SHARED, r);
     Syscall(SYS_close, fd);
     if (!Failed(r)) made = reinterpret_cast<TtqRing*>(r);
   }
@@ -357,7 +362,7 @@ void NextBlock(bool between) {
     Wait(&g_ring->consumed, consumed);
     DetachIfRecorderIsGone();
   }
-  if (!g_detached) ++g_block_number;
+  ++g_block_number;
   StartBlock(between);
   if (g_begin != nullptr) g_begin();
 }
@@ -373,6 +378,16 @@ void Interrupt() { *const_cast<volatile uint64_t*>(&g_context.log_limit) = 0; }
 void BeginTurn(uint64_t bytes) {
   g_turn_bytes = bytes;
   g_turn_end = bytes == 0 ? ~uint64_t{0} : g_context.log + bytes;
+  SetLimit(g_limit);
+}
+
+Place Here() {
+  return {g_block_number,
+          static_cast<uint32_t>(g_context.log - Number(g_block) - sizeof(TtqBlock))};
+}
+
+void StopAt(Place place) {
+  g_stop = place;
   SetLimit(g_limit);
 }
 

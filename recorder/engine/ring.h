@@ -64,6 +64,13 @@ void LookForInterrupts();
 void Interrupt();
 // A turn begins: the next superblock after so many bytes of log leaves translated code. 0: no end.
 void BeginTurn(uint64_t bytes);
+// A place in the stream: a block's number, and bytes of its log.
+struct Place {
+  uint32_t block, offset;
+};
+Place Here();
+// No superblock begins there, or behind it in the same block: it leaves translated code instead.
+void StopAt(Place place);
 // Whether it is the block that has no room for another superblock.
 bool IsFull();
 

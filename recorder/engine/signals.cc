@@ -22,6 +22,7 @@
 
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/memory.h"
+#include "recorder/engine/replay.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/threads.h"
 
@@ -376,6 +377,15 @@ void SetUp() {
   Unblock();
 }
 
+void SetUpForFaults() {
+  Own().alternate.flags = kDisabled;
+  SetUpThread(threads::HandlerStack(*threads::Running()));
+  for (uint32_t n = 1; n <= kSignals; ++n) {
+    if (kSynchronous & Bit(n)) Install(n, {});
+  }
+  SetKernelMask(0);
+}
+
 void SetUpThread(const Stack& stack) { Syscall(SYS_sigaltstack, Number(&stack), 0); }
 
 void BlockAll() { SetKernelMask(~uint64_t{0}); }
@@ -554,6 +564,11 @@ extern "C" void HandleFault() {
   signals::g_trap = g_fault.trap;
   signals::g_error = g_fault.error;
   signals::g_address = g_fault.address;
+  if (replay::IsOn()) {
+    replay::TakeFault(signals::g_fault_info.number, g_fault.instruction);
+    signals::Unblock();
+    Resume();
+  }
   // It must follow its record at once.
   signals::Tell(kTtqFault, signals::g_fault_info, g_fault.instruction);
   threads::TellRegisters();

@@ -33,6 +33,8 @@ struct OfThread {
 
 // Takes the dispositions and the mask that the program inherits. The thread that runs is the first.
 void SetUp();
+// The same where a recording is run again: of signals, only faults come.
+void SetUpForFaults();
 // Gives the thread that executes it a stack for handlers.
 void SetUpThread(const Stack& stack);
 void BlockAll();

@@ -71,10 +71,11 @@ void ForEachAlive(F f) {
 // ---- Turns -------------------------------------------------------------------------------------
 
 void MakeTurns() {
-  const int fixed = g_turns != nullptr ? MAP_FIXED : 0;
-  const int64_t r =
-      Syscall(SYS_mmap, Number(g_turns), kPage, PROT_READ | PROT_WRITE,
-              static_cast<uint64_t>(MAP_SHARED | MAP_ANONYMOUS | fixed), ~uint64_t{0});
+  constexpr int kFlags = MAP_SHARED | MAP_ANONYMOUS;
+  const int64_t r = g_turns == nullptr
+                        ? MapOwn(kPage, kFlags)
+                        : Syscall(SYS_mmap, Number(g_turns), kPage, PROT_READ | PROT_WRITE,
+                                  static_cast<uint64_t>(kFlags | MAP_FIXED), ~uint64_t{0});
   if (Failed(r)) Refuse(Text() << "the engine gets no memory (see ulimit -v)");
   g_turns = reinterpret_cast<Turns*>(r);
   g_turns->next = 1;
@@ -189,31 +190,6 @@ void Load(const Thread& t) {
   g_context.engine_stack = Number(&t) + kAreaBytes;
 }
 
-// The turn is this thread's.
-void Enter(Thread* self) {
-  g_running = self;
-  memory::SetThread(self->number);
-  Thread* before = g_in_context;
-  if (before != self) {
-    if (before != nullptr) {
-      Save(before);
-      g_in_context = nullptr;
-    }
-    Load(*self);
-    ring::SetInterruptedBy(&self->signals.waits);
-    if (!self->alive) TellStart(*self);
-    self->alive = true;
-    g_in_context = self;
-    if (before != nullptr) TellRegistersOf(*before);  // where it stopped
-    ring::Append(kTtqThread, &self->number, 4);
-    TellRegisters();
-    TellVectors();
-  } else {
-    ring::LookForInterrupts();
-  }
-  ring::BeginTurn(IsAlone() ? 0 : kTurnBytes);
-}
-
 // ---- Ends --------------------------------------------------------------------------------------
 
 // The kernel marks the robust locks that a thread still holds when it ends: their owner died. Here
@@ -263,6 +239,30 @@ Thread* FindFree() {
 
 }  // namespace
 
+void Enter(Thread* self) {
+  g_running = self;
+  memory::SetThread(self->number);
+  Thread* before = g_in_context;
+  if (before != self) {
+    if (before != nullptr) {
+      Save(before);
+      g_in_context = nullptr;
+    }
+    Load(*self);
+    ring::SetInterruptedBy(&self->signals.waits);
+    if (!self->alive) TellStart(*self);
+    self->alive = true;
+    g_in_context = self;
+    if (before != nullptr) TellRegistersOf(*before);  // where it stopped
+    ring::Append(kTtqThread, &self->number, 4);
+    TellRegisters();
+    TellVectors();
+  } else {
+    ring::LookForInterrupts();
+  }
+  ring::BeginTurn(IsAlone() ? 0 : kTurnBytes);
+}
+
 Thread* Running() { return g_running; }
 uint32_t Current() { return g_running->number; }
 bool IsAlone() { return g_count == 1; }
@@ -277,8 +277,8 @@ signals::Stack HandlerStack(const Thread& thread) {
 }
 
 void SetUp() {
-  const int64_t r = Syscall(SYS_mmap, 0, (kTtqMaxThreads + 2) * kAreaBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~uint64_t{0}, 0);
+  const int64_t r =
+      MapOwn((kTtqMaxThreads + 2) * kAreaBytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
   if (Failed(r)) Refuse(Text() << "the engine gets no memory (see ulimit -v)");
   g_areas = (static_cast<uint64_t>(r) + kAreaBytes - 1) & ~(kAreaBytes - 1);
   MakeTurns();
@@ -292,11 +292,13 @@ void SetUp() {
   ring::SetInterruptedBy(&t.signals.waits);
 }
 
-void Begin() {
+void Begin() { BeginAs(static_cast<uint32_t>(OwnNumber())); }
+
+void BeginAs(uint32_t os_number) {
   Thread& t = *g_running;
   t.parent = 0;
   t.made_as = g_made = 1;
-  t.os_number = static_cast<uint32_t>(OwnNumber());
+  t.os_number = os_number;
   t.in_kernel = 1;
   Syscall(SYS_set_tid_address, Number(&t.in_kernel));
   TellStart(t);
@@ -333,12 +335,25 @@ void BeginInChild() {
   }
 }
 
+Thread* Named(uint32_t number) {
+  Thread& t = At(number);
+  t.number = number;
+  return &t;
+}
+
+void Leave() {
+  g_running->alive = g_running->taken = false;
+  g_running = g_in_context = nullptr;
+}
+
+void NoteVectors(Thread* self) { ReadVectors(&self->vectors); }
+
 void Release(uint64_t number, const uint64_t* call, const CallNotes* notes) {
   Thread* self = g_running;
   self->call_number = number;
   self->call_notes = notes;
   self->call = call;
-  ReadVectors(&self->vectors);
+  NoteVectors(self);
   g_running = nullptr;
   Give();
 }
@@ -360,7 +375,7 @@ void EndTurn() {
   }
 }
 
-void BeginWaitForChild() { ReadVectors(&g_running->vectors); }
+void BeginWaitForChild() { NoteVectors(g_running); }
 
 void EndWaitForChild(Thread* self, bool failed) {
   if (failed) return;
@@ -421,8 +436,7 @@ void Exit(uint32_t status) {
   s.tid = self->number;
   s.clear_address = clear;
   ring::AppendStruct(kTtqThreadExit, s);
-  self->alive = self->taken = false;
-  g_running = g_in_context = nullptr;
+  Leave();
   --g_count;
   if (clear != 0) {
     __atomic_store_n(reinterpret_cast<uint32_t*>(clear), 0, __ATOMIC_SEQ_CST);

@@ -49,8 +49,18 @@ signals::Stack HandlerStack(const Thread& thread);
 void SetUp();
 // It begins, as the context has it.
 void Begin();
+// The same, named so: where a recording is run again.
+void BeginAs(uint32_t os_number);
 // The same in the child of a fork, whose only thread it is.
 void BeginInChild();
+
+// Where a recording is run again by one thread of the kernel's (replay.cc): the thread of this
+// number, made if need be; it takes the turn; the one that runs has ended.
+Thread* Named(uint32_t number);
+void Enter(Thread* self);
+void Leave();
+// Vector registers, as the processor has them, are this thread's when others run.
+void NoteVectors(Thread* self);
 
 // Others may run: from here to Acquire the thread touches nothing that threads share. `call`: a
 // system call that it makes meanwhile.

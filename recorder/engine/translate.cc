@@ -127,7 +127,7 @@ bool Translator::IsKnown(const Instruction& i) {
 // Whether nothing of the superblock comes after it.
 bool Translator::EndsSuperblock(const Instruction& i) const {
   return IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i) || IsLoop(i) ||
-         i.Is(kMap0F, 0x05) || i.Is(kMap0F, 0xa2) || i.Is(kOneByte, 0x9d) || IsRepeated(i) ||
+         i.Is(kMap0F, 0x05) || IsUndetermined(i) || i.Is(kOneByte, 0x9d) || IsRepeated(i) ||
          IsBreakpoint(i) || IsMark(i) || i.Is(kMap0F, 0x0b) || i.Is(kOneByte, 0xf4);
 }
 
@@ -488,13 +488,16 @@ void Translator::EmitInstruction(unsigned index) {
     EmitLeave();
     EmitEngineExit(kMark, i.next());
     return;
-  } else if (i.Is(kMap0F, 0xa2)) {  // cpuid: the engine fills the slots in
+  } else if (IsUndetermined(i)) {  // the engine fills the slots in
     LogNumbers();
-    for (uint8_t reg : {kRax, kRcx, kRdx, kRbx}) recipe_.SetRegister(reg, recipe_.Slot(8));
+    if (!IsCpuid(i)) Copy(i);
+    for (uint8_t reg = 0; reg < 16; ++reg) {
+      if (i.writes >> reg & 1) recipe_.SetRegister(reg, recipe_.Slot(8));
+    }
     recipe_.Exit(0);
     FinishRecipe(kTtqJumpOther);
     EmitLeave();
-    EmitEngineExit(kCpuid, i.next());
+    EmitEngineExit(kUndetermined, i.pc);
     return;
   } else if (i.Is(kOneByte, 0x9d)) {  // popf: it may change the direction flag
     const Node top = recipe_.Register(kRsp);

@@ -45,10 +45,10 @@ struct Superblock {
 
 // How translated code is left, see dispatch.cc.
 enum ExitKind : uint8_t {
-  kLink,     // to code that may be translated by now
-  kRoom,     // no room in the log, or a signal waits; the superblock has done nothing
-  kSyscall,  // the program's instruction was a system call; target: the next one
-  kCpuid,
+  kLink,          // to code that may be translated by now
+  kRoom,          // no room in the log, or a signal waits; the superblock has done nothing
+  kSyscall,       // the program's instruction was a system call; target: the next one
+  kUndetermined,  // as IsUndetermined has it; target: itself
   kPopFlags,
   kMark,       // recorder/mark.h
   kSaveFloat,  // st(0) may be a result: the engine fills the slot in

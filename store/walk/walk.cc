@@ -42,6 +42,10 @@ size_t ControlHeadBytes(uint32_t kind) {
       return sizeof(TtqMark);
     case kTtqThreadAt:
       return sizeof(TtqThreadAt);
+    case kTtqUndetermined:
+      return sizeof(TtqUndetermined);
+    case kTtqFileSize:
+      return sizeof(TtqFileSize);
     case kTtqFork:
     case kTtqExecve:
     case kTtqExitProcess:
@@ -66,6 +70,7 @@ uint32_t ControlThread(uint32_t kind, std::string_view payload) {
     case kTtqOutput:
     case kTtqMark:
     case kTtqThreadAt:
+    case kTtqUndetermined:
     case kTtqExecve:
       return LoadPod<uint32_t>(payload);
     default:

@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: MIT
+//
+// All that a program does follows from how it began and from its inputs: what system calls gave and
+// wrote, what memory there was, signals and switches of threads at their places, the time stamp
+// counter. So a process is run again by the same translator with the same translations, in the same
+// order, and the place in the stream is the clock: a superblock that begins where an input came is
+// left before it does anything (ring::StopAt), the input is put in force and appended to the stream
+// as it was, and the program goes on.
+//
+// One thread of the kernel's is all threads of the program. Those take turns where they took them
+// before; vector registers, fs and gs are put away and in place with the rest.
+//
+// Whatever the program asks for is compared with what it asked for before, and places with places.
+// A run that differs ends with one line that says where.
+
+#include "recorder/engine/replay.h"
+
+#include <asm/prctl.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <initializer_list>
+
+#include "recorder/engine/context.h"
+#include "recorder/engine/memory.h"
+#include "recorder/engine/ring.h"
+#include "recorder/engine/signals.h"
+#include "recorder/engine/threads.h"
+#include "recorder/inputs.h"
+
+namespace ttq::engine::replay {
+namespace {
+
+const uint8_t* g_next;  // input; null: not on
+const uint8_t* g_end;
+uint32_t g_fatal_signal;
+uint64_t g_memory;                            // descriptor of /proc/self/mem
+ring::Place g_also_here = {~uint32_t{0}, 0};  // where the block before ended, if a record did that
+bool g_process_ends;
+
+// What the kernel keeps for a thread.
+struct Kept {
+  uint8_t* vectors;    // as xsave has them; null: it has not let others run
+  uint32_t os_number;  // by which a new one is found
+  uint64_t flags;      // of a new one
+  int64_t call;        // that it is in; -1: none
+};
+Kept g_kept[kTtqMaxThreads + 1];
+Kept g_born[kTtqMaxThreads + 1];  // made, and not begun
+uint32_t g_born_count;
+uint64_t g_call_flags;  // of clone, when it was entered
+
+uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+const char* NameOf(uint32_t kind) {
+  switch (kind) {
+    case kTtqSyscallEnter:
+      return "a system call";
+    case kTtqSignal:
+      return "a signal";
+    case kTtqFault:
+      return "a fault";
+    case kTtqThread:
+    case kTtqThreadStart:
+      return "another thread";
+    case kTtqUndetermined:
+      return "an instruction such as rdtsc";
+    case kTtqMark:
+      return "a mark";
+    case kTtqInputsEnd:
+      return "the end";
+    default:
+      return "a record";
+  }
+}
+
+const TtqInput& Next() { return *reinterpret_cast<const TtqInput*>(g_next); }
+const uint8_t* Payload() { return g_next + sizeof(TtqInput); }
+template <class T>
+T Head() {
+  T value = {};
+  memcpy(&value, Payload(), Least(sizeof(T), Next().bytes));
+  return value;
+}
+
+[[noreturn]] void Differ(const char* what) {
+  const ring::Place here = ring::Here();
+  Text t;
+  t << "ttq: run again, the program differs from its recording: " << what << " at block "
+    << uint64_t{here.block} << ", byte " << uint64_t{here.offset} << " (pc 0x";
+  t.Hex(g_context.pc) << "), where it had " << NameOf(Next().kind) << " at block "
+                      << uint64_t{Next().block} << ", byte " << uint64_t{Next().offset} << "\n";
+  ring::WriteLog(t);
+  ring::Finish(0, false);
+  for (;;) Syscall(SYS_exit_group, 125);
+}
+
+[[noreturn]] void CannotRun(const Text& why) {
+  ring::WriteLog(Text() << "ttq: this process cannot be run again: " << why.c_str() << "\n");
+  ring::Finish(0, false);
+  for (;;) Syscall(SYS_exit_group, 125);
+}
+
+bool IsHere(ring::Place a, ring::Place b) { return a.block == b.block && a.offset == b.offset; }
+
+// The next input has been put in force.
+void Advance() {
+  g_next += (sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7};
+  if (g_next >= g_end) CannotRun(Text() << "its inputs are cut off");
+  ring::StopAt({Next().block, Next().offset});
+}
+
+// Puts the next input into the stream as it was.
+void Append() { ring::Append(Next().kind, Payload(), Next().bytes); }
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+void Write(uint64_t address, const uint8_t* bytes, uint64_t size) {
+  // Also where the program may only read.
+  for (uint64_t done = 0; done < size;) {
+    const uint64_t left = PageDown(address + done) + kPage - (address + done);
+    const uint64_t n = Least(left, size - done);
+    const int64_t r =
+        Syscall(SYS_pwrite64, g_memory, Number(bytes + done), size - done, address + done);
+    if (Failed(r) && !memory::IsBeyondFile(address + done)) Differ("memory that cannot be written");
+    done += r > 0 ? static_cast<uint64_t>(r) : n;
+  }
+}
+
+// A file that is mapped and may change: memory in its place, so that it shows in several mappings
+// and ends where the file does.
+struct File {
+  uint64_t dev, ino;
+  uint64_t fd;
+  File* next;
+};
+File* g_files;
+
+uint64_t FileFor(uint64_t dev, uint64_t ino, uint64_t bytes) {
+  File* f = g_files;
+  while (f != nullptr && (f->dev != dev || f->ino != ino)) f = f->next;
+  if (f == nullptr) {
+    const int64_t fd = Syscall(SYS_memfd_create, Number("file"), MFD_CLOEXEC);
+    if (Failed(fd)) CannotRun(Text() << "there is no memory for the files that it maps");
+    f = static_cast<File*>(Allocate(sizeof(File)));
+    *f = {dev, ino, static_cast<uint64_t>(fd), g_files};
+    g_files = f;
+  }
+  Syscall(SYS_ftruncate, f->fd, bytes);
+  return f->fd;
+}
+
+// A descriptor of a program's or library's file, which has to be as it was.
+uint64_t OpenModule(const memory::FileInfo& file) {
+  const int64_t fd = Syscall(SYS_open, Number(file.path), O_RDONLY | O_CLOEXEC);
+  struct stat st;
+  if (Failed(fd)) CannotRun(Text() << file.path << " is gone");
+  if (Failed(Syscall(SYS_fstat, static_cast<uint64_t>(fd), Number(&st))) ||
+      static_cast<uint64_t>(st.st_size) != file.bytes ||
+      st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec != file.mtime_ns) {
+    CannotRun(Text() << file.path << " has changed");
+  }
+  return static_cast<uint64_t>(fd);
+}
+
+void MapMemory() {
+  const auto record = Head<TtqMap>();
+  static char path[4096];
+  const size_t length = Least(Next().bytes - sizeof(record), sizeof(path) - 1);
+  memcpy(path, Payload() + sizeof(record), length);
+  path[length] = 0;
+  memory::FileInfo file;
+  file.path = path;
+  file.dev = record.dev;
+  file.ino = record.ino;
+  file.bytes = record.file_bytes;
+  file.mtime_ns = record.mtime_ns;
+  memory::Mapping m;
+  m.begin = record.address;
+  m.end = record.address + record.bytes;
+  m.protection = record.protection;
+  m.shared = record.shared != 0;
+  m.is_file = record.kind == kTtqMapFile;
+  m.is_system_v = record.kind == kTtqMapSysV;
+  m.is_elf = file.is_elf = record.content == kTtqContentFile;
+  m.offset = record.file_offset;
+  if (record.content == kTtqContentUnknown) {
+    CannotRun(Text() << "what " << path << " held, which it mapped, is not known");
+  }
+  uint64_t fd = ~uint64_t{0};
+  if (m.is_elf) {
+    fd = OpenModule(file);
+  } else if (m.is_file && file.bytes != 0) {  // a device has none
+    fd = FileFor(file.dev, file.ino, file.bytes);
+  } else if (m.is_system_v) {
+    fd = FileFor(file.dev, file.ino, record.bytes);
+  }
+  const uint64_t flags = MAP_FIXED | MAP_NORESERVE | (m.shared ? MAP_SHARED : MAP_PRIVATE) |
+                         (fd == ~uint64_t{0} ? MAP_ANONYMOUS : 0);
+  const int64_t r = Syscall(SYS_mmap, m.begin, record.bytes, m.protection, flags, fd, m.offset);
+  if (m.is_elf) Syscall(SYS_close, fd);
+  if (static_cast<uint64_t>(r) != m.begin) CannotRun(Text() << "there is no memory for it");
+  memory::Map(m, record.kind, record.content, file);
+}
+
+void MoveMemory() {
+  const auto r = Head<TtqRemap>();
+  constexpr uint64_t kHow = MREMAP_MAYMOVE | MREMAP_FIXED;
+  if (r.from != r.to && Failed(Syscall(SYS_mremap, r.from, r.bytes, r.bytes, kHow, r.to))) {
+    // It may be several mappings here.
+    for (uint64_t done = 0; done < r.bytes; done += kPage) {
+      if (Failed(Syscall(SYS_mremap, r.from + done, kPage, kPage, kHow, r.to + done))) {
+        Differ("memory that cannot be moved");
+      }
+    }
+  }
+  memory::Move(r.from, r.to, r.bytes);
+}
+
+void WriteAsKernel() {
+  const auto w = Head<TtqKernelWrite>();
+  Write(w.address, Payload() + sizeof(w), Next().bytes - sizeof(w));
+  if (w.actor == kTtqBySignal) {                            // a handler begins
+    constexpr uint64_t kCleared = 0x400 | 0x100 | 0x10000;  // direction, trap, resume
+    g_context.flags &= ~kCleared;
+  }
+  Append();
+}
+
+// ---- Registers and threads ---------------------------------------------------------------------
+
+void SetRegisters(const TtqRegisters& r) {
+  constexpr uint64_t kDirection = 0x400;
+  memcpy(g_context.r, r.reg, sizeof(g_context.r));
+  g_context.flags =
+      (g_context.flags & ~kDirection) | (r.reg[kTtqRegDirection] == 1 ? 0 : kDirection);
+  g_context.pc = r.pc;
+  if (g_context.fs_base != r.reg[kTtqRegFs]) {
+    Syscall(SYS_arch_prctl, ARCH_SET_FS, r.reg[kTtqRegFs]);
+  }
+  if (g_context.gs_base != r.reg[kTtqRegGs]) {
+    Syscall(SYS_arch_prctl, ARCH_SET_GS, r.reg[kTtqRegGs]);
+  }
+  g_context.fs_base = r.reg[kTtqRegFs];
+  g_context.gs_base = r.reg[kTtqRegGs];
+}
+
+// As the engine's frames of signals have them.
+constexpr uint32_t kStates = 0x2ff;
+constexpr size_t kStateBytes = 8 << 10;
+
+void SaveVectors(uint8_t** to) {
+  // Aligned to 64 bytes, as xsave wants it.
+  if (*to == nullptr) {
+    *to = reinterpret_cast<uint8_t*>((Number(Allocate(kStateBytes + 64)) + 63) & ~uint64_t{63});
+  }
+  __asm__ volatile("xsave64 (%0)" ::"r"(*to), "a"(kStates), "d"(0) : "memory");
+}
+
+void LoadVectors(const uint8_t* from) {
+  __asm__ volatile("xrstor64 (%0)" ::"r"(from), "a"(kStates), "d"(0) : "memory");
+}
+
+// A thread begins: it is what clone left.
+void BeginThread(threads::Thread* thread, const TtqThread& start) {
+  thread->os_number = start.os_tid;
+  thread->parent = start.parent;
+  thread->made_as = start.number;
+  thread->taken = true;
+  thread->alive = false;
+  Kept& kept = g_kept[start.tid];
+  kept.call = -1;
+  for (uint32_t k = 0; k < g_born_count; ++k) {
+    if (g_born[k].os_number != start.os_tid) continue;
+    uint8_t* vectors = kept.vectors;
+    kept = g_born[k];
+    kept.call = -1;
+    thread->flags = kept.flags;
+    g_born[k] = g_born[--g_born_count];
+    g_born[g_born_count].vectors = vectors;
+    return;
+  }
+  Differ("a thread that nobody has made");
+}
+
+uint32_t Checked(uint32_t thread) {
+  if (thread == 0 || thread > kTtqMaxThreads) Differ("a thread of no number");
+  return thread;
+}
+
+// Others run: the records are those of threads::Enter, which tells them again.
+void Switch() {
+  threads::Thread* before = threads::Running();
+  if (before != nullptr) {
+    threads::NoteVectors(before);
+    SaveVectors(&g_kept[before->number].vectors);
+  }
+  TtqThread start = {};
+  if (Next().kind == kTtqThreadStart) {
+    start = Head<TtqThread>();
+    Advance();
+  }
+  if (before != nullptr && Next().kind == kTtqRegisters) Advance();
+  if (Next().kind != kTtqThread) Differ("a switch to no thread");
+  threads::Thread* self = threads::Named(Checked(Head<uint32_t>()));
+  Advance();
+  const auto registers = Head<TtqRegisters>();
+  if (Next().kind != kTtqRegisters || registers.tid != self->number) Differ("a thread's registers");
+  Advance();
+  if (Next().kind != kTtqVectors) Differ("a thread's vector registers");
+  Advance();
+  if (start.tid != 0) {
+    BeginThread(self, start);
+    memcpy(self->r, registers.reg, sizeof(self->r));
+    self->pc = registers.pc;
+    self->fs_base = registers.reg[kTtqRegFs];
+    self->gs_base = registers.reg[kTtqRegGs];
+  }
+  if (g_kept[self->number].vectors == nullptr) Differ("a thread that has not run");
+  LoadVectors(g_kept[self->number].vectors);
+  Syscall(SYS_arch_prctl, ARCH_SET_FS, self->fs_base);
+  Syscall(SYS_arch_prctl, ARCH_SET_GS, self->gs_base);
+  threads::Enter(self);
+}
+
+// Registers that are followed by another thread are where this one stopped.
+void TakeRegisters() {
+  const auto registers = Head<TtqRegisters>();
+  const threads::Thread* running = threads::Running();
+  if (running != nullptr && running->number == registers.tid) {
+    const auto& after = *reinterpret_cast<const TtqInput*>(
+        g_next + ((sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7}));
+    if (after.kind == kTtqThread) return Switch();
+    SetRegisters(registers);
+  }
+  Append();
+  Advance();
+}
+
+void EndThread() {
+  const auto s = Head<TtqThread>();
+  const threads::Thread* self = threads::Running();
+  Append();
+  Advance();
+  // Where the process ends it tells so of all.
+  if (g_process_ends || self == nullptr || self->number != s.tid ||
+      g_kept[s.tid].call != SYS_exit) {
+    return;
+  }
+  g_kept[s.tid].call = -1;
+  threads::Leave();
+  const uint32_t zero = 0;
+  if (s.clear_address != 0) Write(s.clear_address, reinterpret_cast<const uint8_t*>(&zero), 4);
+}
+
+void LeaveCall() {
+  const auto s = Head<TtqSyscall>();
+  g_kept[Checked(s.tid)].call = -1;
+  constexpr uint64_t kThread = CLONE_VM | CLONE_THREAD;
+  if (s.number == SYS_clone && (s.args[0] & kThread) == kThread && s.result > 0) {
+    if (g_born_count > kTtqMaxThreads) Differ("too many threads");
+    Kept& born = g_born[g_born_count++];
+    born.os_number = static_cast<uint32_t>(s.result);
+    born.flags = g_call_flags;
+    SaveVectors(&born.vectors);
+  }
+  Append();
+  Advance();
+}
+
+// A record after which the recording began another block.
+void EndBlock() {
+  Append();
+  Advance();
+  if (Next().kind == kTtqInputsEnd) return;
+  g_also_here = ring::Here();
+  ring::NextBlock(false);
+}
+
+[[noreturn]] void End() {
+  ring::Finish(g_fatal_signal);
+  for (;;) Syscall(SYS_exit_group, 0);
+}
+
+// Puts the next input in force. False where the program's own code is to ask for it.
+bool Apply() {
+  switch (Next().kind) {
+    case kTtqMap:
+      MapMemory();
+      break;
+    case kTtqUnmap: {
+      const auto r = Head<TtqRange>();
+      Syscall(SYS_munmap, r.address, r.bytes);
+      memory::Unmap(r.address, r.address + r.bytes);
+      break;
+    }
+    case kTtqProtect: {
+      const auto r = Head<TtqRange>();
+      Syscall(SYS_mprotect, r.address, r.bytes, r.protection);
+      memory::Protect(r.address, r.address + r.bytes, r.protection);
+      break;
+    }
+    case kTtqRemap:
+      MoveMemory();
+      break;
+    case kTtqKernelWrite:
+      WriteAsKernel();
+      break;
+    case kTtqFileSize: {
+      const auto f = Head<TtqFileSize>();
+      FileFor(f.dev, f.ino, f.bytes);
+      Append();
+      break;
+    }
+    case kTtqRegisters:
+      TakeRegisters();
+      return true;
+    case kTtqThreadStart:
+    case kTtqThread:
+      Switch();
+      return true;
+    case kTtqThreadExit:
+      EndThread();
+      return true;
+    case kTtqSyscallExit:
+      LeaveCall();
+      return true;
+    case kTtqFork:
+    case kTtqExecve:
+      EndBlock();
+      return true;
+    case kTtqInputsEnd:
+      End();
+    case kTtqSyscallEnter:
+    case kTtqMark:
+    case kTtqUndetermined:
+    case kTtqFault:
+      return false;
+    case kTtqExitProcess:
+      g_process_ends = true;
+      [[fallthrough]];
+    default:
+      Append();
+      break;
+  }
+  Advance();
+  return true;
+}
+
+void Expect(uint32_t kind, const char* what) {
+  if (Next().kind != kind || !IsDue()) Differ(what);
+}
+
+}  // namespace
+
+bool IsOn() { return g_next != nullptr; }
+
+void Open(const char* path, uint64_t block_bytes) {
+  struct stat st;
+  const int64_t fd = Syscall(SYS_open, Number(path), O_RDONLY | O_CLOEXEC);
+  if (Failed(fd) || Failed(Syscall(SYS_fstat, static_cast<uint64_t>(fd), Number(&st)))) {
+    CannotRun(Text() << path << " cannot be read");
+  }
+  const auto bytes = static_cast<uint64_t>(st.st_size);
+  const int64_t r =
+      bytes < sizeof(TtqInputs) + sizeof(TtqInput) ? -1 : MapOwn(bytes, MAP_PRIVATE, fd);
+  Syscall(SYS_close, static_cast<uint64_t>(fd));
+  if (Failed(r)) CannotRun(Text() << path << " holds no inputs");
+  const auto& head = *reinterpret_cast<const TtqInputs*>(r);
+  if (head.magic != TTQ_INPUTS_MAGIC || head.stream_version != kTtqStreamVersion ||
+      head.block_bytes != block_bytes) {
+    CannotRun(Text() << path << " is of another version");
+  }
+  g_fatal_signal = head.fatal_signal;
+  g_next = reinterpret_cast<const uint8_t*>(&head + 1);
+  g_end = reinterpret_cast<const uint8_t*>(r) + bytes;
+  for (Kept& k : g_kept) k.call = -1;
+  const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
+  if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");
+  g_memory = static_cast<uint64_t>(memory);
+}
+
+void Begin() {
+  while (Next().kind != kTtqThreadStart) {
+    if (!Apply()) Differ("a beginning without a thread");
+  }
+  const auto start = Head<TtqThread>();
+  Advance();
+  g_context.flags = 0x202;
+  SetRegisters(Head<TtqRegisters>());
+  for (const uint32_t kind : {kTtqRegisters, kTtqVectors, kTtqThread}) {
+    if (Next().kind != kind) Differ("a beginning without registers");
+    Advance();
+  }
+  threads::BeginAs(start.os_tid);
+}
+
+bool IsDue() {
+  const ring::Place next = {Next().block, Next().offset};
+  return IsHere(next, ring::Here()) || IsHere(next, g_also_here);
+}
+
+void Continue() {
+  while (IsDue() && Apply()) {
+  }
+  const ring::Place here = ring::Here();
+  const TtqInput& next = Next();
+  if (next.kind == kTtqInputsEnd && next.block < here.block) End();
+  if (next.block < here.block || (next.block == here.block && next.offset < here.offset)) {
+    Differ("it went on");
+  }
+  const threads::Thread* running = threads::Running();
+  if (running == nullptr || g_kept[running->number].call >= 0) Differ("no thread goes on");
+}
+
+void Execute() {
+  Expect(kTtqSyscallEnter, "a system call");
+  const auto s = Head<TtqSyscall>();
+  const uint64_t* r = g_context.r;
+  const uint64_t args[6] = {r[kRdi], r[kRsi], r[kRdx], r[kR10], r[kR8], r[kR9]};
+  if (s.tid != threads::Current() || static_cast<uint64_t>(s.number) != r[kRax] ||
+      memcmp(s.args, args, sizeof(args)) != 0) {
+    Differ("another system call");
+  }
+  g_kept[s.tid].call = s.number;
+  g_call_flags = g_context.flags | g_context.alignment_check;
+  Append();
+  Advance();
+  if (s.number == SYS_rt_sigreturn) signals::Return();
+}
+
+void LeaveMark() {
+  if (Next().kind != kTtqMark || !IsDue()) return;  // one that asks for nothing leaves nothing
+  Append();
+  Advance();
+}
+
+TtqUndetermined Undetermined(const TtqUndetermined& now) {
+  Expect(kTtqUndetermined, "an instruction such as rdtsc");
+  const auto was = Head<TtqUndetermined>();
+  if (was.tid != now.tid || was.count != now.count) Differ("another instruction");
+  Advance();
+  return was;
+}
+
+void TakeFault(int32_t signal, uint64_t pc) {
+  Expect(kTtqFault, "a fault");
+  const auto s = Head<TtqSignal>();
+  if (s.number != static_cast<uint32_t>(signal) || s.pc != pc) Differ("another fault");
+  Append();
+  Advance();
+}
+
+}  // namespace ttq::engine::replay

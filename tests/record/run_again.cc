@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+//
+// run_again [--block-bytes=N] COMMAND…: records a program of one process by the native engine,
+// takes the inputs out of its stream (recorder/inputs.h), runs them again with nothing else, and
+// compares the second stream with the first: every record of every superblock with the values that
+// it logged, and so the sequence of instructions. Prints what was compared; exit status 1 at the
+// first difference.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/status_macros.h"
+#include "fmt/format.h"
+#include "recorder/extract_inputs.h"
+#include "recorder/launcher.h"
+
+namespace ttq {
+namespace {
+
+struct Place {  // of a block in the file that keeps the first stream
+  uint64_t offset, log_bytes, recipe_bytes;
+};
+
+// The first process's stream, while another thread launches it.
+class Reader {
+ public:
+  virtual ~Reader() {
+    if (thread_.joinable()) thread_.join();
+  }
+  absl::StatusOr<LaunchResult> Run(const LaunchOptions& options) {
+    auto result = Launch(
+        options, [this](auto ring) { TakeRing(std::move(ring)); },
+        [this] { return !running_.load(); });
+    if (thread_.joinable()) thread_.join();
+    RETURN_IF_ERROR(result.status());
+    if (!status_.ok()) return absl::InternalError(result->tool_log + std::string(status_.message()));
+    return result;
+  }
+  uint32_t fatal_signal() const { return fatal_signal_; }
+
+ private:
+  virtual absl::Status TakeBlock(const BlockView& block) = 0;
+
+  void TakeRing(absl::StatusOr<std::shared_ptr<Ring>> ring) {
+    if (!ring.ok() || thread_.joinable()) {  // another process's
+      if (ring.ok()) (*ring)->Detach();
+      return;
+    }
+    running_ = true;
+    thread_ = std::thread([this, ring = *ring] {
+      while (const TtqBlock* head = ring->Next()) {
+        BlockView block;
+        if (status_.ok()) status_ = ring->Take(head, &block);
+        if (status_.ok()) status_ = TakeBlock(block);
+        ring->Release();
+      }
+      fatal_signal_ = ring->fatal_signal();
+      running_ = false;
+    });
+  }
+
+  std::thread thread_;
+  std::atomic<bool> running_{false};
+  absl::Status status_;
+  uint32_t fatal_signal_ = 0;
+};
+
+class Recording : public Reader {
+ public:
+  explicit Recording(FILE* file) : file_(file) {}
+  std::string Inputs(uint32_t block_bytes) {
+    return extractor_.Finish(block_bytes, fatal_signal());
+  }
+  const std::vector<Place>& blocks() const { return blocks_; }
+
+ private:
+  absl::Status TakeBlock(const BlockView& block) override {
+    blocks_.push_back({bytes_, block.log.size(), block.recipes.size()});
+    for (const std::string_view part : {block.log, block.recipes}) {
+      if (fwrite(part.data(), 1, part.size(), file_) != part.size()) {
+        return absl::ErrnoToStatus(errno, "the file for the stream");
+      }
+      bytes_ += part.size();
+    }
+    return extractor_.Take(block);
+  }
+
+  FILE* file_;
+  uint64_t bytes_ = 0;
+  std::vector<Place> blocks_;
+  InputsExtractor extractor_;
+};
+
+class Comparison : public Reader {
+ public:
+  // Both outlive it.
+  Comparison(FILE* file, const std::vector<Place>& blocks) : file_(file), blocks_(blocks) {}
+  size_t compared() const { return compared_; }
+
+ private:
+  absl::Status TakeBlock(const BlockView& block) override {
+    if (compared_ >= blocks_.size()) return absl::InternalError("it goes on behind the end");
+    const Place& place = blocks_[compared_++];
+    std::string was(place.log_bytes + place.recipe_bytes, '\0');
+    if (pread(fileno(file_), was.data(), was.size(), static_cast<off_t>(place.offset)) !=
+        static_cast<ssize_t>(was.size())) {
+      return absl::ErrnoToStatus(errno, "the file for the stream");
+    }
+    const std::string_view log(was.data(), place.log_bytes);
+    RETURN_IF_ERROR(Compare("log", log, block.log));
+    return Compare("recipes", std::string_view(was).substr(place.log_bytes), block.recipes);
+  }
+
+  absl::Status Compare(const char* what, std::string_view was, std::string_view is) const {
+    if (was == is) return absl::OkStatus();
+    if (getenv("DUMP")) { std::ofstream("/tmp/was") << was; std::ofstream("/tmp/is") << is; }
+    const auto [a, b] = std::mismatch(was.begin(), was.end(), is.begin(), is.end());
+    return absl::InternalError(
+        fmt::format("block {}: its {} of {} bytes had {} and differs from byte {} on",
+                    compared_ - 1, what, is.size(), was.size(), a - was.begin()));
+  }
+
+  FILE* file_;
+  const std::vector<Place>& blocks_;
+  size_t compared_ = 0;
+};
+
+absl::Status Run(LaunchOptions options) {
+  ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
+  FILE* file = tmpfile();
+  if (file == nullptr) return absl::ErrnoToStatus(errno, "the file for the stream");
+  Recording recording(file);
+  ASSIGN_OR_RETURN(const LaunchResult first, recording.Run(options));
+  if (!first.tool_log.empty()) return absl::InternalError("recorded: " + first.tool_log);
+  fflush(file);
+  const std::string inputs = recording.Inputs(static_cast<uint32_t>(options.block_bytes));
+  options.inputs = std::filesystem::temp_directory_path() / fmt::format("inputs-{}", getpid());
+  std::ofstream(options.inputs, std::ios::binary) << inputs;
+  Comparison comparison(file, recording.blocks());
+  const auto second = comparison.Run(options);
+  std::filesystem::remove(options.inputs);
+  RETURN_IF_ERROR(second.status());
+  if (!second->tool_log.empty()) return absl::InternalError(second->tool_log);
+  if (comparison.compared() != recording.blocks().size()) {
+    return absl::InternalError(
+        fmt::format("{} blocks of {}", comparison.compared(), recording.blocks().size()));
+  }
+  uint64_t bytes = 0;
+  for (const Place& place : recording.blocks()) bytes += place.log_bytes;
+  fmt::print("the same: {} blocks, {} bytes of log, from {} bytes of inputs\n",
+             recording.blocks().size(), bytes, inputs.size());
+  fclose(file);
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  LaunchOptions options;
+  int k = 1;
+  if (k < argc && absl::StartsWith(argv[k], "--block-bytes=")) {
+    options.block_bytes = strtoull(strchr(argv[k++], '=') + 1, nullptr, 10);
+  }
+  options.command.assign(argv + k, argv + argc);
+  if (options.command.empty()) {
+    fmt::print(stderr, "usage: run_again [--block-bytes=N] COMMAND…\n");
+    return 2;
+  }
+  const absl::Status s = Run(options);
+  if (s.ok()) return 0;
+  fmt::print(stderr, "run_again: {}\n", std::string(s.message()));
+  return 1;
+}
+
+}  // namespace
+}  // namespace ttq
+
+int main(int argc, char** argv) { return ttq::Main(argc, argv); }
