@@ -80,6 +80,12 @@ class Code {
     Operand(0, base, 0);
     Word32(value);
   }
+  void StoreByte(uint8_t base, int32_t displacement, uint8_t value) {
+    if (base >= 8) Byte(0x41);
+    Byte(0xc6);
+    Operand(0, base, displacement);
+    Byte(value);
+  }
   // The low or the high half of a vector register (0 to 7).
   void StoreVectorHalf(uint8_t vector, bool high, uint8_t base, int32_t displacement) {
     if (!high) Byte(0x66);

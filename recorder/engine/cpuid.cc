@@ -3,6 +3,7 @@
 #include "recorder/engine/cpuid.h"
 
 #include "recorder/engine/context.h"
+#include "recorder/engine/signals.h"
 
 namespace ttq::engine {
 namespace {
@@ -38,6 +39,10 @@ void EmulateCpuid(uint64_t* registers) {
     a &= ~kHiddenA1;
     d &= ~kHiddenD1;
   }
+  if (leaf == 0xd && subleaf == 0) b = signals::StateBytes();
+  // XSAVEOPT, XSAVEC, XSAVES and XGETBV with 1 tell what the processor has in use, which does not
+  // depend on the program alone.
+  if (leaf == 0xd && subleaf == 1) a = b = c = d = 0;
   registers[kRax] = a;
   registers[kRbx] = b;
   registers[kRcx] = c;

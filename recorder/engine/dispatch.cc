@@ -118,7 +118,10 @@ const Superblock& SuperblockHere() {
 bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
 
 void GoOn() {
-  if (replay::IsOn()) replay::Continue();
+  if (replay::IsOn()) {
+    replay::Continue();
+    if (!CanExecute()) replay::Differ("code that cannot be executed");
+  }
   if (signals::Waiting()) signals::Deliver();
   while (!CanExecute()) signals::RaiseAtFetch(g_context.pc);
   g_context.resume = reinterpret_cast<uint64_t>(SuperblockHere().body);
@@ -339,7 +342,11 @@ void HandleExit() {
           !i.is_cut) {
         RefuseInstruction(exit.target);
       }
-      signals::RaiseAtFetch(exit.target + bytes);
+      if (!replay::IsOn()) {
+        signals::RaiseAtFetch(exit.target + bytes);
+      } else if (!replay::IsDue()) {
+        replay::Differ("code that ends");
+      }
       break;
     }
   }

@@ -26,12 +26,17 @@ unsigned OperandBytes(const Instruction& i) {
   return i.wide ? 8 : i.narrow ? 2 : 4;
 }
 
+// The components that the processor keeps, as xsave names them.
+uint64_t EnabledComponents() {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
 // How much memory xsave and its like write for the components `wanted`; `compact`: side by side.
 unsigned StateBytes(uint64_t wanted, bool compact) {
   constexpr unsigned kLegacyAndHeader = 576, kFirst = 2, kComponents = 63, kAligned = 2;
-  uint32_t low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  wanted &= uint64_t{high} << 32 | low;
+  wanted &= EnabledComponents();
   unsigned bytes = kLegacyAndHeader;
   for (unsigned n = kFirst; n < kComponents; ++n) {
     if (!(wanted >> n & 1)) continue;
@@ -111,7 +116,8 @@ void Translator::GiveBack(uint8_t reg) {
 void Translator::AddMark(uint16_t lent) {
   const auto offset = static_cast<uint32_t>(code_.at() - start_);
   if (mark_count_ < kMaxMarks) {
-    marks_[mark_count_++] = {offset, lent, static_cast<uint8_t>(index_)};
+    marks_[mark_count_++] = {offset, lent, static_cast<uint16_t>(recipe_.record_bytes()),
+                             static_cast<uint8_t>(index_)};
   }
 }
 
@@ -625,11 +631,9 @@ void Translator::EmitLogged(const Instruction& i) {
   const bool saves_state = i.has_memory && ((i.Is(kMap0F, 0xae) && (i.reg & 7) == 4) ||
                                             (i.Is(kMap0F, 0xae) && (i.reg & 7) == 6 && !i.narrow) ||
                                             (i.Is(kMap0F, 0xc7) && (i.reg & 7) == 4));
-  if (saves_state) {
-    const uint64_t low = recipe_.KnownValue(kRax, ~uint64_t{0});
-    const uint64_t high = recipe_.KnownValue(kRdx, ~uint64_t{0});
-    stored = StateBytes(high << 32 | (low & 0xffffffff), i.opcode == 0xc7);
-  }
+  const uint64_t components = recipe_.KnownValue(kRdx, ~uint64_t{0}) << 32 |
+                              (recipe_.KnownValue(kRax, ~uint64_t{0}) & 0xffffffff);
+  if (saves_state) stored = StateBytes(components, i.opcode == 0xc7);
   Node address = kTtqNoNode;
   if (i.has_memory && f.memory_access != kNoAccess) {
     address = IsBitString(i) ? BitStringAddress(i) : AddressOf(i);
@@ -655,6 +659,12 @@ void Translator::EmitLogged(const Instruction& i) {
     Copy(i);
   }
   if (IsBitString(i)) MoveToBitString(i, place);
+  if (i.Is(kMap0F, 0xae) && (i.reg & 7) == 4 && ~components != 0) {
+    // Which components were in use depends on what else the processor has done meanwhile, and only
+    // this byte on it: it says that all were.
+    constexpr int32_t kInUse = 512;
+    code_.StoreByte(place, kInUse, static_cast<uint8_t>(components & EnabledComponents()));
+  }
   LogResults(i, i.writes);
   LogStored(address, stored, place, 0, i.memory.segment, i.reads | i.writes);
   GiveBack(place);

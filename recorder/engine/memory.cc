@@ -336,6 +336,9 @@ void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes) {
     if (m.file->dev != dev || m.file->ino != ino) continue;
     if (!told) ring::AppendStruct(kTtqFileSize, TtqFileSize{dev, ino, bytes});
     told = true;
+    FileInfo now = *m.file;
+    now.bytes = bytes;
+    g_mappings[i].file = Keep(now);
     Send(kTtqBySyscall, m.begin, m.end - m.begin);
     // What lies behind its end cannot be read, and is zero when the file grows again.
     const uint64_t kept = bytes > m.offset ? PageUp(bytes - m.offset) : 0;

@@ -86,18 +86,6 @@ T Head() {
   return value;
 }
 
-[[noreturn]] void Differ(const char* what) {
-  const ring::Place here = ring::Here();
-  Text t;
-  t << "ttq: run again, the program differs from its recording: " << what << " at block "
-    << uint64_t{here.block} << ", byte " << uint64_t{here.offset} << " (pc 0x";
-  t.Hex(g_context.pc) << "), where it had " << NameOf(Next().kind) << " at block "
-                      << uint64_t{Next().block} << ", byte " << uint64_t{Next().offset} << "\n";
-  ring::WriteLog(t);
-  ring::Finish(0, false);
-  for (;;) Syscall(SYS_exit_group, 125);
-}
-
 [[noreturn]] void CannotRun(const Text& why) {
   ring::WriteLog(Text() << "ttq: this process cannot be run again: " << why.c_str() << "\n");
   ring::Finish(0, false);
@@ -119,12 +107,20 @@ void Append() { ring::Append(Next().kind, Payload(), Next().bytes); }
 // ---- Memory ------------------------------------------------------------------------------------
 
 void Write(uint64_t address, const uint8_t* bytes, uint64_t size) {
-  // Also where the program may only read.
   for (uint64_t done = 0; done < size;) {
-    const uint64_t left = PageDown(address + done) + kPage - (address + done);
-    const uint64_t n = Least(left, size - done);
-    const int64_t r =
-        Syscall(SYS_pwrite64, g_memory, Number(bytes + done), size - done, address + done);
+    const uint64_t page = PageDown(address + done);
+    const uint64_t n = Least(page + kPage - (address + done), size - done);
+    const auto write = [&](uint64_t count) {
+      return Syscall(SYS_pwrite64, g_memory, Number(bytes + done), count, address + done);
+    };
+    // Also where the program may only read, but for memory that is shared.
+    int64_t r = write(size - done);
+    const memory::Mapping* m = memory::Find(address + done);
+    if (Failed(r) && m != nullptr && m->shared) {
+      Syscall(SYS_mprotect, page, kPage, PROT_READ | PROT_WRITE);
+      r = write(n);
+      Syscall(SYS_mprotect, page, kPage, m->protection);
+    }
     if (Failed(r) && !memory::IsBeyondFile(address + done)) Differ("memory that cannot be written");
     done += r > 0 ? static_cast<uint64_t>(r) : n;
   }
@@ -455,6 +451,18 @@ void Expect(uint32_t kind, const char* what) {
 }
 
 }  // namespace
+
+void Differ(const char* what) {
+  const ring::Place here = ring::Here();
+  Text t;
+  t << "ttq: run again, the program differs from its recording: " << what << " at block "
+    << uint64_t{here.block} << ", byte " << uint64_t{here.offset} << " (pc 0x";
+  t.Hex(g_context.pc) << "), where it had " << NameOf(Next().kind) << " at block "
+                      << uint64_t{Next().block} << ", byte " << uint64_t{Next().offset} << "\n";
+  ring::WriteLog(t);
+  ring::Finish(0, false);
+  for (;;) Syscall(SYS_exit_group, 125);
+}
 
 bool IsOn() { return g_next != nullptr; }
 

@@ -19,6 +19,9 @@ void Open(const char* path, uint64_t block_bytes);
 // Makes the program as it began; fills in the context.
 void Begin();
 
+// `what` did not come in the recording: says so, and ends the process.
+[[noreturn]] void Differ(const char* what);
+
 // Whether the next input is of this place.
 bool IsDue();
 // Between two superblocks: what came here in the recording comes. Does not return at its end.

@@ -32,7 +32,7 @@ namespace ttq::engine {
 struct Fault {
   uint64_t record;  // where the open record begins
   uint64_t instruction;
-  uint32_t id, record_bytes;
+  uint32_t id, record_bytes, written_bytes;
   uint64_t trap, error, address;
 };
 
@@ -173,6 +173,7 @@ void TakeFault(int number, const Info& info, UserContext* c) {
              s->pcs[mark->instruction],
              s->id,
              s->record_bytes,
+             mark->record_bytes,
              c->registers.trap,
              c->registers.error,
              c->registers.address};
@@ -213,26 +214,12 @@ void OnSignal(int number, Info* info, UserContext* c) {
 
 constexpr uint64_t kStateMagic = 0x46505853, kStateMagicEnd = 0x46505845;
 constexpr uint64_t kLegacyBytes = 512, kHeaderBytes = 64, kSoftwareAt = 464;
-// AMX tiles, which cpuid.cc hides, are left out.
 constexpr uint64_t kStates = 0x2ff;
 
 uint64_t EnabledStates() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low & kStates;
-}
-
-uint64_t StateBytes() {
-  static uint64_t bytes = 0;
-  if (bytes != 0) return bytes;
-  bytes = kLegacyBytes + kHeaderBytes;
-  for (uint32_t n = 2; n < 10; ++n) {
-    if (!(EnabledStates() >> n & 1)) continue;
-    uint32_t a = 0xd, b, c = n, d;
-    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    if (a + b > bytes) bytes = a + b;
-  }
-  return bytes;
 }
 
 void SaveState(uint64_t at) {
@@ -244,8 +231,7 @@ void SaveState(uint64_t at) {
     uint32_t magic, all_bytes;
     uint64_t states;
     uint32_t bytes;
-  } software = {static_cast<uint32_t>(kStateMagic), static_cast<uint32_t>(StateBytes() + 4), mask,
-                static_cast<uint32_t>(StateBytes())};
+  } software = {static_cast<uint32_t>(kStateMagic), StateBytes() + 4, mask, StateBytes()};
   memcpy(state + kSoftwareAt, &software, sizeof(software));
   const auto end = static_cast<uint32_t>(kStateMagicEnd);
   memcpy(state + StateBytes(), &end, 4);
@@ -449,6 +435,19 @@ void Die(uint32_t number) {
   }
 }
 
+uint32_t StateBytes() {
+  static uint32_t bytes = 0;
+  if (bytes != 0) return bytes;
+  bytes = kLegacyBytes + kHeaderBytes;
+  for (uint32_t n = 2; n < 10; ++n) {
+    if (!(EnabledStates() >> n & 1)) continue;
+    uint32_t a = 0xd, b, c = n, d;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    if (a + b > bytes) bytes = a + b;
+  }
+  return bytes;
+}
+
 int64_t SetAction(uint64_t number, uint64_t action, uint64_t old, uint64_t mask_bytes) {
   if (number == 0 || number > kSignals || mask_bytes != 8) return kInvalid;
   if (action != 0 && (number == 9 || number == 19)) return kInvalid;
@@ -560,6 +559,8 @@ extern "C" void HandleFault() {
   using signals::g_fault;
   const uint32_t header = g_fault.id << kTtqExitBits | kTtqExitOpen;
   memcpy(reinterpret_cast<void*>(g_fault.record), &header, 4);
+  memset(reinterpret_cast<void*>(g_fault.record + g_fault.written_bytes), 0,
+         g_fault.record_bytes - g_fault.written_bytes);
   g_context.log = g_fault.record + g_fault.record_bytes;
   signals::g_trap = g_fault.trap;
   signals::g_error = g_fault.error;

@@ -12,10 +12,12 @@
 namespace ttq::engine {
 
 // From `offset` in a superblock's code on, until the next mark, an instruction of the program is
-// being executed; the program's values of the registers in `lent` are in the context.
+// being executed; the program's values of the registers in `lent` are in the context, and of the
+// record no more than `record_bytes` have been written.
 struct Mark {
   uint32_t offset;
   uint16_t lent;
+  uint16_t record_bytes;
   uint8_t instruction;
 };
 

@@ -41,7 +41,10 @@ class Reader {
         [this] { return !running_.load(); });
     if (thread_.joinable()) thread_.join();
     RETURN_IF_ERROR(result.status());
-    if (!status_.ok()) return absl::InternalError(result->tool_log + std::string(status_.message()));
+    if (!status_.ok()) {
+      return absl::InternalError(fmt::format("{}{} (status {})", result->tool_log,
+                                             std::string(status_.message()), result->status));
+    }
     return result;
   }
   uint32_t fatal_signal() const { return fatal_signal_; }
