@@ -51,7 +51,11 @@ double ratio = 3.14159;
 float half = 0.5f;
 long double precise = 1.25L;
 __float128 quad = -1.5Q;
+#if defined(__clang__) && __clang_major__ < 15  // which does not know the type
+unsigned short sixteen = 0x3c01, least = 1;
+#else
 _Float16 sixteen = 1.0009765625f16, least = 5.9604644775390625e-8f16;
+#endif
 _Complex long double turn = 2.0L;
 char letter = 'a';
 unsigned char byte_value = 200;
