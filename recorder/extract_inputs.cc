@@ -113,6 +113,7 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
   const std::string_view log = block.log;
   const uint32_t number = block.head.number;
   size_t at = number == 0 ? 0 : BeginningBytes(log);
+  hashes_.push_back(HashBytes(log.data(), at));
   // A record for which the block before had no room was to be appended there.
   bool moved = number > 0 && !block.head.between_superblocks;
   while (at < log.size()) {
@@ -144,9 +145,17 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
 }
 
 std::string InputsExtractor::Finish(uint32_t block_bytes, uint32_t fatal_signal) {
-  const TtqInputs head = {TTQ_INPUTS_MAGIC, kTtqStreamVersion, block_bytes, fatal_signal, 0};
   Add(end_, "");
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + inputs_;
+  std::string body = inputs_;
+  body.append(reinterpret_cast<const char*>(hashes_.data()), hashes_.size() * sizeof(uint64_t));
+  const TtqInputs head = {TTQ_INPUTS_MAGIC,
+                          kTtqStreamVersion,
+                          block_bytes,
+                          fatal_signal,
+                          static_cast<uint32_t>(hashes_.size()),
+                          inputs_.size(),
+                          HashBytes(body.data(), body.size())};
+  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + body;
 }
 
 }  // namespace ttq

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "recorder/inputs.h"
@@ -33,6 +34,7 @@ class InputsExtractor {
   void Note(uint32_t kind, std::string_view payload);
 
   std::string inputs_;
+  std::vector<uint64_t> hashes_;                   // of what each block starts with
   std::unordered_map<uint32_t, Lengths> lengths_;  // by id
   uint32_t thread_ = 0;                            // that runs; 0: none
   std::unordered_map<uint32_t, int64_t> calls_;    // the system call that a thread is in

@@ -4,8 +4,8 @@
 // with its place, but for those that every block starts with. A process of the native engine can be
 // run again from them: see docs/engine.md.
 //
-// A file: one TtqInputs, then each record as one TtqInput and its payload, padded to eight bytes.
-// Little-endian.
+// A file: one TtqInputs, then each record as one TtqInput and its payload, padded to eight bytes,
+// then for each block a hash of what it starts with: where all threads are. Little-endian.
 
 #ifndef TTQ_RECORDER_INPUTS_H_
 #define TTQ_RECORDER_INPUTS_H_
@@ -19,7 +19,9 @@ typedef struct {
   ttq_u32 stream_version;
   ttq_u32 block_bytes;
   ttq_u32 fatal_signal;  // 0: none
-  ttq_u32 reserved;
+  ttq_u32 blocks;
+  ttq_u64 bytes;  // of the records
+  ttq_u64 hash;   // of all that follows this head
 } TtqInputs;
 
 typedef struct {
@@ -31,5 +33,29 @@ typedef struct {
 } TtqInput;
 
 enum { kTtqInputsEnd = 255 };  // the stream ends there
+
+#ifdef __cplusplus
+namespace ttq {
+
+// Never 0. Not meant to withstand anybody.
+inline uint64_t HashBytes(const void* bytes, uint64_t size) {
+  const auto* at = static_cast<const uint8_t*>(bytes);
+  uint64_t h = 0x9e3779b97f4a7c15;
+  for (uint64_t i = 0; i < size; i += 8) {
+    uint64_t word = 0;
+    if (size - i >= 8) {
+      __builtin_memcpy(&word, at + i, 8);
+    } else {
+      for (uint64_t k = 0; k < size - i; ++k) word |= uint64_t{at[i + k]} << 8 * k;
+    }
+    h = (h ^ word) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+  }
+  h ^= h >> 29;
+  return h != 0 ? h : 1;
+}
+
+}  // namespace ttq
+#endif
 
 #endif  // TTQ_RECORDER_INPUTS_H_

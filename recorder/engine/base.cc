@@ -67,8 +67,8 @@ int64_t WallNs() {
 }
 
 int64_t MapOwn(size_t bytes, int flags, int64_t fd) {
-  constexpr uint64_t kBegin = 0x6f0000000000, kApart = 1 << 21;
-  static uint64_t next = kBegin;
+  constexpr uint64_t kApart = 1 << 21;
+  static uint64_t next = kOwnBegin;
   const uint64_t place = next;
   next += (bytes + 2 * kApart - 1) & ~(kApart - 1);
   return Syscall(SYS_mmap, place, bytes, PROT_READ | PROT_WRITE, static_cast<uint64_t>(flags),

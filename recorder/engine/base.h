@@ -30,6 +30,7 @@ int64_t WallNs();  // CLOCK_REALTIME
 
 // Maps memory of the engine's own, as mmap does with `flags`, where a program has none: what the
 // kernel gives the program does not depend on what the engine needs. Gives mmap's result.
+constexpr uint64_t kOwnBegin = 0x6f0000000000, kOwnEnd = 0x700000000000;
 int64_t MapOwn(size_t bytes, int flags, int64_t fd = -1);
 // Memory of the engine's own, zero; it is never given back.
 void* Allocate(size_t bytes);

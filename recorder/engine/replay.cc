@@ -36,7 +36,8 @@ namespace {
 
 const uint8_t* g_next;  // input; null: not on
 const uint8_t* g_end;
-uint32_t g_fatal_signal;
+const uint64_t* g_hashes;  // of what blocks start with
+uint32_t g_fatal_signal, g_blocks;
 uint64_t g_memory;                            // descriptor of /proc/self/mem
 ring::Place g_also_here = {~uint32_t{0}, 0};  // where the block before ended, if a record did that
 bool g_process_ends;
@@ -82,7 +83,8 @@ const uint8_t* Payload() { return g_next + sizeof(TtqInput); }
 template <class T>
 T Head() {
   T value = {};
-  memcpy(&value, Payload(), Least(sizeof(T), Next().bytes));
+  if (Next().bytes < sizeof(T)) Differ("a record that is cut off");
+  memcpy(&value, Payload(), sizeof(T));
   return value;
 }
 
@@ -94,15 +96,35 @@ T Head() {
 
 bool IsHere(ring::Place a, ring::Place b) { return a.block == b.block && a.offset == b.offset; }
 
+// The input that is now the next is all there.
+void CheckNext() {
+  const auto left = static_cast<uint64_t>(g_end - g_next);
+  if (g_next >= g_end || left < sizeof(TtqInput) || left - sizeof(TtqInput) < Next().bytes) {
+    CannotRun(Text() << "its inputs are cut off");
+  }
+}
+
 // The next input has been put in force.
 void Advance() {
   g_next += (sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7};
-  if (g_next >= g_end) CannotRun(Text() << "its inputs are cut off");
+  CheckNext();
   ring::StopAt({Next().block, Next().offset});
 }
 
 // Puts the next input into the stream as it was.
 void Append() { ring::Append(Next().kind, Payload(), Next().bytes); }
+
+// The engine is not to be hurt, whatever the inputs say.
+void CheckRange(uint64_t begin, uint64_t bytes) {
+  constexpr uint64_t kHighest = uint64_t{1} << 47;
+  const auto overlaps = [&](uint64_t low, uint64_t high) {
+    return begin < high && begin + bytes > low;
+  };
+  if (begin % kPage != 0 || begin > kHighest || bytes > kHighest - begin ||
+      overlaps(kCodeBegin, kEngineEnd) || overlaps(kOwnBegin, kOwnEnd)) {
+    Differ("memory where the program has none");
+  }
+}
 
 // ---- Memory ------------------------------------------------------------------------------------
 
@@ -114,9 +136,10 @@ void Write(uint64_t address, const uint8_t* bytes, uint64_t size) {
       return Syscall(SYS_pwrite64, g_memory, Number(bytes + done), count, address + done);
     };
     // Also where the program may only read, but for memory that is shared.
-    int64_t r = write(size - done);
     const memory::Mapping* m = memory::Find(address + done);
-    if (Failed(r) && m != nullptr && m->shared) {
+    if (m == nullptr) Differ("memory that is not there");
+    int64_t r = write(Least(size - done, m->end - (address + done)));
+    if (Failed(r) && m->shared) {
       Syscall(SYS_mprotect, page, kPage, PROT_READ | PROT_WRITE);
       r = write(n);
       Syscall(SYS_mprotect, page, kPage, m->protection);
@@ -162,6 +185,9 @@ uint64_t OpenModule(const memory::FileInfo& file) {
   return static_cast<uint64_t>(fd);
 }
 
+// Its size says nothing.
+bool IsDevice(const char* path) { return path[0] != '/' || After(path, "/dev/") != nullptr; }
+
 void MapMemory() {
   const auto record = Head<TtqMap>();
   static char path[4096];
@@ -183,13 +209,14 @@ void MapMemory() {
   m.is_system_v = record.kind == kTtqMapSysV;
   m.is_elf = file.is_elf = record.content == kTtqContentFile;
   m.offset = record.file_offset;
+  CheckRange(m.begin, record.bytes);
   if (record.content == kTtqContentUnknown) {
     CannotRun(Text() << "what " << path << " held, which it mapped, is not known");
   }
   uint64_t fd = ~uint64_t{0};
   if (m.is_elf) {
     fd = OpenModule(file);
-  } else if (m.is_file && file.bytes != 0) {  // a device has none
+  } else if (m.is_file && (file.bytes != 0 || !IsDevice(path))) {
     fd = FileFor(file.dev, file.ino, file.bytes);
   } else if (m.is_system_v) {
     fd = FileFor(file.dev, file.ino, record.bytes);
@@ -204,6 +231,8 @@ void MapMemory() {
 
 void MoveMemory() {
   const auto r = Head<TtqRemap>();
+  CheckRange(r.from, r.bytes);
+  CheckRange(r.to, r.bytes);
   constexpr uint64_t kHow = MREMAP_MAYMOVE | MREMAP_FIXED;
   if (r.from != r.to && Failed(Syscall(SYS_mremap, r.from, r.bytes, r.bytes, kHow, r.to))) {
     // It may be several mappings here.
@@ -218,6 +247,7 @@ void MoveMemory() {
 
 void WriteAsKernel() {
   const auto w = Head<TtqKernelWrite>();
+  CheckRange(PageDown(w.address), Next().bytes);
   Write(w.address, Payload() + sizeof(w), Next().bytes - sizeof(w));
   if (w.actor == kTtqBySignal) {                            // a handler begins
     constexpr uint64_t kCleared = 0x400 | 0x100 | 0x10000;  // direction, trap, resume
@@ -389,12 +419,14 @@ bool Apply() {
       break;
     case kTtqUnmap: {
       const auto r = Head<TtqRange>();
+      CheckRange(r.address, r.bytes);
       Syscall(SYS_munmap, r.address, r.bytes);
       memory::Unmap(r.address, r.address + r.bytes);
       break;
     }
     case kTtqProtect: {
       const auto r = Head<TtqRange>();
+      CheckRange(r.address, r.bytes);
       Syscall(SYS_mprotect, r.address, r.bytes, r.protection);
       memory::Protect(r.address, r.address + r.bytes, r.protection);
       break;
@@ -446,6 +478,15 @@ bool Apply() {
   return true;
 }
 
+// What the block starts with was the same.
+void BeginBlock() {
+  threads::BeginBlock();
+  const uint32_t block = ring::Here().block;
+  if (block >= g_blocks || g_hashes[block] != ring::HashOfBlock()) {
+    Differ("other registers at the start of a block");
+  }
+}
+
 void Expect(uint32_t kind, const char* what) {
   if (Next().kind != kind || !IsDue()) Differ(what);
 }
@@ -482,9 +523,18 @@ void Open(const char* path, uint64_t block_bytes) {
       head.block_bytes != block_bytes) {
     CannotRun(Text() << path << " is of another version");
   }
+  const uint64_t body = bytes - sizeof(head);
+  if (head.bytes > body || body - head.bytes != head.blocks * sizeof(uint64_t) ||
+      head.hash != HashBytes(&head + 1, body)) {
+    CannotRun(Text() << path << " is damaged");
+  }
   g_fatal_signal = head.fatal_signal;
+  g_blocks = head.blocks;
   g_next = reinterpret_cast<const uint8_t*>(&head + 1);
-  g_end = reinterpret_cast<const uint8_t*>(r) + bytes;
+  g_end = g_next + head.bytes;
+  g_hashes = reinterpret_cast<const uint64_t*>(g_end);
+  ring::SetBegin(BeginBlock);
+  CheckNext();
   for (Kept& k : g_kept) k.call = -1;
   const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
   if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");
@@ -517,7 +567,8 @@ void Continue() {
   const ring::Place here = ring::Here();
   const TtqInput& next = Next();
   if (next.kind == kTtqInputsEnd && next.block < here.block) End();
-  if (next.block < here.block || (next.block == here.block && next.offset < here.offset)) {
+  if (IsDue() || next.block < here.block ||
+      (next.block == here.block && next.offset < here.offset)) {
     Differ("it went on");
   }
   const threads::Thread* running = threads::Running();

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #include "recorder/engine/context.h"
+#include "recorder/inputs.h"
 
 namespace ttq::engine::ring {
 namespace {
@@ -239,24 +240,6 @@ void WaitUntilVerified() {
   }
 }
 
-uint64_t HashOf(const TtqRecipe* r) {
-  const auto* at = reinterpret_cast<const uint8_t*>(r);
-  uint64_t h = 0x9e3779b97f4a7c15;
-  for (uint32_t i = 0; i < r->bytes; i += 8) {
-    uint64_t w = 0;
-    const uint32_t n = r->bytes - i < 8 ? r->bytes - i : 8;
-    if (n == 8) {
-      w = *reinterpret_cast<const uint64_t*>(at + i);
-    } else {
-      memcpy(&w, at + i, n);
-    }
-    h = (h ^ w) * 0xff51afd7ed558ccd;
-    h ^= h >> 32;
-  }
-  h ^= h >> 29;
-  return h != 0 ? h : 1;
-}
-
 KnownRecipe* FindKnown(uint64_t hash) {
   size_t i = hash & (g_known_capacity - 1);
   while (g_known[i].hash != 0 && g_known[i].hash != hash) i = (i + 1) & (g_known_capacity - 1);
@@ -381,6 +364,11 @@ void BeginTurn(uint64_t bytes) {
   SetLimit(g_limit);
 }
 
+uint64_t HashOfBlock() {
+  const uint8_t* begin = g_block + sizeof(TtqBlock);
+  return HashBytes(begin, g_context.log - Number(begin));
+}
+
 Place Here() {
   return {g_block_number,
           static_cast<uint32_t>(g_context.log - Number(g_block) - sizeof(TtqBlock))};
@@ -421,7 +409,7 @@ void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body
 uint32_t StoreRecipe(const TtqRecipe* recipe) {
   // Code that is translated again, after its translation was given up, keeps its id.
   if (2 * g_known_count >= g_known_capacity) GrowKnown();
-  const uint64_t hash = HashOf(recipe);
+  const uint64_t hash = HashBytes(recipe, recipe->bytes);
   KnownRecipe* known = FindKnown(hash);
   if (known->hash != 0) return known->id;
   const uint32_t id = g_next_id++;

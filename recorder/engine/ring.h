@@ -69,6 +69,8 @@ struct Place {
   uint32_t block, offset;
 };
 Place Here();
+// Of what the block holds so far.
+uint64_t HashOfBlock();
 // No superblock begins there, or behind it in the same block: it leaves translated code instead.
 void StopAt(Place place);
 // Whether it is the block that has no room for another superblock.

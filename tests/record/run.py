@@ -8,7 +8,8 @@ must be the same, and no difference may be found. A case whose program is not in
     run.py [--engine=native|valgrind] TTQ PROGRAMS [NAME...]    TTQ: the binary; PROGRAMS: where
                                                                 programs/ was built
 
-The part "programs" is all of the cases.
+The part "programs" is all of the cases; "again" runs the first process of each again, from its control
+records alone, and compares all of its stream (run_again.cc).
 """
 
 import bisect
@@ -129,6 +130,23 @@ def compare_one(case, native, flags):
     check(recorded.out == native.out, "output", recorded.out[:2000], "instead of", native.out[:2000])
     # A shell says on stderr what killed its child, and so on: that must be the same too.
     check(recorded.err == native.err, "stderr", recorded.err[:2000], "instead of", native.err[:2000])
+
+
+def run_again(case, *flags, wanted=rb"the same: .* inputs\n"):
+    if case.command is None:
+        return "skipped: not installed"
+    r = run([os.path.join(PROGRAMS, "run_again"), *flags, *case.command], case.input,
+            env=dict(environment(), TTQ_TOOL_DIR=os.path.join(os.path.dirname(TTQ), "libexec/ttq")))
+    said = re.search(wanted, r.out)
+    check(r.status == 0 and said, flags, r.out[-500:], r.err[-1000:].decode(errors="replace"))
+    return said[0].decode().strip()
+
+
+def again_damaged():
+    """Inputs that are not what they were hurt nobody."""
+    for seed in range(20):
+        run_again(ours("signals"), "--damage=%d" % seed, wanted=rb"the same: |noticed: ")
+    return "ok"
 
 
 # ---- Others --------------------------------------------------------------------------------------
@@ -507,13 +525,20 @@ def crash_of(command):
 
 
 def main():
-    tests = {c.name: (lambda c=c: compare(c)) for c in cases()}
+    all_cases = list(cases())
+    tests = {c.name: (lambda c=c: compare(c)) for c in all_cases}
+    again = [*all_cases, ours("kernel_writes", SCRATCH + "/memory", "165", "busy"),
+             ours("mappings", SCRATCH + "/mappings")]
+    tests["again damaged"] = again_damaged
+    tests |= {"again " + c.name: (lambda c=c: run_again(c)) for c in again}
     for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
               numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     if wanted == ["programs"]:
-        wanted = [c.name for c in cases()]
+        wanted = [c.name for c in all_cases]
+    if wanted == ["again"]:
+        wanted = ["again damaged", *("again " + c.name for c in again)]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         def one(name):
