@@ -3,7 +3,8 @@
 // How a superblock is made.
 //
 // A superblock is a stretch of the program's instructions with one entry and several exits: it goes
-// on behind conditional branches, which become side exits, and follows direct jumps. Its
+// on behind conditional branches, which become side exits, and follows direct jumps. A loop that
+// leads back to its start is unrolled a few times. Its
 // translation is made of the program's own instructions, copied as they are, and of what is added
 // to them:
 //
@@ -137,7 +138,8 @@ void Translator::Collect(uint64_t pc) {
   used_ = 0;
   ends_by_unknown_ = saves_float_ = false;
   bool has_float = false;
-  unsigned exits = 0;
+  unsigned exits = 0, round = 0;  // instructions of a loop's body
+  repeats_ = 0;
   after_ = pc;
   while (count_ < kMaxInstructions) {
     Instruction& i = instructions_[count_];
@@ -168,6 +170,16 @@ void Translator::Collect(uint64_t pc) {
     // It may have written the next one.
     if (may_change && MayStore(i)) break;
     if (IsConditional(i) && ++exits == kMaxSideExits) break;
+    // A loop that leads back to the start is unrolled: a record for several rounds.
+    const bool repeats = (IsConditional(i) || IsJump(i)) && i.target() == pc && !may_change;
+    if (repeats) {
+      if (round == 0) round = count_;
+      if (count_ + round <= kMaxUnrolled) {
+        repeats_ |= uint64_t{1} << (count_ - 1);
+        after_ = pc;
+        continue;
+      }
+    }
     if (IsJump(i)) {
       bool again = false;
       for (unsigned k = 0; k < count_; ++k) again = again || instructions_[k].pc == i.target();
@@ -312,10 +324,11 @@ void Translator::EmitSideExit(uint64_t target, uint8_t* distance) {
   recipe_.Exit(number);
 }
 
-void Translator::EmitConditional(const Instruction& i) {
+void Translator::EmitConditional(const Instruction& i, bool repeats) {
   const unsigned condition = i.opcode & 15;
   LogNumbers();
-  EmitSideExit(i.target(), code_.JumpIfLater(condition));
+  // The opposite of a condition is next to it.
+  EmitSideExit(repeats ? i.next() : i.target(), code_.JumpIfLater(condition ^ (repeats ? 1u : 0u)));
 }
 
 // Code that is seldom executed comes after the rest.
@@ -456,7 +469,7 @@ void Translator::EmitInstruction(unsigned index) {
   const bool last = index + 1 == count_;
   recipe_.StartInstruction(i, CodeOf(i));
   if (IsConditional(i)) {
-    EmitConditional(i);
+    EmitConditional(i, repeats_ >> index & 1);
   } else if (IsJump(i)) {
     // Nothing is left of it.
   } else if (IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i)) {

@@ -65,6 +65,7 @@ class Translator {
 
  private:
   enum { kMaxInstructions = 48, kMaxSideExits = 24, kMaxMarks = 4 * kMaxInstructions };
+  enum { kMaxUnrolled = 40 };  // instructions of all rounds of a loop
 
   // translate.cc
   void Collect(uint64_t pc);
@@ -80,7 +81,7 @@ class Translator {
   void EmitLeave();  // gives the log register back and moves on in the log
   void EmitJumpTo(uint64_t target);
   void EmitJumpThroughTable();
-  void EmitConditional(const Instruction& i);
+  void EmitConditional(const Instruction& i, bool repeats);
   void EmitStringLoop(const Instruction& i);
   void EmitEngineExit(ExitKind kind, uint64_t target);
   void FinishRecipe(uint32_t jump_kind);
@@ -151,6 +152,7 @@ class Translator {
   RecipeBuilder recipe_;
   Instruction instructions_[kMaxInstructions];
   unsigned count_;
+  uint64_t repeats_;       // a bit for each: it is a branch behind which a loop goes on
   bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
   bool may_change_;       // the superblock's code
   bool saves_float_;      // a return follows, whose result may be in st(0)
