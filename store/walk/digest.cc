@@ -534,9 +534,9 @@ class DigestSink {
 
 // Tokens and headers are the same again and again. Units are what could not be foreseen: addresses,
 // which pack well, or the program's data, which may not pack at all. A sample tells whether a
-// quarter of them would be saved, or half where there are fewer than 0.55 bytes of them for an
+// quarter of them would be saved, or half where there are fewer than 0.65 bytes of them for an
 // instruction: to compress them takes longer than to digest the block. See docs/performance.md.
-constexpr int kTokenLevel = 1, kUnitLevel = -3;
+constexpr int kTokenLevel = -1, kUnitLevel = -3;
 constexpr size_t kSampleBytes = 32 << 10;
 
 absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const PackedLog& packed,
@@ -561,7 +561,7 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
   bool pays = true;
   if (units.size() > 4 * kSampleBytes) {
     std::string_view sample = units.substr(units.size() / 2, kSampleBytes);
-    const bool few = units.size() < out->instructions / 20 * 11;
+    const bool few = units.size() < out->instructions / 20 * 13;
     pays = compressor->Compress(sample, kUnitLevel).size() < kSampleBytes / 4 * (few ? 2 : 3);
   }
   add(units, pays ? compressor->Compress(units, kUnitLevel) : units);
