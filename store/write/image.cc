@@ -24,6 +24,15 @@ void LiveImage::Read(uint64_t page, uint8_t* out) const {
   }
 }
 
+std::vector<uint64_t> LiveImage::PagesIn(uint64_t begin, uint64_t end) const {
+  std::vector<uint64_t> out;
+  for (const auto& [page, content] : pages_) {
+    if (page >= begin / kPageBytes && page < end / kPageBytes) out.push_back(page);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 // What was mapped there.
 void LiveImage::ReadMapped(uint64_t page, uint8_t* out) const {
   uint64_t begin;

@@ -57,6 +57,9 @@ class LiveImage {
   // Its content, whether it exists or not.
   void Read(uint64_t page, uint8_t* out) const;
 
+  // The pages in a range that have been touched, in order.
+  std::vector<uint64_t> PagesIn(uint64_t begin, uint64_t end) const;
+
   // Lays an area over whatever was there. Pages in the range that ever had an index entry come back
   // in `replaced`: their old entries no longer tell their content.
   void Map(uint64_t begin, const Area& area, std::vector<uint64_t>* replaced);

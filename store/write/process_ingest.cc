@@ -2,7 +2,9 @@
 
 #include "store/write/process_ingest.h"
 
+#include <fcntl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -226,47 +228,96 @@ void ProcessIngest::TakePending(uint64_t begin, const uint8_t* actual, uint8_t* 
   }
 }
 
+// Runs of an area's pages that hold something, in the program or in the image: of a large one most
+// may only be reserved.
+std::vector<AddressRange> ProcessIngest::RunsToCompare(uint64_t begin,
+                                                       const LiveImage::Area& area) const {
+  constexpr uint64_t kLarge = uint64_t{1} << 30;
+  constexpr size_t kEntries = 128 << 10;
+  std::vector<AddressRange> runs;
+  const std::string name = fmt::format("/proc/{}/pagemap", ring_->pid());
+  const int fd = area.file || area.shared || area.end - begin < kLarge
+                     ? -1
+                     : open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {{Address(begin), Address(area.end)}};
+  const auto add = [&runs](uint64_t page) {
+    const Address at(page * kPageBytes);
+    if (runs.empty() || runs.back().end < at) runs.push_back({at, at});
+    runs.back().end = std::max(runs.back().end, at + kPageBytes);
+  };
+  const std::vector<uint64_t> touched = image_.PagesIn(begin, area.end);
+  auto next = touched.begin();
+  std::vector<uint64_t> entries(kEntries);
+  const uint64_t end = area.end / kPageBytes;
+  for (uint64_t page = begin / kPageBytes; page < end;) {
+    const size_t wanted = std::min<uint64_t>(kEntries, end - page) * sizeof(uint64_t);
+    const ssize_t got =
+        pread(fd, entries.data(), wanted, static_cast<off_t>(page * sizeof(uint64_t)));
+    if (got <= 0) break;
+    for (size_t k = 0; k < static_cast<size_t>(got) / sizeof(uint64_t); ++k, ++page) {
+      constexpr uint64_t kPresentOrSwapped = uint64_t{3} << 62;
+      const bool is_touched = next != touched.end() && *next == page;
+      if (is_touched) ++next;
+      if (is_touched || entries[k] & kPresentOrSwapped) add(page);
+    }
+  }
+  close(fd);
+  for (; next != touched.end(); ++next) add(*next);
+  return runs;
+}
+
 absl::Status ProcessIngest::Compare() {
   // Other processes' writes to shared memory are not seen.
   const bool alone = recording_.totals.processes == 1;
-  std::vector<uint8_t> actual(1 << 20);
-  uint8_t expected[kPageBytes];
   for (const auto& [begin, area] : image_.areas()) {
     if ((area.shared && !alone) || area.content_unknown || !(area.protection & 1)) continue;
-    for (uint64_t at = begin; at < area.end;) {
-      size_t want = std::min<uint64_t>(actual.size(), area.end - at);
-      iovec local{actual.data(), want};
-      iovec remote{reinterpret_cast<void*>(at), want};
-      ssize_t got = process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
-      if (got <= 0) {
-        if (errno == EPERM || errno == ENOSYS) {
-          return absl::PermissionDeniedError(
-              "--verify needs to read the program's memory, which this system forbids");
-        }
-        at += kPageBytes;  // beyond the end of a mapped file
-        continue;
+    for (const AddressRange& run : RunsToCompare(begin, area)) {
+      absl::Status s = ComparePages(run);
+      if (absl::IsAborted(s)) {
+        s = absl::AbortedError(fmt::format("{}, area {:#x}-{:#x} kind {}", std::string(s.message()),
+                                           begin, area.end, area.kind));
       }
-      for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got; done += kPageBytes) {
-        uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
-        image_.Read(page, expected);
-        if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
-        TakePending(page * kPageBytes, actual.data() + done, expected);
-        if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
-        uint64_t i = 0;
-        while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
-        i &= ~uint64_t{7};
-        uint64_t is, derived;
-        memcpy(&is, actual.data() + done + i, 8);
-        memcpy(&derived, expected + i, 8);
-        return absl::AbortedError(
-            fmt::format("verify: at time {} (block {}) word {:#x} is {:#018x} in the program, "
-                        "{:#018x} in the "
-                        "image; area {:#x}-{:#x} kind {}",
-                        now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived, begin,
-                        area.end, area.kind));
-      }
-      at += static_cast<uint64_t>(got);
+      RETURN_IF_ERROR(s);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProcessIngest::ComparePages(const AddressRange& run) {
+  std::vector<uint8_t> actual(1 << 20);
+  uint8_t expected[kPageBytes];
+  for (uint64_t at = run.begin.v; at < run.end.v;) {
+    const size_t want = std::min<uint64_t>(actual.size(), run.end.v - at);
+    const iovec local{actual.data(), want};
+    const iovec remote{reinterpret_cast<void*>(at), want};
+    const ssize_t got =
+        process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
+    if (got <= 0) {
+      if (errno == EPERM || errno == ENOSYS) {
+        return absl::PermissionDeniedError(
+            "--verify needs to read the program's memory, which this system forbids");
+      }
+      at += kPageBytes;  // beyond the end of a mapped file
+      continue;
+    }
+    for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got; done += kPageBytes) {
+      const uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
+      image_.Read(page, expected);
+      if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+      TakePending(page * kPageBytes, actual.data() + done, expected);
+      if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+      uint64_t i = 0;
+      while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
+      i &= ~uint64_t{7};
+      uint64_t is, derived;
+      memcpy(&is, actual.data() + done + i, 8);
+      memcpy(&derived, expected + i, 8);
+      return absl::AbortedError(
+          fmt::format("verify: at time {} (block {}) word {:#x} is {:#018x} in the program, "
+                      "{:#018x} in the image",
+                      now_.v, info_.blocks - 1, page * kPageBytes + i, is, derived));
+    }
+    at += static_cast<uint64_t>(got);
   }
   return absl::OkStatus();
 }

@@ -324,6 +324,8 @@ class ProcessIngest {
   void TakePending(uint64_t begin, const uint8_t* actual, uint8_t* expected) const;
 
   absl::Status Compare();
+  std::vector<AddressRange> RunsToCompare(uint64_t begin, const LiveImage::Area& area) const;
+  absl::Status ComparePages(const AddressRange& run);
 
   struct Summary {
     Time end;

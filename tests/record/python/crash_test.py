@@ -69,12 +69,13 @@ def check(scratch, version, interpreter, name):
         if "_testcapi" in recorded.stderr:
             return None  # this build has not got it
         return f"{label} did not die: {recorded.returncode} {recorded.stderr[-300:]}"
-    answer, registers = asking.answers(TTQ, path, ["crash", "registers at crash"])
+    answer, registers, maps = asking.answers(TTQ, path, ["crash", "registers at crash", "maps at crash"])
     row = answer["rows"][0]
     found = row["python_object"]
     if found:
         top = int(registers["rows"][0]["rsp"], 16)
-        if top <= int(found["address"], 16) < top + (8 << 20):
+        stack = next(m for m in maps["rows"] if int(m["address"], 16) <= top < int(m["end"], 16))
+        if top <= int(found["address"], 16) < int(stack["end"], 16):
             return f"{label}: an object on the C stack: {found}"
     if name == "fatal":
         if not (row["message"].startswith("Fatal Python error: ") and "boom here" in row["cause"]) or found:
