@@ -172,6 +172,15 @@ void Translator::LogResults(const Instruction& i, uint16_t registers) {
   const Form& f = *i.form;
   for (uint8_t r = 0; r < 16; ++r) {
     if (!(registers >> r & 1)) continue;
+    // Of setcc and its like, only what is written: the rest may be anything.
+    if (!i.has_memory && f.rm_access & kWrite && f.rm_bytes < 4 && f.rm_bytes > 0 && i.rm == r &&
+        !i.IsHigh(i.rm, f.rm_bytes) && !(f.implicit_write >> r & 1) &&
+        (!(f.reg_access & kWrite) || i.reg != r) && (!(f.vvvv_access & kWrite) || i.vvvv != r)) {
+      const Node slot = recipe_.Slot(f.rm_bytes);
+      code_.Store(r, log_register_, recipe_.last_slot(), f.rm_bytes);
+      recipe_.WriteOperand(i, r, f.rm_bytes, slot);
+      continue;
+    }
     // A result of four bytes clears the upper half, but for what may leave the register as it was.
     const bool whole = i.space == kMap0F && (i.opcode == 0xbc || i.opcode == 0xbd);
     const bool by_reg = f.reg_access == kWrite && f.reg_bytes == 4 && i.reg == r;
