@@ -83,6 +83,27 @@ bool TakeEvex(Reader* in, Instruction* i, Head* head) {
   return true;
 }
 
+bool IsRex(uint8_t byte) { return (byte & 0xf0) == 0x40; }
+
+bool IsLegacyPrefix(uint8_t byte) {
+  switch (byte) {
+    case 0x26:
+    case 0x2e:
+    case 0x36:
+    case 0x3e:
+    case 0x64:
+    case 0x65:
+    case 0x66:
+    case 0x67:
+    case 0xf0:
+    case 0xf2:
+    case 0xf3:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Legacy prefixes, and which map the opcode is in.
 bool TakeHead(Reader* in, Instruction* i, Head* head) {
   for (bool more = true; more;) {
@@ -112,14 +133,15 @@ bool TakeHead(Reader* in, Instruction* i, Head* head) {
       case 0x26:
         break;  // without meaning in 64 bits
       default:
-        more = false;
+        // A REX prefix that does not stand before the opcode says nothing.
+        more = IsRex(in->Peek()) && (IsLegacyPrefix(in->PeekNext()) || IsRex(in->PeekNext()));
     }
     if (more) in->Byte();
     if (in->past_end()) return false;
   }
   if (in->Peek() == 0xc5 || in->Peek() == 0xc4) return TakeVex(in, in->Peek() == 0xc4, i, head);
   if (in->Peek() == 0x62) return TakeEvex(in, i, head);
-  if ((in->Peek() & 0xf0) == 0x40) {
+  if (IsRex(in->Peek())) {
     const uint8_t rex = in->Byte();
     i->rex = true;
     i->wide = rex >> 3 & 1;

@@ -12,6 +12,7 @@
 #include "recorder/engine/dispatch.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "recorder/engine/cpuid.h"
@@ -221,6 +222,26 @@ void LeaveMark() {
   ring::Append(kTtqMark, &mark, sizeof(mark), text, Length(text));
 }
 
+// Whether the processor knows no instruction at `pc`, where the engine knows none: a child tries,
+// for one step.
+bool IsInvalid(uint64_t pc) {
+  constexpr uint64_t kTraced = 0x302, kCode = 0x33, kData = 0x2b, kAnyChild = 0x40000000;
+  constexpr int kSignalBits = 0x7f, kIllegal = 4;
+  const int64_t child = Syscall(SYS_clone, 0);
+  if (child == 0) {
+    const uint64_t none[2] = {};
+    Syscall(SYS_prlimit64, 0, RLIMIT_CORE, reinterpret_cast<uint64_t>(none));
+    signals::ForgetActions();
+    const uint64_t frame[] = {pc, kCode, kTraced, g_context.r[kRsp], kData};
+    __asm__ volatile("mov %0, %%rsp\n\tiretq" ::"r"(frame) : "memory");
+  }
+  int status = 0;
+  return !Failed(child) &&
+         Syscall(SYS_wait4, static_cast<uint64_t>(child), reinterpret_cast<uint64_t>(&status),
+                 kAnyChild) == child &&
+         (status & kSignalBits) == kIllegal;
+}
+
 [[noreturn]] void RefuseInstruction(uint64_t pc) {
   uint8_t bytes[kLongestInstruction] = {};
   const size_t n = ReadGuest(pc, bytes, sizeof(bytes));
@@ -338,14 +359,16 @@ void HandleExit() {
     case kRefuse: {
       const size_t bytes = memory::ExecutableBytes(exit.target, kLongestInstruction);
       Instruction i;
-      if (Decode(reinterpret_cast<const uint8_t*>(exit.target), bytes, exit.target, &i) ||
-          !i.is_cut) {
-        RefuseInstruction(exit.target);
-      }
-      if (!replay::IsOn()) {
+      const bool known =
+          Decode(reinterpret_cast<const uint8_t*>(exit.target), bytes, exit.target, &i);
+      if (replay::IsOn()) {
+        if (!replay::IsDue()) replay::Differ("code that cannot be executed");
+      } else if (!known && i.is_cut) {
         signals::RaiseAtFetch(exit.target + bytes);
-      } else if (!replay::IsDue()) {
-        replay::Differ("code that ends");
+      } else if ((!known || i.lock) && IsInvalid(exit.target)) {
+        signals::RaiseInvalid();
+      } else {
+        RefuseInstruction(exit.target);
       }
       break;
     }

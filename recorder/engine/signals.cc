@@ -423,6 +423,24 @@ void RaiseAtFetch(uint64_t address) {
   Act(info);
 }
 
+void RaiseInvalid() {
+  constexpr int32_t kOperand = 2;
+  constexpr uint64_t kInvalidOpcode = 6;
+  Info info = {};
+  info.number = static_cast<int32_t>(kIll);
+  info.code = kOperand;
+  info.address = g_context.pc;
+  g_trap = kInvalidOpcode;
+  g_error = g_address = 0;
+  Tell(kTtqSignal, info, g_context.pc);
+  Act(info);
+}
+
+void ForgetActions() {
+  for (uint32_t n = 1; n <= kSignals; ++n) SetKernelAction(n, {});
+  SetKernelMask(0);
+}
+
 void Die(uint32_t number) {
   threads::TellEnd();
   ring::Finish(number);

@@ -49,6 +49,10 @@ bool WillDie();
 void Deliver();
 // Of the instruction at the program's pc, the byte at `address` cannot be executed.
 void RaiseAtFetch(uint64_t address);
+// The instruction at the program's pc is none.
+void RaiseInvalid();
+// In a child that a trap is to end: what the program has asked for holds no longer.
+void ForgetActions();
 // Ends the recording and the process by a signal.
 [[noreturn]] void Die(uint32_t number);
 

@@ -109,6 +109,8 @@ bool Translator::IsKnown(const Instruction& i) {
       return false;
     }
   }
+  // Which the processor refuses, where it is not the engine that executes it.
+  if (i.lock && (IsConditional(i) || IsJump(i) || EndsSuperblock(i))) return false;
   if (i.memory.narrow && IsBitString(i)) return false;
   if (i.memory.narrow && IsLoop(i) && i.opcode != 0xe3) return false;
   if (i.Is(kMap0F, 0x34) || i.Is(kMap0F, 0x05 + 0x30)) return false;  // sysenter, sysexit
@@ -126,7 +128,7 @@ bool Translator::IsKnown(const Instruction& i) {
 }
 
 // Whether nothing of the superblock comes after it.
-bool Translator::EndsSuperblock(const Instruction& i) const {
+bool Translator::EndsSuperblock(const Instruction& i) {
   return IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i) || IsLoop(i) ||
          i.Is(kMap0F, 0x05) || IsUndetermined(i) || i.Is(kOneByte, 0x9d) || IsRepeated(i) ||
          IsBreakpoint(i) || IsMark(i) || i.Is(kMap0F, 0x0b) || i.Is(kOneByte, 0xf4);

@@ -85,7 +85,7 @@ class Translator {
   void EmitStringLoop(const Instruction& i);
   void EmitEngineExit(ExitKind kind, uint64_t target);
   void FinishRecipe(uint32_t jump_kind);
-  bool EndsSuperblock(const Instruction& i) const;
+  static bool EndsSuperblock(const Instruction& i);
   static bool IsKnown(const Instruction& i);
 
   // instructions.cc
@@ -152,7 +152,7 @@ class Translator {
   RecipeBuilder recipe_;
   Instruction instructions_[kMaxInstructions];
   unsigned count_;
-  uint64_t repeats_;       // a bit for each: it is a branch behind which a loop goes on
+  uint64_t repeats_;      // a bit for each: it is a branch behind which a loop goes on
   bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
   bool may_change_;       // the superblock's code
   bool saves_float_;      // a return follows, whose result may be in st(0)

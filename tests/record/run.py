@@ -17,6 +17,7 @@ import collections
 import concurrent.futures
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -399,6 +400,37 @@ def refused():
     return "ok"
 
 
+def hostile():
+    """Bytes that are no program: they end as they do by themselves, or are refused."""
+    program = os.path.join(PROGRAMS, "hostile")
+    refused = count = 0
+    for seed in ("1", "2", "3"):
+        native, recorded = run([program, seed, "200"]), record([program, seed, "200"])
+        check(native.status == 0 and recorded.status == 0, recorded.status, recorded.err[-500:])
+        for a, b in zip(native.out.splitlines(), recorded.out.splitlines(), strict=True):
+            count += 1
+            refused += a != b
+            check(a == b or b.split()[1:3] == [b"exit", b"125"], a, "instead of", b)
+        check(b"the engine failed" not in recorded.err, recorded.err)
+    check(refused <= count // 20, refused, "of", count, "refused")
+    # A file that is not quite a program is executed, or refused by one line, as by itself.
+    choose = random.Random(1)
+    with open("/usr/bin/true", "rb") as f:
+        sound = f.read()
+    broken = os.path.join(SCRATCH, "broken")
+    for _ in range(60):
+        content = bytearray(sound)
+        for _ in range(choose.randrange(1, 4)):
+            content[choose.randrange(0x400)] = choose.randrange(256)
+        with open(broken, "wb") as f:
+            f.write(content[:choose.choice((len(content), choose.randrange(len(content))))])
+        os.chmod(broken, 0o755)
+        r = record([broken])
+        check(r.status < 256 and b"the engine failed" not in r.err and b"bug" not in r.err, r)
+        check(len(r.err.splitlines()) <= 2, r.err)
+    return "%d of %d refused" % (refused, count)
+
+
 def numbers_of_threads():
     """Threads have numbers in the order in which they were made, whichever ran first."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
@@ -531,7 +563,7 @@ def main():
              ours("mappings", SCRATCH + "/mappings")]
     tests["again damaged"] = again_damaged
     tests |= {"again " + c.name: (lambda c=c: run_again(c)) for c in again}
-    for f in (moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
+    for f in (hostile, moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
               numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
