@@ -39,6 +39,7 @@ struct Head {
   Extension extension;
   unsigned variant = 0;  // without the bit for a register operand
   bool is_evex = false;
+  bool clears = false;  // of EVEX: elements that the mask leaves out become zero
 };
 
 bool TakeVex(Reader* in, bool three, Instruction* i, Head* head) {
@@ -76,6 +77,8 @@ bool TakeEvex(Reader* in, Instruction* i, Head* head) {
   i->wide = p1 >> 7;
   i->vvvv = static_cast<uint8_t>((~(p1 >> 3) & 15) | (p2 & 8 ? 0 : 16));
   i->mask = p2 & 7;
+  head->clears = p2 >> 7;
+  if (head->clears && i->mask == 0) return false;
   const unsigned pp = p1 & 3;
   i->narrow = pp == 1;
   i->repeat = pp == 2 ? 1 : pp == 3 ? 2 : 0;
@@ -139,8 +142,11 @@ bool TakeHead(Reader* in, Instruction* i, Head* head) {
     if (more) in->Byte();
     if (in->past_end()) return false;
   }
-  if (in->Peek() == 0xc5 || in->Peek() == 0xc4) return TakeVex(in, in->Peek() == 0xc4, i, head);
-  if (in->Peek() == 0x62) return TakeEvex(in, i, head);
+  const bool is_vex = in->Peek() == 0xc5 || in->Peek() == 0xc4;
+  if (is_vex || in->Peek() == 0x62) {
+    if (i->narrow || i->repeat != 0 || i->lock) return false;  // they have these in themselves
+    return is_vex ? TakeVex(in, in->Peek() == 0xc4, i, head) : TakeEvex(in, i, head);
+  }
   if (IsRex(in->Peek())) {
     const uint8_t rex = in->Byte();
     i->rex = true;
@@ -236,6 +242,10 @@ bool Take(Reader* reader, Instruction* out) {
     out->rm = static_cast<uint8_t>((modrm & 7) | head.extension.b);
     if (head.is_evex && out->mod == 3) out->rm |= static_cast<uint8_t>(head.extension.x << 1);
     if (out->mod != 3) TakeMemory(&in, modrm, head, out);
+    if (head.is_evex && out->has_memory && f.memory_access & kWrite) {
+      const unsigned unused = f.traits & kVectorIndex ? 15 : 31;
+      if (head.clears || (out->vvvv & unused) != 0) return false;
+    }
   } else if (f.traits & kHasOffset) {
     out->has_memory = true;
     out->displacement_at = in.at();

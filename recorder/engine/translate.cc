@@ -216,7 +216,7 @@ bool Translator::FlagsAreDeadAtStart() const {
   for (unsigned k = 0; k < count_; ++k) {
     const Instruction& i = instructions_[k];
     const Form& f = *i.form;
-    if (f.flags_read & left) return false;
+    if (f.flags_read & left || i.Is(kMap0F, 0x05)) return false;  // the kernel keeps them
     if (!(f.traits & kMayKeepFlags)) left &= ~unsigned{f.flags_write};
     if (left == 0) return true;
     if (IsConditional(i) || EndsSuperblock(i)) return false;
