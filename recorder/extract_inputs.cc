@@ -4,6 +4,7 @@
 
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/status_macros.h"

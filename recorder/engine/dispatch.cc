@@ -144,7 +144,8 @@ void PopFlags() {
 void TakeUndetermined(uint64_t pc) {
   constexpr uint64_t kArithmetic = 0x8d5;  // flags
   Instruction i;
-  Decode(reinterpret_cast<const uint8_t*>(pc), kLongestInstruction, pc, &i);
+  Decode(reinterpret_cast<const uint8_t*>(pc), memory::ExecutableBytes(pc, kLongestInstruction), pc,
+         &i);
   g_context.pc = i.next();
   uint64_t* r = g_context.r;
   if (IsCpuid(i)) EmulateCpuid(r);
