@@ -80,6 +80,10 @@ void MapSegment(const Elf64_Phdr& p, uint64_t bias, uint64_t fd, const memory::F
     MapFixed(begin, mapped_end - begin, protection, 0, fd, m.offset, info.path);
     memory::Map(m, kTtqMapFile, kTtqContentFile, info);
     if (p.p_memsz > p.p_filesz && protection & PROT_WRITE && file_end < mapped_end) {
+      uint8_t last;
+      if (ReadGuest(file_end - 1, &last, 1) != 1) {
+        CannotLoad(info.path, "a segment goes on behind the end of the file");
+      }
       memset(reinterpret_cast<void*>(file_end), 0, mapped_end - file_end);
       memory::Send(kTtqInitial, PageDown(file_end), kPage);
     }
