@@ -3,7 +3,6 @@
 #include "recorder/engine/cpuid.h"
 
 #include "recorder/engine/context.h"
-#include "recorder/engine/signals.h"
 
 namespace ttq::engine {
 namespace {
@@ -24,7 +23,41 @@ constexpr uint32_t kHiddenD = Bits(2, 3, 4, 5, 8, 11, 13, 16, 20, 22, 23, 24, 25
 // Of leaf 7, subleaf 1: AVX512_BF16, FZRM, FSRS, FRSC, AMX_FP16; AMX_COMPLEX, AVX10.
 constexpr uint32_t kHiddenA1 = Bits(5, 10, 11, 12, 21), kHiddenD1 = Bits(8, 19);
 
+constexpr uint64_t kStates = 0x2ff;  // without AMX's tiles
+
 }  // namespace
+
+uint64_t EnabledComponents() {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+unsigned StateBytes(uint64_t wanted, bool compact) {
+  constexpr unsigned kLegacyAndHeader = 576, kFirst = 2, kComponents = 63, kAligned = 2;
+  wanted &= EnabledComponents();
+  unsigned bytes = kLegacyAndHeader;
+  for (unsigned n = kFirst; n < kComponents; ++n) {
+    if (!(wanted >> n & 1)) continue;
+    uint32_t size = 0xd, offset, flags = n, d;
+    __asm__ volatile("cpuid" : "+a"(size), "=b"(offset), "+c"(flags), "=d"(d));
+    if (compact) {
+      if (flags & kAligned) bytes = (bytes + 63) & ~63u;
+      bytes += size;
+    } else if (offset + size > bytes) {
+      bytes = offset + size;
+    }
+  }
+  return bytes;
+}
+
+uint64_t EnabledStates() { return EnabledComponents() & kStates; }
+
+uint32_t StateBytes() {
+  static uint32_t bytes = 0;
+  if (bytes == 0) bytes = StateBytes(kStates, false);
+  return bytes;
+}
 
 void EmulateCpuid(uint64_t* registers) {
   const auto leaf = static_cast<uint32_t>(registers[kRax]);
@@ -39,7 +72,7 @@ void EmulateCpuid(uint64_t* registers) {
     a &= ~kHiddenA1;
     d &= ~kHiddenD1;
   }
-  if (leaf == 0xd && subleaf == 0) b = signals::StateBytes();
+  if (leaf == 0xd && subleaf == 0) b = StateBytes();
   // XSAVEOPT, XSAVEC, XSAVES and XGETBV with 1 tell what the processor has in use, which does not
   // depend on the program alone.
   if (leaf == 0xd && subleaf == 1) a = b = c = d = 0;

@@ -14,6 +14,14 @@ namespace ttq::engine {
 // prefer repeated string instructions, each of whose repetitions is an instruction.
 void EmulateCpuid(uint64_t* registers);
 
+// The components of its state that the processor keeps, as xsave names them.
+uint64_t EnabledComponents();
+// How much memory xsave and its like write for the components `wanted`; `compact`: side by side.
+unsigned StateBytes(uint64_t wanted, bool compact);
+// The same of those that EmulateCpuid does not hide.
+uint64_t EnabledStates();
+uint32_t StateBytes();
+
 }  // namespace ttq::engine
 
 #endif  // TTQ_RECORDER_ENGINE_CPUID_H_

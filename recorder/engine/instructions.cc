@@ -8,6 +8,7 @@
 // memory that it has written. The others save bytes: where the recipe can compute a result, nothing
 // is logged. To add a form to those, see docs/hacking.md.
 
+#include "recorder/engine/cpuid.h"
 #include "recorder/engine/translator.h"
 
 namespace ttq::engine {
@@ -24,32 +25,6 @@ bool IsNear(uint64_t target, const uint8_t* from) {
 unsigned OperandBytes(const Instruction& i) {
   if ((i.opcode & 1) == 0) return 1;
   return i.wide ? 8 : i.narrow ? 2 : 4;
-}
-
-// The components that the processor keeps, as xsave names them.
-uint64_t EnabledComponents() {
-  uint32_t low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return uint64_t{high} << 32 | low;
-}
-
-// How much memory xsave and its like write for the components `wanted`; `compact`: side by side.
-unsigned StateBytes(uint64_t wanted, bool compact) {
-  constexpr unsigned kLegacyAndHeader = 576, kFirst = 2, kComponents = 63, kAligned = 2;
-  wanted &= EnabledComponents();
-  unsigned bytes = kLegacyAndHeader;
-  for (unsigned n = kFirst; n < kComponents; ++n) {
-    if (!(wanted >> n & 1)) continue;
-    uint32_t size = 0xd, offset, flags = n, d;
-    __asm__ volatile("cpuid" : "+a"(size), "=b"(offset), "+c"(flags), "=d"(d));
-    if (compact) {
-      if (flags & kAligned) bytes = (bytes + 63) & ~63u;
-      bytes += size;
-    } else if (offset + size > bytes) {
-      bytes = offset + size;
-    }
-  }
-  return bytes;
 }
 
 // Whether an instruction writes a vector register as one number (movsd, addss, cvtsi2sd), or may:

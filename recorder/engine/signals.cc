@@ -20,6 +20,7 @@
 #include <asm/signal.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/cpuid.h"
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/replay.h"
@@ -214,14 +215,6 @@ void OnSignal(int number, Info* info, UserContext* c) {
 
 constexpr uint64_t kStateMagic = 0x46505853, kStateMagicEnd = 0x46505845;
 constexpr uint64_t kLegacyBytes = 512, kHeaderBytes = 64, kSoftwareAt = 464;
-constexpr uint64_t kStates = 0x2ff;
-
-uint64_t EnabledStates() {
-  uint32_t low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return low & kStates;
-}
-
 void SaveState(uint64_t at) {
   auto* state = reinterpret_cast<uint8_t*>(at);
   memset(state, 0, StateBytes());
@@ -451,19 +444,6 @@ void Die(uint32_t number) {
     Syscall(SYS_tgkill, pid, static_cast<uint64_t>(Syscall(SYS_gettid)), number);
     SetKernelAction(9, {});
   }
-}
-
-uint32_t StateBytes() {
-  static uint32_t bytes = 0;
-  if (bytes != 0) return bytes;
-  bytes = kLegacyBytes + kHeaderBytes;
-  for (uint32_t n = 2; n < 10; ++n) {
-    if (!(EnabledStates() >> n & 1)) continue;
-    uint32_t a = 0xd, b, c = n, d;
-    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    if (a + b > bytes) bytes = a + b;
-  }
-  return bytes;
 }
 
 int64_t SetAction(uint64_t number, uint64_t action, uint64_t old, uint64_t mask_bytes) {

@@ -62,9 +62,6 @@ int64_t SetMask(uint64_t how, uint64_t set, uint64_t old, uint64_t mask_bytes);
 int64_t SetAlternateStack(uint64_t stack, uint64_t old);
 void Return();  // rt_sigreturn: changes the context
 
-// Of the state that xsave saves, without AMX's tiles, which cpuid.cc hides.
-uint32_t StateBytes();
-
 // For exec: the mask that the program has; and back, when exec failed.
 void GiveMaskToKernel();
 void TakeMaskBack();
