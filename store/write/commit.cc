@@ -614,7 +614,9 @@ void ProcessIngest::CompleteGroup() {
     for (const AddressRange& extent : recipe->Extents()) {
       std::string end;
       AppendBig64(&end, extent.end.v);
-      extents_.emplace(ExtentKey(number_, group_first_, extent.begin.v, head.id), end);
+      // Rounds of a loop that is unrolled begin at the same place; the last may go on behind it.
+      std::string& known = extents_[ExtentKey(number_, group_first_, extent.begin.v, head.id)];
+      known = std::max(known, end);
     }
     batch_.Put(Family::kCode, CodeKey(number_, SuperblockId(head.id)), encoded);
   }
