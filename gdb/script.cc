@@ -20,10 +20,29 @@ import gdb
 
 
 def linked():
-    """Whether the linker has a list of libraries. gdb reads it where the linker reports a new one, and a
-    seek passes over that; of an empty list it would take that the linker itself is not there."""
+    """Whether gdb would find the linker in the linker's list of libraries. It reads the list where the linker
+    reports a new one, and a seek passes over that. Where the program does not say yet where the list is, and
+    for moments in which the linker is not in it, gdb would take that the linker is not there."""
+    def word(address):
+        return int.from_bytes(bytes(gdb.selected_inferior().read_memory(address, 8)), "little")
+
     try:
-        return int(gdb.parse_and_eval("*(long *) ((char *) &_r_debug + 8)")) != 0
+        debug = int(gdb.parse_and_eval("(long) &_r_debug"))
+        program, linker = word(debug + 8), word(debug + 32)  # struct r_debug: r_map, r_ldbase
+        if program == 0:
+            return False
+        tag = word(program + 16)  # struct link_map: l_addr, l_name, l_ld, l_next
+        while word(tag) not in (0, 21):  # DT_NULL, DT_DEBUG
+            tag += 16
+        if word(tag + 8) != debug:
+            return False
+        entry, seen = program, set()
+        while entry != 0 and entry not in seen:
+            if word(entry) == linker:
+                return True
+            seen.add(entry)
+            entry = word(entry + 24)
+        return False
     except gdb.error:
         return True
 
