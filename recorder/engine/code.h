@@ -74,10 +74,10 @@ class Code {
   void Store(uint8_t reg, uint8_t base, int32_t displacement, unsigned bytes) {
     Sized(0x88, reg, base, displacement, bytes);
   }
-  void StoreWord32(uint8_t base, uint32_t value) {
+  void StoreWord32(uint8_t base, uint32_t value, int32_t displacement = 0) {
     if (base >= 8) Byte(0x41);
     Byte(0xc7);
-    Operand(0, base, 0);
+    Operand(0, base, displacement);
     Word32(value);
   }
   void StoreByte(uint8_t base, int32_t displacement, uint8_t value) {

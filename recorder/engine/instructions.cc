@@ -8,6 +8,8 @@
 // memory that it has written. The others save bytes: where the recipe can compute a result, nothing
 // is logged. To add a form to those, see docs/hacking.md.
 
+#include <initializer_list>
+
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/translator.h"
 
@@ -25,6 +27,17 @@ bool IsNear(uint64_t target, const uint8_t* from) {
 unsigned OperandBytes(const Instruction& i) {
   if ((i.opcode & 1) == 0) return 1;
   return i.wide ? 8 : i.narrow ? 2 : 4;
+}
+
+// Whether an instruction such as setcc writes no more than the low byte, or two, of a register: the
+// rest may be anything.
+bool WritesLowBytesOnly(const Instruction& i, uint8_t number) {
+  const Form& f = *i.form;
+  if (i.has_memory || !(f.rm_access & kWrite) || f.rm_bytes == 0 || f.rm_bytes >= 4) return false;
+  if (i.rm != number || i.IsHigh(i.rm, f.rm_bytes)) return false;
+  // … nor by another operand.
+  return !(f.implicit_write >> number & 1) && !(f.reg_access & kWrite && i.reg == number) &&
+         !(f.vvvv_access & kWrite && i.vvvv == number);
 }
 
 // Whether an instruction writes a vector register as one number (movsd, addss, cvtsi2sd), or may:
@@ -147,10 +160,7 @@ void Translator::LogResults(const Instruction& i, uint16_t registers) {
   const Form& f = *i.form;
   for (uint8_t r = 0; r < 16; ++r) {
     if (!(registers >> r & 1)) continue;
-    // Of setcc and its like, only what is written: the rest may be anything.
-    if (!i.has_memory && f.rm_access & kWrite && f.rm_bytes < 4 && f.rm_bytes > 0 && i.rm == r &&
-        !i.IsHigh(i.rm, f.rm_bytes) && !(f.implicit_write >> r & 1) &&
-        (!(f.reg_access & kWrite) || i.reg != r) && (!(f.vvvv_access & kWrite) || i.vvvv != r)) {
+    if (WritesLowBytesOnly(i, r)) {
       const Node slot = recipe_.Slot(f.rm_bytes);
       code_.Store(r, log_register_, recipe_.last_slot(), f.rm_bytes);
       recipe_.WriteOperand(i, r, f.rm_bytes, slot);
@@ -607,17 +617,50 @@ void Translator::MoveToBitString(const Instruction& i, uint8_t place) {
   GiveBack(words);
 }
 
+// What an instruction that saves the processor's state, at the address in `place`, has stored and
+// what depends on more than the program: after the kernel has put the state away and back, it may
+// be another. It becomes what it may be at any time.
+void Translator::StoreDetermined(const Instruction& i, uint8_t place, uint64_t components) {
+  const unsigned group = i.reg & 7;
+  const bool is_environment = i.Is(kOneByte, 0xd9) && group == 6;  // fnstenv
+  const bool is_x87 = i.Is(kOneByte, 0xdd) && group == 6;          // fnsave
+  const bool is_saved = i.Is(kMap0F, 0xae) && i.repeat == 0;
+  const bool is_xsave = is_saved && group == 4 && ~components != 0;
+  if (i.memory.segment != 0) return;
+  // Where the last x87 instruction lay, here in translated code, its opcode and its operand.
+  if ((is_environment || is_x87) && i.narrow) {
+    for (const int32_t at : {6, 10}) code_.StoreWord32(place, 0, at);
+  } else if (is_environment || is_x87) {
+    for (const int32_t at : {12, 16, 20}) code_.StoreWord32(place, 0, at);
+    constexpr uint32_t kReserved = 0xffff0000;
+    code_.StoreWord32(place, kReserved, 24);
+  } else if ((is_saved && group == 0) || (is_xsave && components & 1)) {
+    for (const int32_t at : {6, 7}) code_.StoreByte(place, at, 0);
+    for (const int32_t at : {8, 12, 16, 20}) code_.StoreWord32(place, 0, at);
+  }
+  // Which components were in use: all.
+  constexpr int32_t kInUse = 512;
+  if (is_xsave) {
+    code_.StoreByte(place, kInUse, static_cast<uint8_t>(components & EnabledComponents()));
+  }
+}
+
 void Translator::EmitLogged(const Instruction& i) {
   const Form& f = *i.form;
   const bool xlat = i.Is(kOneByte, 0xd7);
   unsigned stored = i.has_memory && f.memory_access & kWrite ? f.memory_bytes : 0;
   // xsave, xsavec and xsaveopt write what they are asked to; see docs/engine.md.
-  const bool saves_state = i.has_memory && ((i.Is(kMap0F, 0xae) && (i.reg & 7) == 4) ||
-                                            (i.Is(kMap0F, 0xae) && (i.reg & 7) == 6 && !i.narrow) ||
-                                            (i.Is(kMap0F, 0xc7) && (i.reg & 7) == 4));
-  const uint64_t components = recipe_.KnownValue(kRdx, ~uint64_t{0}) << 32 |
-                              (recipe_.KnownValue(kRax, ~uint64_t{0}) & 0xffffffff);
-  if (saves_state) stored = StateBytes(components, i.opcode == 0xc7);
+  const bool saves_state =
+      i.has_memory && i.repeat == 0 &&  // F3: ptwrite
+      ((i.Is(kMap0F, 0xae) && ((i.reg & 7) == 4 || ((i.reg & 7) == 6 && !i.narrow))) ||
+       (i.Is(kMap0F, 0xc7) && (i.reg & 7) == 4));
+  uint64_t components = 0;
+  if (saves_state) {
+    const uint64_t low = recipe_.KnownValue(kRax, ~uint64_t{0});
+    const uint64_t high = recipe_.KnownValue(kRdx, ~uint64_t{0});
+    components = high << 32 | (low & 0xffffffff);
+    stored = StateBytes(components, i.opcode == 0xc7);
+  }
   Node address = kTtqNoNode;
   if (i.has_memory && f.memory_access != kNoAccess) {
     address = IsBitString(i) ? BitStringAddress(i) : AddressOf(i);
@@ -643,12 +686,7 @@ void Translator::EmitLogged(const Instruction& i) {
     Copy(i);
   }
   if (IsBitString(i)) MoveToBitString(i, place);
-  if (i.Is(kMap0F, 0xae) && (i.reg & 7) == 4 && ~components != 0) {
-    // Which components were in use depends on what else the processor has done meanwhile, and only
-    // this byte on it: it says that all were.
-    constexpr int32_t kInUse = 512;
-    code_.StoreByte(place, kInUse, static_cast<uint8_t>(components & EnabledComponents()));
-  }
+  StoreDetermined(i, place, components);
   LogResults(i, i.writes);
   LogStored(address, stored, place, 0, i.memory.segment, i.reads | i.writes);
   GiveBack(place);

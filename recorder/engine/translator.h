@@ -103,6 +103,7 @@ class Translator {
   void LoadAddress(const Instruction& i, uint8_t place);
   Node BitStringAddress(const Instruction& i);
   void MoveToBitString(const Instruction& i, uint8_t place);
+  void StoreDetermined(const Instruction& i, uint8_t place, uint64_t components);
   void LogResults(const Instruction& i, uint16_t registers);
   void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
                  uint16_t busy);

@@ -124,10 +124,13 @@ static int HasRdtscp(void) {
   return strstr(flags, " rdtscp") != NULL;
 }
 
-static void States(void) {
+// Whether an x87 instruction is said to lie where the native engine does.
+static int States(void) {
   static uint8_t area[4096] __attribute__((aligned(64)));
   __asm__ volatile("fldz; fld1; fnstenv %0; fldenv %0; fnstcw 40+%0; fnstsw 44+%0; stmxcsr 48+%0"
                    : "+m"(area[0])::"memory");
+  uint32_t place;
+  memcpy(&place, area + 12, sizeof place);
   __asm__ volatile("fnsave %0; frstor %0; fnsave 128+%0; fninit" : "+m"(area[64])::"memory");
   __asm__ volatile("fxsave64 %0; fxrstor64 %0; fxsave %0" : "+m"(area[512])::"memory");
   uint32_t a1 = 1, b1, c1 = 0, d1;
@@ -141,6 +144,7 @@ static void States(void) {
   __asm__ volatile("rdtsc; mov %%eax, %0" : "=m"(clock)::"rax", "rdx");
   if (HasRdtscp()) __asm__ volatile("rdtscp; mov %%ecx, %0" : "=m"(clock)::"rax", "rcx", "rdx");
   if (c1 & 1 << 30) __asm__ volatile("rdrand %%rax; mov %%rax, %0" : "=m"(random)::"rax", "cc");
+  return place >= 0x50000000 && place < 0x68000000;
 }
 
 // Short loops, which are unrolled until they are full of long instructions, or of exits.
@@ -173,14 +177,15 @@ static void Loops(void) {
 }
 
 int main(void) {
+  int moved = 0;
   for (int i = 0; i < 40; ++i) {
     Loops();
     Strings(i & 1);
     Atomics();
     Stack();
     Vectors();
-    States();
+    moved |= States();
   }
-  printf("%016lx %d\n", Sum(), AlignmentCheck());
+  printf("%016lx %d %d\n", Sum(), AlignmentCheck(), moved);
   return 0;
 }
