@@ -65,11 +65,9 @@ size_t InputsExtractor::BeginningBytes(std::string_view log) const {
     at += kControlHead + payload.size();
     return true;
   };
-  for (size_t whole = 0;; whole = at) {
-    if (skip(kTtqRegisters) && skip(kTtqVectors)) continue;
-    at = whole;
-    break;
-  }
+  size_t whole = 0;
+  while (skip(kTtqRegisters) && skip(kTtqVectors)) whole = at;
+  at = whole;
   if (thread_ != 0) skip(kTtqThread);
   return at;
 }
@@ -130,11 +128,10 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
       uint32_t kind;
       std::string_view payload;
       if (!ControlAt(log, at, &kind, &payload)) return absl::DataLossError("a record is cut off");
-      const TtqInput here = {number, static_cast<uint32_t>(at), kind,
-                             static_cast<uint32_t>(payload.size())};
-      TtqInput input = here;
-      if (moved) input.block = end_.block, input.offset = end_.offset;
-      Add(input, payload);
+      const TtqInput before = {end_.block, end_.offset, kind,
+                               static_cast<uint32_t>(payload.size())};
+      const TtqInput here = {number, static_cast<uint32_t>(at), kind, before.bytes};
+      Add(moved ? before : here, payload);
       Note(kind, payload);
       at += kControlHead + payload.size();
     }

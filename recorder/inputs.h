@@ -10,31 +10,32 @@
 #ifndef TTQ_RECORDER_INPUTS_H_
 #define TTQ_RECORDER_INPUTS_H_
 
+#include <cstdint>
+
 #include "recorder/stream.h"
 
 #define TTQ_INPUTS_MAGIC 0x31535455504e4954ull  // "TINPUTS1"
 
-typedef struct {
-  ttq_u64 magic;
-  ttq_u32 stream_version;
-  ttq_u32 block_bytes;
-  ttq_u32 fatal_signal;  // 0: none
-  ttq_u32 blocks;
-  ttq_u64 bytes;  // of the records
-  ttq_u64 hash;   // of all that follows this head
-} TtqInputs;
+struct TtqInputs {
+  uint64_t magic;
+  uint32_t stream_version;
+  uint32_t block_bytes;
+  uint32_t fatal_signal;  // 0: none
+  uint32_t blocks;
+  uint64_t bytes;  // of the records
+  uint64_t hash;   // of all that follows this head
+};
 
-typedef struct {
+struct TtqInput {
   // Where it was about to be appended, and begins unless it found no room there.
-  ttq_u32 block;
-  ttq_u32 offset;  // of the block's log
-  ttq_u32 kind;    // kTtqRegisters…, or kTtqInputsEnd
-  ttq_u32 bytes;   // of its payload
-} TtqInput;
+  uint32_t block;
+  uint32_t offset;  // of the block's log
+  uint32_t kind;    // kTtqRegisters…, or kTtqInputsEnd
+  uint32_t bytes;   // of its payload
+};
 
 enum { kTtqInputsEnd = 255 };  // the stream ends there
 
-#ifdef __cplusplus
 namespace ttq {
 
 // Never 0. Not meant to withstand anybody.
@@ -56,6 +57,5 @@ inline uint64_t HashBytes(const void* bytes, uint64_t size) {
 }
 
 }  // namespace ttq
-#endif
 
 #endif  // TTQ_RECORDER_INPUTS_H_

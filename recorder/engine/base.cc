@@ -159,6 +159,10 @@ void Refuse(const Text& what) {
   line << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid)) << " is not recorded";
   line << (ring::IsOpen() ? " any further: " : ": ") << what.c_str()
        << (traces::Left() ? kRefusedSeen : kRefusedUnseen) << "\n";
+  EndWith(line);
+}
+
+void EndWith(const Text& line) {
   ring::WriteLog(line);
   ring::Finish(0, false);
   for (;;) Syscall(SYS_exit_group, 125);

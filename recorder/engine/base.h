@@ -65,6 +65,8 @@ size_t ReadGuest(uint64_t address, void* into, size_t bytes);
 // Something that the engine cannot record: says so in one line of the recorder's log, ends what has
 // been recorded so far, and the process, with status 125.
 [[noreturn]] void Refuse(const Text& what);
+// The same with a line that says all.
+[[noreturn]] void EndWith(const Text& line);
 
 }  // namespace ttq::engine
 

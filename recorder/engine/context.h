@@ -60,7 +60,9 @@ struct Context {
 };
 
 extern Context g_context;
-inline constexpr uint64_t kAlignmentCheck = 0x40000;
+inline constexpr uint64_t kAlignmentCheck = 0x40000, kDirectionFlag = 0x400;
+// Of the flags, when a signal's handler begins: direction, trap, resume.
+inline constexpr uint64_t kClearedForHandler = kDirectionFlag | 0x100 | 0x10000;
 
 extern "C" {
 // Where translated code goes to leave by exit `exit`; when an indirect branch found no code.

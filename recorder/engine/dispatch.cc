@@ -130,7 +130,7 @@ void GoOn() {
 
 // popf: the value is in Context::target.
 void PopFlags() {
-  constexpr uint64_t kTrap = 0x100, kDirectionFlag = 0x400, kProgram = 0x204dd5;
+  constexpr uint64_t kTrap = 0x100, kProgram = 0x204dd5;
   const uint64_t value = g_context.target;
   if (value & kTrap) Refuse((Text() << "a program that steps itself, at 0x").Hex(g_context.pc));
   g_context.flags = (g_context.flags & ~kProgram) | (value & kProgram);
@@ -235,6 +235,7 @@ bool IsInvalid(uint64_t pc) {
     signals::ForgetActions();
     const uint64_t frame[] = {pc, kCode, kTraced, g_context.r[kRsp], kData};
     __asm__ volatile("mov %0, %%rsp\n\tiretq" ::"r"(frame) : "memory");
+    __builtin_unreachable();
   }
   int status = 0;
   return !Failed(child) &&

@@ -71,7 +71,7 @@ bool IsReadable(uint64_t page) {
 }
 
 // The file of which this is known, kept.
-const FileInfo* Keep(const FileInfo& file) {
+FileInfo* Keep(const FileInfo& file) {
   struct Kept {
     FileInfo info;
     Kept* next;
@@ -79,8 +79,8 @@ const FileInfo* Keep(const FileInfo& file) {
   constexpr size_t kBuckets = 256;
   static Kept* kept[kBuckets];
   Kept*& bucket = kept[(file.ino ^ file.dev) % kBuckets];
-  for (const Kept* k = bucket; k != nullptr; k = k->next) {
-    const FileInfo& have = k->info;
+  for (Kept* k = bucket; k != nullptr; k = k->next) {
+    FileInfo& have = k->info;
     if (have.dev == file.dev && have.ino == file.ino && have.bytes == file.bytes &&
         have.mtime_ns == file.mtime_ns && Equal(have.path, file.path)) {
       return &have;
@@ -334,11 +334,11 @@ void FileChanged(uint64_t dev, uint64_t ino, uint64_t bytes) {
     const Mapping& m = g_mappings[i];
     if (!m.is_file || m.is_elf || m.file == nullptr) continue;
     if (m.file->dev != dev || m.file->ino != ino) continue;
-    if (!told) ring::AppendStruct(kTtqFileSize, TtqFileSize{dev, ino, bytes});
-    told = true;
-    FileInfo now = *m.file;
-    now.bytes = bytes;
-    g_mappings[i].file = Keep(now);
+    if (m.file->bytes != bytes && !told) {
+      ring::AppendStruct(kTtqFileSize, TtqFileSize{dev, ino, bytes});
+      told = true;
+    }
+    m.file->bytes = bytes;
     Send(kTtqBySyscall, m.begin, m.end - m.begin);
     // What lies behind its end cannot be read, and is zero when the file grows again.
     const uint64_t kept = bytes > m.offset ? PageUp(bytes - m.offset) : 0;

@@ -27,7 +27,7 @@ struct Mapping {
   bool translated = false;  // code of it has been translated
   bool is_system_v = false;
   bool not_forked = false, wiped_on_fork = false;
-  const FileInfo* file = nullptr;  // lives as long as the process; null: no file
+  FileInfo* file = nullptr;  // lives as long as the process; null: no file
   uint64_t offset = 0;
 };
 

@@ -25,6 +25,7 @@
 #include <initializer_list>
 
 #include "recorder/engine/context.h"
+#include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
@@ -89,26 +90,29 @@ T Head() {
 }
 
 [[noreturn]] void CannotRun(const Text& why) {
-  ring::WriteLog(Text() << "ttq: this process cannot be run again: " << why.c_str() << "\n");
-  ring::Finish(0, false);
-  for (;;) Syscall(SYS_exit_group, 125);
+  EndWith(Text() << "ttq: this process cannot be run again: " << why.c_str() << "\n");
 }
 
 bool IsHere(ring::Place a, ring::Place b) { return a.block == b.block && a.offset == b.offset; }
 
-// The input that is now the next is all there.
-void CheckNext() {
-  const auto left = static_cast<uint64_t>(g_end - g_next);
-  if (g_next >= g_end || left < sizeof(TtqInput) || left - sizeof(TtqInput) < Next().bytes) {
+// The input at a place, which is to be all there.
+const TtqInput& InputAt(const uint8_t* at) {
+  const auto& input = *reinterpret_cast<const TtqInput*>(at);
+  if (at >= g_end || static_cast<uint64_t>(g_end - at) < sizeof(input) ||
+      static_cast<uint64_t>(g_end - at) - sizeof(input) < input.bytes) {
     CannotRun(Text() << "its inputs are cut off");
   }
+  return input;
 }
+
+// Where the one behind the next is.
+const uint8_t* Behind() { return g_next + ((sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7}); }
 
 // The next input has been put in force.
 void Advance() {
-  g_next += (sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7};
-  CheckNext();
-  ring::StopAt({Next().block, Next().offset});
+  g_next = Behind();
+  const TtqInput& next = InputAt(g_next);
+  ring::StopAt({next.block, next.offset});
 }
 
 // Puts the next input into the stream as it was.
@@ -247,47 +251,40 @@ void MoveMemory() {
 
 void WriteAsKernel() {
   const auto w = Head<TtqKernelWrite>();
-  CheckRange(PageDown(w.address), Next().bytes);
   Write(w.address, Payload() + sizeof(w), Next().bytes - sizeof(w));
-  if (w.actor == kTtqBySignal) {                            // a handler begins
-    constexpr uint64_t kCleared = 0x400 | 0x100 | 0x10000;  // direction, trap, resume
-    g_context.flags &= ~kCleared;
-  }
+  if (w.actor == kTtqBySignal) g_context.flags &= ~kClearedForHandler;
   Append();
 }
 
 // ---- Registers and threads ---------------------------------------------------------------------
 
-void SetRegisters(const TtqRegisters& r) {
-  constexpr uint64_t kDirection = 0x400;
-  memcpy(g_context.r, r.reg, sizeof(g_context.r));
-  g_context.flags =
-      (g_context.flags & ~kDirection) | (r.reg[kTtqRegDirection] == 1 ? 0 : kDirection);
-  g_context.pc = r.pc;
-  if (g_context.fs_base != r.reg[kTtqRegFs]) {
-    Syscall(SYS_arch_prctl, ARCH_SET_FS, r.reg[kTtqRegFs]);
-  }
-  if (g_context.gs_base != r.reg[kTtqRegGs]) {
-    Syscall(SYS_arch_prctl, ARCH_SET_GS, r.reg[kTtqRegGs]);
-  }
-  g_context.fs_base = r.reg[kTtqRegFs];
-  g_context.gs_base = r.reg[kTtqRegGs];
+void SetSegments(uint64_t fs_base, uint64_t gs_base) {
+  Syscall(SYS_arch_prctl, ARCH_SET_FS, fs_base);
+  Syscall(SYS_arch_prctl, ARCH_SET_GS, gs_base);
 }
 
-// As the engine's frames of signals have them.
-constexpr uint32_t kStates = 0x2ff;
-constexpr size_t kStateBytes = 8 << 10;
+void SetRegisters(const TtqRegisters& r) {
+  memcpy(g_context.r, r.reg, sizeof(g_context.r));
+  g_context.flags &= ~kDirectionFlag;
+  if (r.reg[kTtqRegDirection] != 1) g_context.flags |= kDirectionFlag;
+  g_context.pc = r.pc;
+  const uint64_t fs_base = r.reg[kTtqRegFs], gs_base = r.reg[kTtqRegGs];
+  if (g_context.fs_base != fs_base || g_context.gs_base != gs_base) SetSegments(fs_base, gs_base);
+  g_context.fs_base = fs_base;
+  g_context.gs_base = gs_base;
+}
 
 void SaveVectors(uint8_t** to) {
-  // Aligned to 64 bytes, as xsave wants it.
+  constexpr uint64_t kAligned = 64;  // as xsave wants it
   if (*to == nullptr) {
-    *to = reinterpret_cast<uint8_t*>((Number(Allocate(kStateBytes + 64)) + 63) & ~uint64_t{63});
+    const uint64_t place = Number(Allocate(StateBytes() + kAligned));
+    *to = reinterpret_cast<uint8_t*>((place + kAligned - 1) & ~(kAligned - 1));
   }
-  __asm__ volatile("xsave64 (%0)" ::"r"(*to), "a"(kStates), "d"(0) : "memory");
+  __asm__ volatile("xsave64 (%0)" ::"r"(*to), "a"(EnabledStates()), "d"(0) : "memory");
 }
 
 void LoadVectors(const uint8_t* from) {
-  __asm__ volatile("xrstor64 (%0)" ::"r"(from), "a"(kStates), "d"(0) : "memory");
+  __asm__ volatile("xrstor64 (%0)" ::"r"(from), "a"(EnabledStates()), "d"(0) : "memory");
 }
 
 // A thread begins: it is what clone left.
@@ -347,8 +344,7 @@ void Switch() {
   }
   if (g_kept[self->number].vectors == nullptr) Differ("a thread that has not run");
   LoadVectors(g_kept[self->number].vectors);
-  Syscall(SYS_arch_prctl, ARCH_SET_FS, self->fs_base);
-  Syscall(SYS_arch_prctl, ARCH_SET_GS, self->gs_base);
+  SetSegments(self->fs_base, self->gs_base);
   threads::Enter(self);
 }
 
@@ -357,9 +353,7 @@ void TakeRegisters() {
   const auto registers = Head<TtqRegisters>();
   const threads::Thread* running = threads::Running();
   if (running != nullptr && running->number == registers.tid) {
-    const auto& after = *reinterpret_cast<const TtqInput*>(
-        g_next + ((sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7}));
-    if (after.kind == kTtqThread) return Switch();
+    if (InputAt(Behind()).kind == kTtqThread) return Switch();
     SetRegisters(registers);
   }
   Append();
@@ -500,9 +494,7 @@ void Differ(const char* what) {
     << uint64_t{here.block} << ", byte " << uint64_t{here.offset} << " (pc 0x";
   t.Hex(g_context.pc) << "), where it had " << NameOf(Next().kind) << " at block "
                       << uint64_t{Next().block} << ", byte " << uint64_t{Next().offset} << "\n";
-  ring::WriteLog(t);
-  ring::Finish(0, false);
-  for (;;) Syscall(SYS_exit_group, 125);
+  EndWith(t);
 }
 
 bool IsOn() { return g_next != nullptr; }
@@ -534,7 +526,7 @@ void Open(const char* path, uint64_t block_bytes) {
   g_end = g_next + head.bytes;
   g_hashes = reinterpret_cast<const uint64_t*>(g_end);
   ring::SetBegin(BeginBlock);
-  CheckNext();
+  InputAt(g_next);
   for (Kept& k : g_kept) k.call = -1;
   const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
   if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");

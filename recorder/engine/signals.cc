@@ -183,7 +183,7 @@ void TakeFault(int number, const Info& info, UserContext* c) {
   g_fault_info = info;
   if (number == kFpe || number == kIll) g_fault_info.address = g_context.pc;
   c->registers.rip = Number(reinterpret_cast<const void*>(&EngineFault));
-  c->registers.flags &= ~uint64_t{0x400};
+  c->registers.flags &= ~kDirectionFlag;
   c->mask = ~kSynchronous;
 }
 
@@ -300,8 +300,7 @@ void BuildFrame(const Info& info, const Action& action) {
   g_context.r[kRdx] = sp + offsetof(Frame, context);
   g_context.r[kRax] = 0;
   g_context.pc = action.handler;
-  constexpr uint64_t kCleared = 0x400 | 0x100 | 0x10000;  // direction, trap, resume
-  g_context.flags &= ~kCleared;
+  g_context.flags &= ~kClearedForHandler;
 }
 
 void Tell(uint32_t kind, const Info& info, uint64_t pc) {
@@ -339,6 +338,15 @@ void Act(const Info& info) {
   if (!(taken.flags & SA_NODEFER)) Own().mask |= Bit(number);
   threads::TellRegisters();
   PutMaskInForce();
+}
+
+// A signal between two superblocks. What frames say of a fault: as the processor does.
+void Raise(const Info& info, uint64_t trap, uint64_t error, uint64_t address) {
+  g_trap = trap;
+  g_error = error;
+  g_address = address;
+  Tell(kTtqSignal, info, g_context.pc);
+  Act(info);
 }
 
 }  // namespace
@@ -386,9 +394,7 @@ void Deliver() {
   const Info info = Own().info;
   Own().waits = 0;
   ring::LookForInterrupts();
-  g_trap = g_error = g_address = 0;
-  Tell(kTtqSignal, info, g_context.pc);
-  Act(info);
+  Raise(info, 0, 0, 0);
 }
 
 void RaiseAtFetch(uint64_t address) {
@@ -409,11 +415,7 @@ void RaiseAtFetch(uint64_t address) {
     info.code = 0x80;
     info.address = 0;
   }
-  g_trap = kPageFault;
-  g_error = kUserFetch;
-  g_address = address;
-  Tell(kTtqSignal, info, g_context.pc);
-  Act(info);
+  Raise(info, kPageFault, kUserFetch, address);
 }
 
 void RaiseInvalid() {
@@ -423,10 +425,7 @@ void RaiseInvalid() {
   info.number = static_cast<int32_t>(kIll);
   info.code = kOperand;
   info.address = g_context.pc;
-  g_trap = kInvalidOpcode;
-  g_error = g_address = 0;
-  Tell(kTtqSignal, info, g_context.pc);
-  Act(info);
+  Raise(info, kInvalidOpcode, 0, 0);
 }
 
 void ForgetActions() {

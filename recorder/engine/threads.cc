@@ -142,7 +142,6 @@ void ReadVectors(TtqVectors* v) {
 }
 
 void TellRegistersOf(const Thread& t) {
-  constexpr uint64_t kDirectionFlag = 0x400;
   const bool in_context = &t == g_in_context;
   TtqRegisters r = {};
   r.tid = t.number;

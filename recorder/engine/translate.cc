@@ -330,7 +330,7 @@ void Translator::EmitConditional(const Instruction& i, bool repeats) {
   const unsigned condition = i.opcode & 15;
   LogNumbers();
   // The opposite of a condition is next to it.
-  EmitSideExit(repeats ? i.next() : i.target(), code_.JumpIfLater(condition ^ (repeats ? 1u : 0u)));
+  EmitSideExit(repeats ? i.next() : i.target(), code_.JumpIfLater(condition ^ unsigned{repeats}));
 }
 
 // Code that is seldom executed comes after the rest.

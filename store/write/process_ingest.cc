@@ -269,10 +269,11 @@ std::vector<AddressRange> ProcessIngest::RunsToCompare(uint64_t begin,
 absl::Status ProcessIngest::Compare() {
   // Other processes' writes to shared memory are not seen.
   const bool alone = recording_.totals.processes == 1;
+  std::vector<uint8_t> actual(1 << 20);
   for (const auto& [begin, area] : image_.areas()) {
     if ((area.shared && !alone) || area.content_unknown || !(area.protection & 1)) continue;
     for (const AddressRange& run : RunsToCompare(begin, area)) {
-      absl::Status s = ComparePages(run);
+      absl::Status s = ComparePages(run, &actual);
       if (absl::IsAborted(s)) {
         s = absl::AbortedError(fmt::format("{}, area {:#x}-{:#x} kind {}", std::string(s.message()),
                                            begin, area.end, area.kind));
@@ -283,12 +284,11 @@ absl::Status ProcessIngest::Compare() {
   return absl::OkStatus();
 }
 
-absl::Status ProcessIngest::ComparePages(const AddressRange& run) {
-  std::vector<uint8_t> actual(1 << 20);
+absl::Status ProcessIngest::ComparePages(const AddressRange& run, std::vector<uint8_t>* actual) {
   uint8_t expected[kPageBytes];
   for (uint64_t at = run.begin.v; at < run.end.v;) {
-    const size_t want = std::min<uint64_t>(actual.size(), run.end.v - at);
-    const iovec local{actual.data(), want};
+    const size_t want = std::min<uint64_t>(actual->size(), run.end.v - at);
+    const iovec local{actual->data(), want};
     const iovec remote{reinterpret_cast<void*>(at), want};
     const ssize_t got =
         process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
@@ -303,14 +303,14 @@ absl::Status ProcessIngest::ComparePages(const AddressRange& run) {
     for (ssize_t done = 0; done + static_cast<ssize_t>(kPageBytes) <= got; done += kPageBytes) {
       const uint64_t page = (at + static_cast<uint64_t>(done)) / kPageBytes;
       image_.Read(page, expected);
-      if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
-      TakePending(page * kPageBytes, actual.data() + done, expected);
-      if (memcmp(expected, actual.data() + done, kPageBytes) == 0) continue;
+      if (memcmp(expected, actual->data() + done, kPageBytes) == 0) continue;
+      TakePending(page * kPageBytes, actual->data() + done, expected);
+      if (memcmp(expected, actual->data() + done, kPageBytes) == 0) continue;
       uint64_t i = 0;
-      while (expected[i] == actual[static_cast<size_t>(done) + i]) ++i;
+      while (expected[i] == (*actual)[static_cast<size_t>(done) + i]) ++i;
       i &= ~uint64_t{7};
       uint64_t is, derived;
-      memcpy(&is, actual.data() + done + i, 8);
+      memcpy(&is, actual->data() + done + i, 8);
       memcpy(&derived, expected + i, 8);
       return absl::AbortedError(
           fmt::format("verify: at time {} (block {}) word {:#x} is {:#018x} in the program, "

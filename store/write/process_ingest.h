@@ -325,7 +325,7 @@ class ProcessIngest {
 
   absl::Status Compare();
   std::vector<AddressRange> RunsToCompare(uint64_t begin, const LiveImage::Area& area) const;
-  absl::Status ComparePages(const AddressRange& run);
+  absl::Status ComparePages(const AddressRange& run, std::vector<uint8_t>* actual);
 
   struct Summary {
     Time end;
