@@ -12,15 +12,13 @@
 // The program that ttq records is not concerned: the variables are taken out of the environment
 // before main. Nor are calls that the C library makes of itself, or that are made before main:
 // where there is no memory for what libraries set up then, no program can say so. Nor are calls of
-// malloc by RocksDB and zstd within it, or for the destructors of its thread-local objects: RocksDB
-// uses what it gets unseen, and glibc ends the process (docs/limits.md).
+// malloc for the destructors of thread-local objects: glibc ends the process (docs/limits.md).
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -112,32 +110,6 @@ extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 
-// The code of librocksdb and libzstd.
-static struct { uintptr_t begin, end; } g_excepted[2];
-static int note_library(struct dl_phdr_info* info, size_t size, void* count) {
-  (void)size;
-  int* n = count;
-  if (!strstr(info->dlpi_name, "/librocksdb.so") && !strstr(info->dlpi_name, "/libzstd.so"))
-    return 0;
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr)* p = &info->dlpi_phdr[i];
-    if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) || *n == 2) continue;
-    g_excepted[*n].begin = info->dlpi_addr + p->p_vaddr;
-    g_excepted[*n].end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
-    ++*n;
-  }
-  return 0;
-}
-
-// Whether an allocation for the caller at `by` is to fail.
-static int allocation_fails(const void* by) {
-  for (int i = 0; i < 2; i++) {
-    if ((uintptr_t)by - g_excepted[i].begin < g_excepted[i].end - g_excepted[i].begin) return 0;
-  }
-  return fails(kMalloc);
-}
-#define ALLOCATION_FAILS() allocation_fails(__builtin_return_address(0))
-
 int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library) {
   NEXT(__cxa_thread_atexit_impl)
   g_inside++;
@@ -151,19 +123,15 @@ static void* no_memory(void) {
   return NULL;
 }
 
-void* malloc(size_t n) { return ALLOCATION_FAILS() ? no_memory() : __libc_malloc(n); }
-void* calloc(size_t n, size_t m) { return ALLOCATION_FAILS() ? no_memory() : __libc_calloc(n, m); }
-void* realloc(void* at, size_t n) {
-  return ALLOCATION_FAILS() ? no_memory() : __libc_realloc(at, n);
-}
-void* memalign(size_t a, size_t n) {
-  return ALLOCATION_FAILS() ? no_memory() : __libc_memalign(a, n);
-}
+void* malloc(size_t n) { return fails(kMalloc) ? no_memory() : __libc_malloc(n); }
+void* calloc(size_t n, size_t m) { return fails(kMalloc) ? no_memory() : __libc_calloc(n, m); }
+void* realloc(void* at, size_t n) { return fails(kMalloc) ? no_memory() : __libc_realloc(at, n); }
+void* memalign(size_t a, size_t n) { return fails(kMalloc) ? no_memory() : __libc_memalign(a, n); }
 void* aligned_alloc(size_t a, size_t n) {
-  return ALLOCATION_FAILS() ? no_memory() : __libc_memalign(a, n);
+  return fails(kMalloc) ? no_memory() : __libc_memalign(a, n);
 }
 int posix_memalign(void** out, size_t a, size_t n) {
-  if (ALLOCATION_FAILS()) return ENOMEM;
+  if (fails(kMalloc)) return ENOMEM;
   *out = __libc_memalign(a, n);
   return *out ? 0 : ENOMEM;
 }
@@ -190,8 +158,6 @@ int mprotect(void* at, size_t n, int protection) {
 typedef int Main(int, char**, char**);
 static Main* g_main;
 static int begin_main(int argc, char** argv, char** environment) {
-  int libraries = 0;
-  dl_iterate_phdr(note_library, &libraries);
   g_kind = g_wanted;
   return g_main(argc, argv, environment);
 }
