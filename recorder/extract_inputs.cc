@@ -72,12 +72,6 @@ size_t InputsExtractor::BeginningBytes(std::string_view log) const {
   return at;
 }
 
-void InputsExtractor::Add(const TtqInput& input, std::string_view payload) {
-  inputs_.append(reinterpret_cast<const char*>(&input), sizeof(input));
-  inputs_.append(payload);
-  inputs_.resize((inputs_.size() + 7) & ~size_t{7});
-}
-
 // Follows which thread runs.
 void InputsExtractor::Note(uint32_t kind, std::string_view payload) {
   switch (kind) {
@@ -112,7 +106,9 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
   const std::string_view log = block.log;
   const uint32_t number = block.head.number;
   size_t at = number == 0 ? 0 : BeginningBytes(log);
-  hashes_.push_back(HashBytes(log.data(), at));
+  file_.blocks.push_back({HashBytes(log.data(), at), block.head.log_bytes,
+                          block.head.ends_between_superblocks, block.head.wall_start_ns,
+                          block.head.wall_end_ns});
   // A record for which the block before had no room was to be appended there.
   bool moved = number > 0 && !block.head.between_superblocks;
   while (at < log.size()) {
@@ -131,7 +127,7 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
       const TtqInput before = {end_.block, end_.offset, kind,
                                static_cast<uint32_t>(payload.size())};
       const TtqInput here = {number, static_cast<uint32_t>(at), kind, before.bytes};
-      Add(moved ? before : here, payload);
+      file_.Add(moved ? before : here, payload);
       Note(kind, payload);
       at += kControlHead + payload.size();
     }
@@ -140,20 +136,6 @@ absl::Status InputsExtractor::Take(const BlockView& block) {
   end_.block = number;
   end_.offset = static_cast<uint32_t>(log.size());
   return absl::OkStatus();
-}
-
-std::string InputsExtractor::Finish(uint32_t block_bytes, uint32_t fatal_signal) {
-  Add(end_, "");
-  std::string body = inputs_;
-  body.append(reinterpret_cast<const char*>(hashes_.data()), hashes_.size() * sizeof(uint64_t));
-  const TtqInputs head = {TTQ_INPUTS_MAGIC,
-                          kTtqStreamVersion,
-                          block_bytes,
-                          fatal_signal,
-                          static_cast<uint32_t>(hashes_.size()),
-                          inputs_.size(),
-                          HashBytes(body.data(), body.size())};
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + body;
 }
 
 }  // namespace ttq

@@ -6,13 +6,11 @@
 #define TTQ_RECORDER_EXTRACT_INPUTS_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "recorder/inputs.h"
+#include "recorder/inputs_file.h"
 #include "recorder/ring.h"
 
 namespace ttq {
@@ -21,8 +19,8 @@ class InputsExtractor {
  public:
   // Blocks of one process, from its first on, in order. DataLoss when one is damaged.
   absl::Status Take(const BlockView& block);
-  // After the last: the contents of the file.
-  std::string Finish(uint32_t block_bytes, uint32_t fatal_signal);
+  // Of the blocks so far, without what the ring says.
+  InputsFile& file() { return file_; }
 
  private:
   struct Lengths {  // of a superblock's records, by the exit
@@ -30,11 +28,9 @@ class InputsExtractor {
   };
   absl::Status TakeRecipes(std::string_view recipes);
   size_t BeginningBytes(std::string_view log) const;
-  void Add(const TtqInput& input, std::string_view payload);
   void Note(uint32_t kind, std::string_view payload);
 
-  std::string inputs_;
-  std::vector<uint64_t> hashes_;                   // of what each block starts with
+  InputsFile file_;
   std::unordered_map<uint32_t, Lengths> lengths_;  // by id
   uint32_t thread_ = 0;                            // that runs; 0: none
   std::unordered_map<uint32_t, int64_t> calls_;    // the system call that a thread is in

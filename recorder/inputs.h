@@ -2,10 +2,14 @@
 //
 // What of a stream (stream.h) is not determined by what comes before it: its control records, each
 // with its place, but for those that every block starts with. A process of the native engine can be
-// run again from them: see docs/engine.md.
+// run again from them: see docs/inputs-format.md.
 //
-// A file: one TtqInputs, then each record as one TtqInput and its payload, padded to eight bytes,
-// then for each block a hash of what it starts with: where all threads are. Little-endian.
+// A block of a ring that holds inputs (TtqRing::holds_inputs), in place of its log: one
+// TtqInputsBlock, then records. A record is one TtqInput and its payload, padded to eight bytes.
+//
+// A file, for the engine: one TtqInputs, the program's arguments as in TtqRing padded to eight
+// bytes, the records of all blocks, then the TtqInputsBlock of each. Little-endian. The inputs of a
+// process that fork number N made are in the file of its parent's name and ".N".
 
 #ifndef TTQ_RECORDER_INPUTS_H_
 #define TTQ_RECORDER_INPUTS_H_
@@ -14,8 +18,12 @@
 
 #include "recorder/stream.h"
 
-#define TTQ_INPUTS_MAGIC 0x31535455504e4954ull  // "TINPUTS1"
+#define TTQ_INPUTS_MAGIC 0x32535455504e4954ull  // "TINPUTS2"
 
+// A record has 16 bytes before its payload, and 8 in the log.
+enum { kTtqInputsRoom = 2 };
+
+// sizeof is a multiple of eight.
 struct TtqInputs {
   uint64_t magic;
   uint32_t stream_version;
@@ -24,6 +32,19 @@ struct TtqInputs {
   uint32_t blocks;
   uint64_t bytes;  // of the records
   uint64_t hash;   // of all that follows this head
+  int64_t start_wall_ns;
+  uint32_t pid, process, parent;  // as in TtqRing
+  uint32_t finished, superseded, became_other;
+  uint32_t argument_bytes;
+  uint32_t zero;
+};
+static_assert(sizeof(TtqInputs) % 8 == 0);
+
+struct TtqInputsBlock {
+  uint64_t hash;       // of what the log starts with: where all threads are
+  uint32_t log_bytes;  // of it all
+  uint32_t ends_between_superblocks;
+  int64_t wall_start_ns, wall_end_ns;
 };
 
 struct TtqInput {

@@ -40,6 +40,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
+#include "recorder/inputs.h"
 
 extern char** environ;
 
@@ -276,10 +277,12 @@ std::vector<std::string> ValgrindWords(const LaunchOptions& options, const std::
 // … and under the native engine.
 absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& options,
                                                      const std::string& rings) {
-  std::vector<std::string> words = {options.tool_directory + "/" + kEngineName, "--ring=" + rings,
+  std::vector<std::string> words = {options.tool_directory + "/" + kEngineName,
+                                    "--ring=" + rings,
                                     fmt::format("--block-bytes={}", options.block_bytes),
                                     fmt::format("--block-count={}", options.block_count),
-                                    options.verify ? "--verify=yes" : "--verify=no"};
+                                    options.verify ? "--verify=yes" : "--verify=no",
+                                    options.records_inputs ? "--record=inputs" : "--record=all"};
   if (!options.inputs.empty()) {
     words.push_back("--inputs=" + options.inputs);
     return words;
@@ -384,7 +387,7 @@ absl::Status RingFinder::Take() {
   std::sort(found_.begin(), found_.end(),
             [](const auto& a, const auto& b) { return a->start_wall_ns() < b->start_wall_ns(); });
   for (std::shared_ptr<Ring>& ring : found_) {
-    auto& slot = by_pid_[ring->pid()];
+    auto& slot = by_pid_[ring->filler_pid()];
     if (auto before = slot.lock()) before->Supersede();
     slot = ring;
     on_ring_(ring);
@@ -484,7 +487,8 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   }
   ASSIGN_OR_RETURN(auto directory,
                    RingDirectory::Make(kTtqRingHeaderBytes +
-                                       options.block_bytes * std::min(options.block_count, 4u)));
+                                       options.block_bytes * std::min(options.block_count, 4u) *
+                                           (options.records_inputs ? kTtqInputsRoom : 1)));
   const std::string& path = directory->path();
   int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (notify < 0 || inotify_add_watch(notify, path.c_str(), IN_MOVED_TO) < 0) {

@@ -27,6 +27,7 @@ struct LaunchOptions {
   std::string tool_directory;        // holds what engines are; see FindToolDirectory
   RecorderKind recorder = RecorderKind::kNative;
   bool verify = false;
+  bool records_inputs = false;  // nothing else; natively
   std::string inputs;  // a file (recorder/inputs.h): run that again, natively, not the command
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;

@@ -166,6 +166,10 @@ std::string Ring::incomplete() const {
                      strnlen(header_->incomplete, sizeof(header_->incomplete)));
 }
 
+std::string Ring::not_again() const {
+  return std::string(header_->not_again, strnlen(header_->not_again, sizeof(header_->not_again)));
+}
+
 std::vector<std::pair<uint64_t, uint64_t>> Ring::pending() const {
   std::vector<std::pair<uint64_t, uint64_t>> out;
   uint32_t n = std::min<uint32_t>(header_->pending_count, kTtqMaxPending);

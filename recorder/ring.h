@@ -59,7 +59,18 @@ class Ring {
   void Kill() const;
 
   const std::string& name() const { return name_; }
-  uint32_t pid() const { return header_->pid; }
+  // Of the process; of one that is run again, as it was recorded.
+  uint32_t pid() const { return header_->again.pid != 0 ? header_->again.pid : header_->pid; }
+  // Of who fills the ring.
+  uint32_t filler_pid() const { return header_->pid; }
+  // Of a process that is run again: its number in the recording, and its parent's; 0: there is
+  // none.
+  uint32_t process() const { return header_->again.process; }
+  uint32_t parent_process() const { return header_->again.parent; }
+  // Blocks hold inputs (recorder/inputs.h) instead of a log.
+  bool holds_inputs() const { return header_->holds_inputs != 0; }
+  // Of such: why the process cannot be run again, one clause; empty: it can.
+  std::string not_again() const;
   uint32_t parent_pid() const { return header_->parent_pid; }
   std::string parent_ring() const;
   uint32_t fork_number() const { return header_->fork_number; }
@@ -79,7 +90,7 @@ class Ring {
   uint32_t beginning() const { return header_->beginning; }
   // Of a moment: what is missing of it, one clause; empty: nothing is.
   std::string incomplete() const;
-  bool superseded() const { return superseded_; }
+  bool superseded() const { return superseded_ || header_->again.superseded != 0; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }
 
  private:

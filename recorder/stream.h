@@ -45,8 +45,8 @@ typedef Long ttq_i64;
 
 // 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
 // 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning; 7: kTtqUndetermined,
-// kTtqFileSize
-enum { kTtqStreamVersion = 7 };
+// kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again
+enum { kTtqStreamVersion = 8 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -85,9 +85,16 @@ typedef struct {
   ttq_u32 verified;        // blocks compared; futex word
   ttq_u32 argument_bytes;  // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
-  ttq_u32 beginning;     // ttq::Beginning: 0 from the start, else of one moment alone
-  char incomplete[512];  // what is missing of a moment, one clause
-  ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
+  ttq_u32 beginning;          // ttq::Beginning: 0 from the start, else of one moment alone
+  char incomplete[512];       // what is missing of a moment, one clause
+  ttq_u32 became_other;       // it may have become, by exec, a program that cannot be recorded
+  ttq_u32 holds_inputs;       // blocks hold, in place of a log, what recorder/inputs.h says
+  char not_again[256];        // of these: why the process cannot be run again, one clause
+  struct {                    // of a process that is run again: as it was recorded
+    ttq_u32 pid;              // 0: it is not
+    ttq_u32 process, parent;  // their numbers in the recording; 0: it has no parent
+    ttq_u32 superseded;       // it replaced itself, by exec
+  } again;
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
   struct {

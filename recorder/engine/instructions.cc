@@ -152,7 +152,7 @@ void Translator::CopyWithAddressIn(const Instruction& i, uint8_t reg) {
 
 void Translator::LogRegister(uint8_t number, unsigned bytes) {
   const Node slot = recipe_.Slot(bytes);
-  code_.Store(number, log_register_, recipe_.last_slot(), bytes);
+  ToLog([&] { code_.Store(number, log_register_, recipe_.last_slot(), bytes); });
   recipe_.SetRegister(number, slot);
 }
 
@@ -162,7 +162,7 @@ void Translator::LogResults(const Instruction& i, uint16_t registers) {
     if (!(registers >> r & 1)) continue;
     if (WritesLowBytesOnly(i, r)) {
       const Node slot = recipe_.Slot(f.rm_bytes);
-      code_.Store(r, log_register_, recipe_.last_slot(), f.rm_bytes);
+      ToLog([&] { code_.Store(r, log_register_, recipe_.last_slot(), f.rm_bytes); });
       recipe_.WriteOperand(i, r, f.rm_bytes, slot);
       continue;
     }
@@ -179,21 +179,23 @@ void Translator::LogResults(const Instruction& i, uint16_t registers) {
 void Translator::LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement,
                            uint8_t segment, uint16_t busy) {
   constexpr unsigned kPiece = 32;
-  const uint8_t value = Borrow(busy | Bit(base));
-  for (unsigned done = 0; done < bytes;) {
-    const unsigned n = bytes - done < kPiece ? bytes - done : kPiece;
-    const Node slot = recipe_.Slot(n);
-    for (unsigned k = 0; k < n;) {
-      const unsigned left = n - k;
-      const unsigned word = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-      code_.Load(value, base, displacement + static_cast<int32_t>(done + k), word, segment);
-      code_.Store(value, log_register_, recipe_.last_slot() + static_cast<int32_t>(k), word);
-      k += word;
+  ToLog([&] {
+    const uint8_t value = Borrow(busy | Bit(base));
+    for (unsigned done = 0; done < bytes;) {
+      const unsigned n = bytes - done < kPiece ? bytes - done : kPiece;
+      const Node slot = recipe_.Slot(n);
+      for (unsigned k = 0; k < n;) {
+        const unsigned left = n - k;
+        const unsigned word = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        code_.Load(value, base, displacement + static_cast<int32_t>(done + k), word, segment);
+        code_.Store(value, log_register_, recipe_.last_slot() + static_cast<int32_t>(k), word);
+        k += word;
+      }
+      recipe_.Store(recipe_.Add(address, done), n, slot);
+      done += n;
     }
-    recipe_.Store(recipe_.Add(address, done), n, slot);
-    done += n;
-  }
-  GiveBack(value);
+    GiveBack(value);
+  });
 }
 
 Node Translator::AddressOf(const Instruction& i) {
@@ -255,7 +257,7 @@ void Translator::LogVectors(bool returning) {
       const unsigned word = n + (high ? kTtqHighWord : 0);
       if (!(vectors_written_ >> word & 1)) continue;
       const Node slot = recipe_.Slot(8);
-      code_.StoreVectorHalf(n, high != 0, log_register_, recipe_.last_slot());
+      ToLog([&] { code_.StoreVectorHalf(n, high != 0, log_register_, recipe_.last_slot()); });
       recipe_.SetVector(word, slot);
       vectors_written_ &= ~(1u << word);
       numbers_written_ &= ~(1u << word);
@@ -268,7 +270,7 @@ void Translator::LogNumbers() {
   for (uint8_t n = 0; n < kTtqVectorCount; ++n) {
     if (!(numbers_written_ >> n & 1)) continue;
     const Node slot = recipe_.Slot(8);
-    code_.StoreVectorHalf(n, false, log_register_, recipe_.last_slot());
+    ToLog([&] { code_.StoreVectorHalf(n, false, log_register_, recipe_.last_slot()); });
     recipe_.SetVector(n, slot);
     vectors_written_ &= ~(1u << n);
     numbers_written_ &= ~(1u << n);
@@ -301,7 +303,7 @@ bool Translator::EmitMove(const Instruction& i) {
     r.Load(AddressOf(i), bytes);
     Copy(i);
     const Node slot = r.Slot(bytes);
-    code_.Store(i.reg, log_register_, r.last_slot(), bytes);
+    ToLog([&] { code_.Store(i.reg, log_register_, r.last_slot(), bytes); });
     r.WriteOperand(i, i.reg, bytes, slot);
     return true;
   }
@@ -336,7 +338,7 @@ bool Translator::EmitMove(const Instruction& i) {
     r.Load(AddressOf(i), from);
     Copy(i);
     value = r.Slot(from);
-    code_.Store(i.reg, log_register_, r.last_slot(), from);
+    ToLog([&] { code_.Store(i.reg, log_register_, r.last_slot(), from); });
   } else {
     value = r.ReadOperand(i, i.rm, from);
     Copy(i);
@@ -553,7 +555,7 @@ bool Translator::EmitString(const Instruction& i) {
   }
   if (loads) {
     const Node slot = r.Slot(bytes);
-    code_.Store(kRax, log_register_, r.last_slot(), bytes);
+    ToLog([&] { code_.Store(kRax, log_register_, r.last_slot(), bytes); });
     r.WriteOperand(i, kRax, bytes == 1 ? 1 : bytes, slot);
   }
   if (moves || compares || loads) r.SetRegister(kRsi, r.Make(kTtqAdd, width, source, step));

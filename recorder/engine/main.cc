@@ -46,6 +46,7 @@ char** TakeOptions(char** argv, ring::Options* options, const char** inputs) {
       options->block_count = static_cast<uint32_t>(ParseNumber(v));
     }
     if (const char* v = After(*argv, "--verify=")) options->verify = Equal(v, "yes");
+    if (const char* v = After(*argv, "--record=")) options->inputs = Equal(v, "inputs");
     if (Equal(*argv, "--seen=yes")) traces::SetLeft();
     if (const char* v = After(*argv, "--inputs=")) *inputs = v;
   }
@@ -61,9 +62,11 @@ const char* OwnPath() {
 }
 
 [[noreturn]] void RunAgain(const char* inputs, const ring::Options& options) {
+  replay::Open(inputs, options.block_bytes);
+  ring::Create({});
+  replay::FillRing();
   SetUpCode();
   threads::SetUp();
-  replay::Open(inputs, options.block_bytes);
   replay::Begin();
   ring::Announce();
   signals::SetUpForFaults();
@@ -89,10 +92,14 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   }
   syscalls::g_program.engine = OwnPath();
   syscalls::g_program.options = options;
+  ring::SetOptions(options);
   ring::SetBegin(threads::BeginBlock);
   ring::SetBeforeHandingOver(threads::NotePending);
-  ring::Create(options, {});
-  if (inputs != nullptr) RunAgain(inputs, options);
+  if (inputs == nullptr) {
+    ring::Create({});
+  } else {
+    RunAgain(inputs, options);
+  }
   char directory[4096] = {};
   Syscall(SYS_getcwd, reinterpret_cast<uint64_t>(directory), sizeof(directory));
   ring::AddArgument(words[0]);

@@ -98,17 +98,19 @@ Node Translator::LogVector(uint8_t vector, Vector kind, unsigned bytes) {
   const int32_t at = recipe_.last_slot();
   const unsigned all = kind == kMmx ? 8 : kind == kYmm ? 32 : 16;
   for (unsigned done = bytes; done < all; done += bytes) recipe_.Slot(bytes);
-  code_.StoreVector(vector, kind, log_register_, at);
+  ToLog([&] { code_.StoreVector(vector, kind, log_register_, at); });
   return first;
 }
 
 // Logs the highest bits of a vector's elements; gives the node of a number made of them.
 Node Translator::LogMask(const Instruction& i, uint8_t vector, Vector kind, unsigned element) {
-  const uint8_t bits = Borrow(static_cast<uint16_t>(i.reads | i.writes));
-  code_.HighBits(bits, vector, kind, element);
   const Node slot = recipe_.Slot(4);
-  code_.Store(bits, log_register_, recipe_.last_slot(), 4);
-  GiveBack(bits);
+  ToLog([&] {
+    const uint8_t bits = Borrow(static_cast<uint16_t>(i.reads | i.writes));
+    code_.HighBits(bits, vector, kind, element);
+    code_.Store(bits, log_register_, recipe_.last_slot(), 4);
+    GiveBack(bits);
+  });
   return slot;
 }
 
@@ -120,11 +122,13 @@ Node Translator::BitOf(Node mask, unsigned number) {
 // ---- AVX-512 -----------------------------------------------------------------------------------
 
 Node Translator::LogEvexMask(const Instruction& i, unsigned count) {
-  const uint8_t bits = Borrow(static_cast<uint16_t>(i.reads | i.writes));
-  code_.LoadMask(bits, i.mask, count);
   const Node slot = recipe_.Slot(8);
-  code_.Store(bits, log_register_, recipe_.last_slot(), 8);
-  GiveBack(bits);
+  ToLog([&] {
+    const uint8_t bits = Borrow(static_cast<uint16_t>(i.reads | i.writes));
+    code_.LoadMask(bits, i.mask, count);
+    code_.Store(bits, log_register_, recipe_.last_slot(), 8);
+    GiveBack(bits);
+  });
   return slot;
 }
 
@@ -135,7 +139,7 @@ Node Translator::LogEvexVector(uint8_t vector, unsigned bytes, unsigned count) {
   const Node first = recipe_.Slot(bytes);
   const int32_t at = recipe_.last_slot();
   for (unsigned done = bytes; done < all; done += bytes) recipe_.Slot(bytes);
-  code_.StoreEvexVector(vector, kind, log_register_, at);
+  ToLog([&] { code_.StoreEvexVector(vector, kind, log_register_, at); });
   return first;
 }
 
@@ -171,15 +175,16 @@ void Translator::EmitEvexStore(const Instruction& i) {
   const Node values = recipe_.Slot(element);
   const int32_t at = recipe_.last_slot();
   for (unsigned k = 1; k < count; ++k) recipe_.Slot(element);
-  // The same instruction, to the log.
-  const uint8_t* from = CodeOf(i);
-  constexpr unsigned kPrefixBytes = 4;  // before the opcode
-  const uint8_t* prefix = from + i.head_bytes - kPrefixBytes - 1;
-  code_.Byte(prefix[0]);
-  code_.Byte((prefix[1] & 0x9fu) | 0x40u | (log_register_ & 8 ? 0u : 0x20u));
-  code_.Bytes(prefix + 2, kPrefixBytes - 1);
-  code_.WideOperand(i.reg, log_register_, at);
-  code_.Bytes(from + i.length - i.form->immediate_bytes, i.form->immediate_bytes);
+  ToLog([&] {  // the same instruction
+    const uint8_t* from = CodeOf(i);
+    constexpr unsigned kPrefixBytes = 4;  // before the opcode
+    const uint8_t* prefix = from + i.head_bytes - kPrefixBytes - 1;
+    code_.Byte(prefix[0]);
+    code_.Byte((prefix[1] & 0x9fu) | 0x40u | (log_register_ & 8 ? 0u : 0x20u));
+    code_.Bytes(prefix + 2, kPrefixBytes - 1);
+    code_.WideOperand(i.reg, log_register_, at);
+    code_.Bytes(from + i.length - i.form->immediate_bytes, i.form->immediate_bytes);
+  });
   for (unsigned k = 0; k < count; ++k) {
     recipe_.StoreIf(recipe_.Add(address, k * element), element, static_cast<Node>(values + k),
                     EvexGuard(i, mask, packed, k));

@@ -226,6 +226,21 @@ void NoteTranslated(uint64_t address) {
   if (m != nullptr) m->translated = true;
 }
 
+// Others may write what this process reads.
+static void NoteShared(const Mapping& m) {
+  if (m.shared && (m.is_file || m.is_system_v) && m.protection & PROT_WRITE) {
+    ring::SetNotAgain("it can write memory that other processes may share");
+  }
+}
+
+bool SharesWithChild() {
+  bool shares = false;
+  ForEach(0, ~uint64_t{0}, [&shares](Mapping* m) {
+    shares = shares || (m->shared && !m->not_forked && (!m->is_file || m->protection & PROT_WRITE));
+  });
+  return shares;
+}
+
 void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo& file) {
   Cut(mapping.begin, mapping.end);
   Mapping m = mapping;
@@ -244,6 +259,10 @@ void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo
   record.ino = file.ino;
   record.file_bytes = file.bytes;
   record.mtime_ns = file.mtime_ns;
+  if (content == kTtqContentUnknown) {
+    ring::SetNotAgain("what a file or device held that it mapped is not known");
+  }
+  NoteShared(m);
   ring::Append(kTtqMap, &record, sizeof(record), file.path, Length(file.path));
   Join(m.end);
   Join(m.begin);
@@ -262,6 +281,7 @@ void Protect(uint64_t begin, uint64_t end, uint32_t protection) {
   ForEach(begin, end, [&](Mapping* m) {
     flush = flush || (m->translated && m->protection != protection);
     m->protection = protection;
+    NoteShared(*m);
     if (flush) m->translated = false;
   });
   if (flush) g_flush();

@@ -40,6 +40,8 @@ size_t ExecutableBytes(uint64_t address, size_t most);
 bool IsWritable(uint64_t address);
 // The page is of a mapped file, behind its end: whoever touches it gets SIGBUS.
 bool IsBeyondFile(uint64_t address);
+// Whether a process forked now would see what this one writes, or the other way round.
+bool SharesWithChild();
 // A place for a module, within the reach of translated code; 0 when none is left.
 uint64_t TakeModuleSpace(uint64_t bytes);
 // Whether the code at an address may change without a system call.

@@ -48,9 +48,8 @@ void BeginChild(const uint64_t* args, uint64_t flags) {
   static char arguments[sizeof(TtqRing::arguments)];
   const uint32_t bytes = ring::Header()->argument_bytes;
   memcpy(arguments, ring::Header()->arguments, bytes);
-  Syscall(SYS_munmap, Number(ring::Header()),
-          kTtqRingHeaderBytes + g_program.options.block_bytes * g_program.options.block_count);
-  ring::Create(g_program.options, parent);
+  ring::Drop();
+  ring::Create(parent);
   memcpy(ring::Header()->arguments, arguments, bytes);
   ring::Header()->argument_bytes = bytes;
   ring::Announce();
@@ -133,6 +132,7 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
     frames = reinterpret_cast<VforkFrames*>(r);
     frames->begin = g_context.r[kRsp] & ~uint64_t{7};
   }
+  if (memory::SharesWithChild()) ring::SetNotAgain("it shares memory with a process it forked");
   ++g_forks;
   ring::Append(kTtqFork, &g_forks, 4);
   // The child's reader needs it, and this process may wait for the child before it fills a block.
@@ -195,13 +195,13 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
   block_bytes << "--block-bytes=" << o.block_bytes;
   block_count << "--block-count=" << uint64_t{o.block_count};
   const uint64_t count = CountPointers(arguments);
-  constexpr uint64_t kOwn = 8;
+  constexpr uint64_t kOwn = 9;
   auto* words = AllocateArray<uint64_t>(kOwn + count + 2);
   uint64_t used = 0;
   for (const char* w :
        {g_program.engine, directory.c_str(), block_bytes.c_str(), block_count.c_str(),
-        o.verify ? "--verify=yes" : "--verify=no", traces::Left() ? "--seen=yes" : "--seen=no",
-        "--", static_cast<const char*>(name)}) {
+        o.verify ? "--verify=yes" : "--verify=no", o.inputs ? "--record=inputs" : "--record=all",
+        traces::Left() ? "--seen=yes" : "--seen=no", "--", static_cast<const char*>(name)}) {
     words[used++] = Number(w);
   }
   ReadGuest(arguments, words + used, 8 * count);

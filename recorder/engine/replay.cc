@@ -29,6 +29,7 @@
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
+#include "recorder/engine/syscalls.h"
 #include "recorder/engine/threads.h"
 #include "recorder/inputs.h"
 
@@ -37,8 +38,10 @@ namespace {
 
 const uint8_t* g_next;  // input; null: not on
 const uint8_t* g_end;
-const uint64_t* g_hashes;  // of what blocks start with
-uint32_t g_fatal_signal, g_blocks;
+const TtqInputsBlock* g_blocks;
+const TtqInputs* g_head;
+uint64_t g_bytes;                             // of the file
+char g_path[4096];                            // its own
 uint64_t g_memory;                            // descriptor of /proc/self/mem
 ring::Place g_also_here = {~uint32_t{0}, 0};  // where the block before ended, if a record did that
 bool g_process_ends;
@@ -400,9 +403,60 @@ void EndBlock() {
   ring::NextBlock(false);
 }
 
+// Whether `g_path` and a number is a file of inputs, which is then g_path.
+bool AddToPath(uint32_t fork_number) {
+  Text name;
+  name << "." << uint64_t{fork_number};
+  const size_t length = Length(g_path);
+  if (length + name.size() >= sizeof(g_path)) return false;
+  memcpy(g_path + length, name.c_str(), name.size() + 1);
+  if (!Failed(Syscall(SYS_access, Number(g_path), 4 /* R_OK */))) return true;
+  g_path[length] = 0;
+  return false;
+}
+
+// The child goes on from here by inputs of its own, beside this process.
+void Fork() {
+  const auto fork_number = Head<uint32_t>();
+  EndBlock();
+  const size_t length = Length(g_path);
+  if (!AddToPath(fork_number)) return;  // it was not recorded
+  const int64_t r = Syscall(SYS_clone, 0, 0, 0, 0, 0);
+  if (r != 0) {
+    if (Failed(r)) CannotRun(Text() << "there is no process for a child");
+    g_path[length] = 0;
+    return;
+  }
+  ring::Parent parent;
+  parent.pid = ring::Header()->pid;
+  parent.fork_number = fork_number;
+  memcpy(parent.ring, ring::Name(), sizeof(parent.ring));
+  ring::Drop();
+  Syscall(SYS_munmap, Number(g_head), g_bytes);
+  Syscall(SYS_close, g_memory);
+  static char path[sizeof(g_path)];
+  memcpy(path, g_path, sizeof(path));
+  Open(path, syscalls::g_program.options.block_bytes);
+  ring::Create(parent);
+  FillRing();
+  Begin();
+  ring::Announce();
+}
+
+// It ends where its recording does.
 [[noreturn]] void End() {
-  ring::Finish(g_fatal_signal);
+  const uint32_t blocks = g_head->blocks;
+  if (g_head->finished) {
+    ring::Finish(g_head->fatal_signal, g_blocks[blocks - 1].ends_between_superblocks != 0);
+  } else {
+    ring::Break(ring::Here().block >= blocks);
+  }
   for (;;) Syscall(SYS_exit_group, 0);
+}
+
+int64_t WallOf(uint32_t block, bool end) {
+  if (block >= g_head->blocks) return 0;
+  return end ? g_blocks[block].wall_end_ns : g_blocks[block].wall_start_ns;
 }
 
 // Puts the next input in force. False where the program's own code is to ask for it.
@@ -451,6 +505,8 @@ bool Apply() {
       LeaveCall();
       return true;
     case kTtqFork:
+      Fork();
+      return true;
     case kTtqExecve:
       EndBlock();
       return true;
@@ -476,7 +532,8 @@ bool Apply() {
 void BeginBlock() {
   threads::BeginBlock();
   const uint32_t block = ring::Here().block;
-  if (block >= g_blocks || g_hashes[block] != ring::HashOfBlock()) {
+  // A block that was not recorded begins only to be left.
+  if (block < g_head->blocks && g_blocks[block].hash != ring::HashOfBlock()) {
     Differ("other registers at the start of a block");
   }
 }
@@ -516,21 +573,38 @@ void Open(const char* path, uint64_t block_bytes) {
     CannotRun(Text() << path << " is of another version");
   }
   const uint64_t body = bytes - sizeof(head);
-  if (head.bytes > body || body - head.bytes != head.blocks * sizeof(uint64_t) ||
-      head.hash != HashBytes(&head + 1, body)) {
+  const uint64_t argument_bytes = (uint64_t{head.argument_bytes} + 7) & ~uint64_t{7};
+  if (head.bytes > body || argument_bytes > body - head.bytes || head.blocks == 0 ||
+      body - head.bytes - argument_bytes != head.blocks * sizeof(TtqInputsBlock) ||
+      head.argument_bytes > sizeof(TtqRing::arguments) || head.hash != HashBytes(&head + 1, body)) {
     CannotRun(Text() << path << " is damaged");
   }
-  g_fatal_signal = head.fatal_signal;
-  g_blocks = head.blocks;
-  g_next = reinterpret_cast<const uint8_t*>(&head + 1);
+  g_head = &head;
+  g_bytes = bytes;
+  memcpy(g_path, path, Least(Length(path) + 1, sizeof(g_path) - 1));
+  g_next = reinterpret_cast<const uint8_t*>(&head + 1) + argument_bytes;
   g_end = g_next + head.bytes;
-  g_hashes = reinterpret_cast<const uint64_t*>(g_end);
+  g_blocks = reinterpret_cast<const TtqInputsBlock*>(g_end);
+  g_also_here = {~uint32_t{0}, 0};
+  g_process_ends = false;
   ring::SetBegin(BeginBlock);
+  ring::SetWall(WallOf);
   InputAt(g_next);
-  for (Kept& k : g_kept) k.call = -1;
   const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
   if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");
   g_memory = static_cast<uint64_t>(memory);
+}
+
+void FillRing() {
+  TtqRing* ring = ring::Header();
+  ring->start_wall_ns = g_head->start_wall_ns;
+  ring->became_other = g_head->became_other;
+  ring->again.pid = g_head->pid;
+  ring->again.process = g_head->process;
+  ring->again.parent = g_head->parent;
+  ring->again.superseded = g_head->superseded;
+  ring->argument_bytes = g_head->argument_bytes;
+  memcpy(ring->arguments, g_head + 1, g_head->argument_bytes);
 }
 
 void Begin() {
@@ -539,13 +613,22 @@ void Begin() {
   }
   const auto start = Head<TtqThread>();
   Advance();
-  g_context.flags = 0x202;
+  const bool is_child = ring::Header()->parent_ring[0] != 0;
+  if (!is_child) {
+    g_context.flags = 0x202;
+    for (Kept& k : g_kept) k.call = -1;
+  }
   SetRegisters(Head<TtqRegisters>());
   for (const uint32_t kind : {kTtqRegisters, kTtqVectors, kTtqThread}) {
     if (Next().kind != kind) Differ("a beginning without registers");
     Advance();
   }
-  threads::BeginAs(start.os_tid);
+  if (is_child) {
+    g_born_count = 0;
+    threads::BeginInChildAs(start.os_tid);
+  } else {
+    threads::BeginAs(start.os_tid);
+  }
 }
 
 bool IsDue() {

@@ -16,6 +16,8 @@ namespace ttq::engine::replay {
 bool IsOn();
 // Takes the inputs from a file. Refuses one of another version, or for blocks of another size.
 void Open(const char* path, uint64_t block_bytes);
+// The process's ring says what it was.
+void FillRing();
 // Makes the program as it began; fills in the context.
 void Begin();
 

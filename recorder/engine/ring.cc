@@ -28,9 +28,14 @@ char g_name[32];
 bool g_detached, g_finished;
 void (*g_begin)();
 void (*g_note)(TtqRing*);
+int64_t (*g_wall)(uint32_t block, bool end);
 
-uint8_t* g_block;    // being filled
-uint8_t* g_scratch;  // filled instead once detached
+uint8_t* g_block;           // being filled
+uint8_t* g_scratch;         // filled instead where nobody reads the log
+uint8_t* g_inputs;          // where the next one goes; null: none is kept
+uint64_t g_beginning_hash;  // of what the block starts with
+uint64_t g_beginning_end;   // the log behind that
+Place g_ended_at;           // where the block before ended; block ~0: superblocks go on from there
 uint8_t* g_recipe_top;
 uint32_t g_recipe_count, g_block_number;
 uint64_t g_limit;  // no record begins beyond
@@ -128,6 +133,9 @@ bool HaveMemory(uint8_t* at, size_t bytes) {
   return false;
 }
 
+// Of one in the ring.
+uint64_t BlockBytes() { return g_options.block_bytes * (g_options.inputs ? kTtqInputsRoom : 1); }
+
 uint8_t* BlockAt(uint32_t number) {
   return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
          size_t{number % g_ring->block_count} * g_ring->block_bytes;
@@ -180,7 +188,7 @@ TtqRing* MapRing() {
     if (!Failed(r)) made = reinterpret_cast<TtqRing*>(r);
   }
   if (made != nullptr &&
-      !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + g_options.block_bytes)) {
+      !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + BlockBytes())) {
     Syscall(SYS_munmap, Number(made), g_ring_bytes);
     made = nullptr;
     what = "get memory for";
@@ -195,22 +203,35 @@ TtqRing* MapRing() {
 }
 
 void StartBlock(bool between) {
-  if (g_detached) {
+  if (g_detached || g_options.inputs) {
     // The ring's blocks may still be being read.
-    if (g_scratch == nullptr) g_scratch = static_cast<uint8_t*>(Allocate(g_ring->block_bytes));
+    if (g_scratch == nullptr) g_scratch = static_cast<uint8_t*>(Allocate(g_options.block_bytes));
     g_block = g_scratch;
   } else {
     g_block = BlockAt(g_block_number);
   }
+  g_inputs = nullptr;
   auto* b = reinterpret_cast<TtqBlock*>(g_block);
   b->number = g_block_number;
-  b->wall_start_ns = WallNs();
+  b->wall_start_ns = g_wall != nullptr ? g_wall(g_block_number, false) : WallNs();
   b->between_superblocks = between;
-  g_recipe_top = g_block + g_ring->block_bytes;
+  g_recipe_top = g_block + g_options.block_bytes;
   g_recipe_count = 0;
   g_context.log = Number(g_block + sizeof(TtqBlock));
   g_turn_end = g_turn_bytes == 0 ? ~uint64_t{0} : g_context.log + g_turn_bytes;
   SetLimit(Number(g_recipe_top) - kTtqMaxRecordBytes);
+}
+
+// What has been handed over of a process that is recorded by its inputs.
+void FinishInputs() {
+  uint8_t* block = BlockAt(g_block_number);
+  auto* b = reinterpret_cast<TtqBlock*>(block);
+  memcpy(b, g_block, sizeof(TtqBlock));
+  const TtqInputsBlock head = {g_beginning_hash, b->log_bytes, b->ends_between_superblocks,
+                               b->wall_start_ns, b->wall_end_ns};
+  memcpy(block + sizeof(TtqBlock), &head, sizeof(head));
+  b->recipe_bytes = b->recipe_count = 0;
+  b->log_bytes = static_cast<uint32_t>(g_inputs - block - sizeof(TtqBlock));
 }
 
 void Publish(bool between) {
@@ -218,9 +239,10 @@ void Publish(bool between) {
   if (g_note != nullptr && g_ring->verify) g_note(g_ring);
   b->ends_between_superblocks = between;
   b->log_bytes = static_cast<uint32_t>(g_context.log - Number(g_block) - sizeof(TtqBlock));
-  b->recipe_bytes = static_cast<uint32_t>(g_block + g_ring->block_bytes - g_recipe_top);
+  b->recipe_bytes = static_cast<uint32_t>(g_block + g_options.block_bytes - g_recipe_top);
   b->recipe_count = g_recipe_count;
-  b->wall_end_ns = WallNs();
+  b->wall_end_ns = g_wall != nullptr ? g_wall(g_block_number, true) : WallNs();
+  if (g_options.inputs) FinishInputs();
   __atomic_store_n(&g_ring->produced, g_block_number + 1, __ATOMIC_RELEASE);
   Wake(&g_ring->produced);
 }
@@ -238,6 +260,29 @@ void WaitUntilVerified() {
     DetachIfTold();
     DetachIfRecorderIsGone();
   }
+}
+
+// The block has what it starts with.
+void BeginInputs() {
+  if (!g_options.inputs) return;
+  g_beginning_hash = HashOfBlock();
+  g_beginning_end = g_context.log;
+  g_inputs = BlockAt(g_block_number) + sizeof(TtqBlock) + sizeof(TtqInputsBlock);
+}
+
+// An input that a block was ended for, or that came next, belongs to where that block ended.
+void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* body,
+               size_t body_bytes) {
+  const bool comes_first = g_context.log == g_beginning_end && g_ended_at.block != ~uint32_t{0};
+  const Place place = comes_first ? g_ended_at : Here();
+  const TtqInput input = {place.block, place.offset, kind,
+                          static_cast<uint32_t>(head_bytes + body_bytes)};
+  memcpy(g_inputs, &input, sizeof(input));
+  memcpy(g_inputs + sizeof(input), head, head_bytes);
+  if (body_bytes != 0) memcpy(g_inputs + sizeof(input) + head_bytes, body, body_bytes);
+  const size_t bytes = sizeof(input) + input.bytes;
+  memset(g_inputs + bytes, 0, -bytes & 7);
+  g_inputs += (bytes + 7) & ~size_t{7};
 }
 
 KnownRecipe* FindKnown(uint64_t hash) {
@@ -258,8 +303,7 @@ void GrowKnown() {
 
 }  // namespace
 
-void Create(const Options& options, const Parent& parent) {
-  static uint32_t number;
+void SetOptions(const Options& options) {
   g_options = options;
   g_recorder_pid = 0;
   for (const char* c = options.directory; *c != 0; ++c) {  // …-PID of the recorder
@@ -269,13 +313,17 @@ void Create(const Options& options, const Parent& parent) {
       g_recorder_pid = 10 * g_recorder_pid + static_cast<uint32_t>(*c - '0');
     }
   }
+}
+
+void Create(const Parent& parent) {
+  static uint32_t number;
   const auto pid = static_cast<uint32_t>(Syscall(SYS_getpid));
   Text name;
   name << "r-" << uint64_t{pid} << "-" << uint64_t{number++} << "-";
   name.Hex(static_cast<uint64_t>(WallNs()) & 0xffffffff);
   memset(g_name, 0, sizeof(g_name));
   memcpy(g_name, name.c_str(), name.size());
-  g_ring_bytes = kTtqRingHeaderBytes + options.block_bytes * options.block_count;
+  g_ring_bytes = kTtqRingHeaderBytes + BlockBytes() * g_options.block_count;
   // What a forked child goes on from is not known where its parent is not recorded.
   g_detached = g_detached && parent.ring[0] != 0;
   g_finished = false;
@@ -293,13 +341,21 @@ void Create(const Options& options, const Parent& parent) {
   g_ring->parent_pid = parent.pid;
   g_ring->fork_number = parent.fork_number;
   memcpy(g_ring->parent_ring, parent.ring, sizeof(g_ring->parent_ring));
-  g_ring->block_bytes = static_cast<uint32_t>(options.block_bytes);
-  g_ring->block_count = options.block_count;
+  g_ring->block_bytes = static_cast<uint32_t>(BlockBytes());
+  g_ring->holds_inputs = g_options.inputs;
+  g_ring->block_count = g_options.block_count;
   g_ring->start_wall_ns = WallNs();
-  g_ring->verify = options.verify;
+  g_ring->verify = g_options.verify;
   g_block_number = 0;
+  g_ended_at = {~uint32_t{0}, 0};
   // A forked child's ids go on from its parent's, whose translations it keeps.
   StartBlock(false);
+  BeginInputs();
+}
+
+void Drop() {
+  Syscall(SYS_munmap, Number(g_ring), g_ring_bytes);
+  g_ring = nullptr;
 }
 
 void AddArgument(const char* text) {
@@ -321,6 +377,11 @@ void Announce() {
 }
 
 bool IsOpen() { return g_ring != nullptr; }
+bool HoldsInputs() { return g_options.inputs; }
+void SetNotAgain(const char* why) {
+  if (g_ring == nullptr || g_ring->not_again[0] != 0) return;
+  memcpy(g_ring->not_again, why, Least(Length(why), sizeof(g_ring->not_again) - 1));
+}
 bool IsDetached() {
   DetachIfRecorderIsGone();
   return g_detached;
@@ -328,9 +389,11 @@ bool IsDetached() {
 TtqRing* Header() { return g_ring; }
 const char* Name() { return g_name; }
 void SetBegin(void (*begin)()) { g_begin = begin; }
+void SetWall(int64_t (*wall)(uint32_t block, bool end)) { g_wall = wall; }
 void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
 
 void NextBlock(bool between) {
+  g_ended_at = between ? Place{~uint32_t{0}, 0} : Here();
   if (!g_detached) Publish(between);
   WaitUntilVerified();
   if (!g_detached && g_block_number + 1 < g_ring->block_count &&
@@ -348,6 +411,7 @@ void NextBlock(bool between) {
   ++g_block_number;
   StartBlock(between);
   if (g_begin != nullptr) g_begin();
+  BeginInputs();
 }
 
 void SetInterruptedBy(const volatile uint32_t* waits) {
@@ -393,11 +457,19 @@ void Finish(uint32_t fatal_signal, bool complete) {
   Wake(&g_ring->produced);
 }
 
+void Break(bool begun) {
+  g_finished = true;
+  if (!g_detached && !begun) Publish(false);
+  WaitUntilVerified();
+  g_detached = true;
+}
+
 void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body,
             size_t body_bytes) {
   const auto payload = static_cast<uint32_t>(head_bytes + body_bytes);
   // A fault closes the open record before it and stays in its block: behind the limit is room.
   if (kind != kTtqFault && g_context.log + 8 + payload > g_limit) NextBlock(false);
+  if (g_inputs != nullptr) KeepInput(kind, head, head_bytes, body, body_bytes);
   auto* at = reinterpret_cast<uint8_t*>(g_context.log);
   memcpy(at, &kind, 4);
   memcpy(at + 4, &payload, 4);

@@ -19,6 +19,7 @@ struct Options {
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;
   bool verify = false;
+  bool inputs = false;  // nothing but the inputs is handed over
 };
 
 struct Parent {  // of a forked process
@@ -26,12 +27,20 @@ struct Parent {  // of a forked process
   uint32_t pid = 0, fork_number = 0;
 };
 
+// Before all else.
+void SetOptions(const Options& options);
 // Makes and maps the ring of this process; the recorder does not see it before Announce. A process
 // that gets none goes on unrecorded, with a line in the log.
-void Create(const Options& options, const Parent& parent);
+void Create(const Parent& parent);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
+// Whether nothing but inputs is recorded: the log is counted, and need not be written.
+bool HoldsInputs();
+// Of these: the process cannot be run again, because `why`, one clause.
+void SetNotAgain(const char* why);
+// Gives the ring's memory back, in a child of the process that made it.
+void Drop();
 // Whether nobody records this process any more.
 bool IsDetached();
 TtqRing* Header();
@@ -53,6 +62,8 @@ void AppendStruct(uint32_t kind, const T& head) {
 // Stores a recipe, whose id is zero, unless an equal one is known. Gives its id.
 uint32_t StoreRecipe(const TtqRecipe* recipe);
 
+// Times of blocks are what `wall` says: of a block's start, or its end. WallNs unless it is set.
+void SetWall(int64_t (*wall)(uint32_t block, bool end));
 // Hands the block over and begins another; `between`: all that has happened has been logged, and
 // the program's own code goes on.
 void NextBlock(bool between);
@@ -79,6 +90,8 @@ bool IsFull();
 // The last block. Everything after it is not recorded. `complete`: all that has happened has been
 // logged.
 void Finish(uint32_t fatal_signal, bool complete = true);
+// The process was recorded no further: hands the block over, unless it is only begun.
+void Break(bool begun);
 
 // Appends to the file that the recorder shows.
 void WriteLog(const Text& line);

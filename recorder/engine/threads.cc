@@ -305,22 +305,34 @@ void BeginAs(uint32_t os_number) {
   BeginBlock();
 }
 
-void BeginInChild() {
+// The one that forked goes on alone.
+static void LeaveOthers() {
   MakeTurns();
-  Thread* self = g_running;
-  MemoryRange left[16];
-  size_t count[kTtqMaxThreads + 1] = {};
-  self->alive = false;
   for (uint32_t n = 1; n <= kTtqMaxThreads; ++n) {
     Thread& t = At(n);
-    count[n] = t.alive && t.call != nullptr ? 1 : 0;
-    if (&t == self) continue;
-    t.taken = t.alive = false;
+    t.alive = false;
+    if (&t == g_running) continue;
+    t.taken = false;
     t.in_kernel = 0;
   }
   g_count = 1;
-  self->robust_list = self->clear_address = 0;
+  g_running->robust_list = g_running->clear_address = 0;
   ring::BeginTurn(0);
+}
+
+void BeginInChildAs(uint32_t os_number) {
+  LeaveOthers();
+  BeginAs(os_number);
+}
+
+void BeginInChild() {
+  Thread* self = g_running;
+  MemoryRange left[16];
+  size_t count[kTtqMaxThreads + 1] = {};
+  for (uint32_t n = 1; n <= kTtqMaxThreads; ++n) {
+    count[n] = At(n).alive && At(n).call != nullptr ? 1 : 0;
+  }
+  LeaveOthers();
   Begin();
   // Where this memory is not what the parent's last record of it says.
   for (uint32_t n = 1; n <= kTtqMaxThreads; ++n) {

@@ -53,6 +53,8 @@ void Begin();
 void BeginAs(uint32_t os_number);
 // The same in the child of a fork, whose only thread it is.
 void BeginInChild();
+// In a child that is run again: as whom it began.
+void BeginInChildAs(uint32_t os_number);
 
 // Where a recording is run again by one thread of the kernel's (replay.cc): the thread of this
 // number, made if need be; it takes the turn; the one that runs has ended.

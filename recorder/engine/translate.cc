@@ -42,7 +42,6 @@
 #include <initializer_list>
 
 #include "recorder/engine/memory.h"
-#include "recorder/engine/ring.h"
 #include "recorder/engine/translator.h"
 
 namespace ttq::engine {
@@ -283,10 +282,11 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
   side_exits_[side_exit_count_++] = {no_room, pc, 0, flags_dead ? 1u : 0u};
 }
 
-// The word that heads the record names the exit.
-static void WriteHeader(Code* code, uint8_t log_register, unsigned exit, uint32_t** word) {
-  code->StoreWord32(log_register, exit);
-  *word = reinterpret_cast<uint32_t*>(code->at() - 4);
+// The word that heads the record names the exit; the id is put into it when it is known.
+void Translator::WriteHeader(unsigned exit) {
+  if (ring::HoldsInputs()) return;
+  code_.StoreWord32(log_register_, exit);
+  headers_[header_count_++] = reinterpret_cast<uint32_t*>(code_.at() - 4);
 }
 
 void Translator::EmitLeave() {
@@ -347,7 +347,7 @@ void Translator::EmitSideExits() {
       EmitEngineExit(kRoom, e.target);
       continue;
     }
-    WriteHeader(&code_, log_register_, e.number, &headers_[header_count_++]);
+    WriteHeader(e.number);
     if (log_register_ == kR11) {
       code_.AddTo(kR11, kR11, static_cast<int32_t>(e.record_bytes));
     } else {
@@ -579,7 +579,7 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   out->body = start_ = code_.at();
   EmitEntry(pc, flags_dead);
   recipe_.Begin();
-  WriteHeader(&code_, log_register_, 0, &headers_[header_count_++]);
+  WriteHeader(0);
   for (unsigned k = 0; k < count_; ++k) {
     if (!recipe_.HasRoom() && k > 0) {  // the rest becomes a superblock of its own
       after_ = instructions_[k].pc;

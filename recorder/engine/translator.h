@@ -8,6 +8,7 @@
 #include "recorder/engine/code.h"
 #include "recorder/engine/decode.h"
 #include "recorder/engine/recipe.h"
+#include "recorder/engine/ring.h"
 
 namespace ttq::engine {
 
@@ -78,6 +79,7 @@ class Translator {
   void EmitLastBranch(const Instruction& i);
   void EmitSideExit(uint64_t target, uint8_t* distance);
   void EmitSideExits();
+  void WriteHeader(unsigned exit);
   void EmitLeave();  // gives the log register back and moves on in the log
   void EmitJumpTo(uint64_t target);
   void EmitJumpThroughTable();
@@ -141,6 +143,13 @@ class Translator {
   Node CountOf(Node mask, unsigned count);
   Node EvexGuard(const Instruction& i, Node mask, Node packed, unsigned number);
 
+  // Emits code that does nothing but write to the log: none where that is only counted.
+  template <class Emit>
+  void ToLog(Emit emit) {
+    uint8_t* before = code_.at();
+    emit();
+    if (ring::HoldsInputs()) code_.set_at(before);
+  }
   uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
   void GiveBack(uint8_t reg);
   void AddMark(uint16_t lent);

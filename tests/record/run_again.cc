@@ -3,8 +3,9 @@
 // run_again [--damage=SEED] COMMAND…: records a program of one process by the native engine, takes
 // the inputs out of its stream (recorder/inputs.h), runs them again with nothing else, and compares
 // the second stream with the first: every record of every superblock with the values that it
-// logged, and so the sequence of instructions. Prints what was compared; exit status 1 at the first
-// difference.
+// logged, and so the sequence of instructions. Then runs them again as they are recorded without a
+// log, and compares the inputs that come of that with those it began with. Prints what was
+// compared; exit status 1 at the first difference.
 //
 // With --damage the inputs are changed at random before, with an odd seed so that their hash is
 // right. The second run is to end by itself, and with a line that says why where the hash is wrong.
@@ -52,10 +53,11 @@ class Reader {
     }
     return result;
   }
-  uint32_t fatal_signal() const { return fatal_signal_; }
 
  private:
   virtual absl::Status TakeBlock(const BlockView& block) = 0;
+  virtual void Begin(const Ring&) {}
+  virtual void End(const Ring&) {}
 
   void TakeRing(absl::StatusOr<std::shared_ptr<Ring>> ring) {
     if (!ring.ok() || thread_.joinable()) {  // another process's
@@ -63,6 +65,7 @@ class Reader {
       return;
     }
     running_ = true;
+    Begin(**ring);
     thread_ = std::thread([this, ring = *ring] {
       while (const TtqBlock* head = ring->Next()) {
         BlockView block;
@@ -70,7 +73,7 @@ class Reader {
         if (status_.ok()) status_ = TakeBlock(block);
         ring->Release();
       }
-      fatal_signal_ = ring->fatal_signal();
+      End(*ring);
       running_ = false;
     });
   }
@@ -78,14 +81,14 @@ class Reader {
   std::thread thread_;
   std::atomic<bool> running_{false};
   absl::Status status_;
-  uint32_t fatal_signal_ = 0;
 };
 
 class Recording : public Reader {
  public:
   explicit Recording(FILE* file) : file_(file) {}
   std::string Inputs(uint32_t block_bytes) {
-    return extractor_.Finish(block_bytes, fatal_signal());
+    extractor_.file().head.block_bytes = block_bytes;
+    return extractor_.file().Encode();
   }
   const std::vector<Place>& blocks() const { return blocks_; }
 
@@ -100,11 +103,29 @@ class Recording : public Reader {
     }
     return extractor_.Take(block);
   }
+  void Begin(const Ring& ring) override { extractor_.file().Begin(ring); }
+  void End(const Ring& ring) override { extractor_.file().End(ring); }
 
   FILE* file_;
   uint64_t bytes_ = 0;
   std::vector<Place> blocks_;
   InputsExtractor extractor_;
+};
+
+// A run that is recorded by its inputs.
+class Counted : public Reader {
+ public:
+  std::string Inputs(uint32_t block_bytes) {
+    file_.head.block_bytes = block_bytes;
+    return file_.blocks.empty() ? "" : file_.Encode();
+  }
+
+ private:
+  absl::Status TakeBlock(const BlockView& block) override { return file_.AddBlock(block.log); }
+  void Begin(const Ring& ring) override { file_.Begin(ring); }
+  void End(const Ring& ring) override { file_.End(ring); }
+
+  InputsFile file_;
 };
 
 class Comparison : public Reader {
@@ -171,6 +192,10 @@ absl::Status Run(LaunchOptions options, std::optional<uint64_t> damage) {
   Recording recording(file);
   ASSIGN_OR_RETURN(const LaunchResult first, recording.Run(options));
   fflush(file);
+  if (recording.blocks().empty()) {
+    fmt::print("the same: nothing was handed over\n");
+    return absl::OkStatus();
+  }
   std::string inputs = recording.Inputs(static_cast<uint32_t>(options.block_bytes));
   if (damage.has_value()) {
     Damage(*damage, &inputs);
@@ -180,6 +205,9 @@ absl::Status Run(LaunchOptions options, std::optional<uint64_t> damage) {
   std::ofstream(options.inputs, std::ios::binary) << inputs;
   Comparison comparison(file, recording.blocks());
   const auto second = comparison.Run(options);
+  Counted counted;
+  options.records_inputs = true;
+  if (second.ok() && !damage.has_value()) RETURN_IF_ERROR(counted.Run(options).status());
   std::filesystem::remove(options.inputs);
   const bool said = absl::StrContains(second.status().message(), "ttq: ");
   if (damage.has_value() && (said || *damage % 2 == 1)) {
@@ -190,6 +218,16 @@ absl::Status Run(LaunchOptions options, std::optional<uint64_t> damage) {
   if (comparison.compared() != recording.blocks().size()) {
     return absl::InternalError(
         fmt::format("{} blocks of {}", comparison.compared(), recording.blocks().size()));
+  }
+  const std::string again = counted.Inputs(static_cast<uint32_t>(options.block_bytes));
+  if (!damage.has_value() && again != inputs) {
+    // Behind the head, whose hash is that of the rest.
+    const auto head = static_cast<ptrdiff_t>(std::min(again.size(), sizeof(TtqInputs)));
+    const auto [a, b] =
+        std::mismatch(inputs.begin() + head, inputs.end(), again.begin() + head, again.end());
+    return absl::InternalError(
+        fmt::format("its inputs of {} bytes were {} and differ from byte {} on", again.size(),
+                    inputs.size(), a - inputs.begin()));
   }
   uint64_t bytes = 0;
   for (const Place& place : recording.blocks()) bytes += place.log_bytes;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+#include "recorder/inputs_file.h"
+
+#include <cstring>
+
+#include "base/status_macros.h"
+
+namespace ttq {
+namespace {
+
+template <class T>
+void Append(const T& value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void Pad(std::string* out) { out->resize((out->size() + 7) & ~size_t{7}); }
+
+// Whether records are whole ones.
+bool AreWhole(std::string_view records) {
+  while (!records.empty()) {
+    TtqInput input;
+    if (records.size() < sizeof(input)) return false;
+    memcpy(&input, records.data(), sizeof(input));
+    const uint64_t bytes = (sizeof(input) + uint64_t{input.bytes} + 7) & ~uint64_t{7};
+    if (bytes > records.size()) return false;
+    records.remove_prefix(bytes);
+  }
+  return true;
+}
+
+}  // namespace
+
+void InputsFile::Add(const TtqInput& input, std::string_view payload) {
+  Append(input, &records);
+  records.append(payload);
+  Pad(&records);
+}
+
+absl::Status InputsFile::AddBlock(std::string_view log) {
+  TtqInputsBlock block;
+  if (log.size() < sizeof(block) || !AreWhole(log.substr(sizeof(block)))) {
+    return absl::DataLossError("a block of inputs is damaged");
+  }
+  memcpy(&block, log.data(), sizeof(block));
+  blocks.push_back(block);
+  records.append(log.substr(sizeof(block)));
+  return absl::OkStatus();
+}
+
+void InputsFile::Begin(const Ring& ring) {
+  head.start_wall_ns = ring.start_wall_ns();
+  head.pid = ring.pid();
+  arguments.clear();
+  for (const std::string& word : ring.arguments()) arguments.append(word.c_str(), word.size() + 1);
+}
+
+void InputsFile::End(const Ring& ring) {
+  head.fatal_signal = ring.fatal_signal();
+  head.finished = ring.finished() ? 1 : 0;
+  head.superseded = ring.superseded() ? 1 : 0;
+  head.became_other = ring.became_other() ? 1 : 0;
+}
+
+std::string InputsFile::Encode() const {
+  TtqInputs whole = head;
+  whole.magic = TTQ_INPUTS_MAGIC;
+  whole.stream_version = kTtqStreamVersion;
+  whole.blocks = static_cast<uint32_t>(blocks.size());
+  whole.argument_bytes = static_cast<uint32_t>(arguments.size());
+  std::string out;
+  Append(whole, &out);
+  out += arguments;
+  Pad(&out);
+  const size_t records_at = out.size();
+  out += records;
+  Append(TtqInput{whole.blocks - 1, blocks.back().log_bytes, kTtqInputsEnd, 0}, &out);
+  whole.bytes = out.size() - records_at;
+  for (const TtqInputsBlock& block : blocks) Append(block, &out);
+  whole.hash = HashBytes(out.data() + sizeof(whole), out.size() - sizeof(whole));
+  memcpy(out.data(), &whole, sizeof(whole));
+  return out;
+}
+
+}  // namespace ttq
