@@ -18,6 +18,7 @@
 #include "nlohmann/json.hpp"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
+#include "query/find_trace.h"
 
 namespace ttq {
 namespace {
@@ -31,7 +32,7 @@ class OpenTrace {
  public:
   static absl::StatusOr<std::unique_ptr<OpenTrace>> Open(const std::string& path) {
     auto out = std::make_unique<OpenTrace>();
-    ASSIGN_OR_RETURN(out->recording_, Recording::Open(path));
+    ASSIGN_OR_RETURN(out->recording_, OpenWithHistory(path));
     return out;
   }
   absl::StatusOr<const Engine*> EngineFor(std::optional<uint32_t> process) {

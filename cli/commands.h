@@ -35,6 +35,8 @@ int RunShell(int argc, char** argv);
 int RunInfo(int argc, char** argv);
 int RunLs(int argc, char** argv);
 int RunRm(int argc, char** argv);
+// The history of a recording that has its inputs only.
+int RunIndex(int argc, char** argv);
 int RunCheck(int argc, char** argv);
 int RunCrash(int argc, char** argv);
 int RunBatchCommand(int argc, char** argv);

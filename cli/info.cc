@@ -15,6 +15,7 @@
 #include "query/cpython/runtime.h"
 #include "query/outcome.h"
 #include "query/sources/py_failure.h"
+#include "store/format/inputs_log.h"
 #include "store/read/moment_info.h"
 #include "store/read/writer_lock.h"
 
@@ -194,6 +195,44 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
   return absl::OkStatus();
 }
 
+// Of a recording whose history is not made.
+int ShowInputs(const std::string& directory, bool json) {
+  const absl::StatusOr<InputsSummary> inputs = SummariseInputs(directory);
+  if (!inputs.ok()) return Complain(inputs.status(), kUnreadable);
+  const RecordingInfo& info = inputs->info;
+  if (json) {
+    const Json document = {{"trace", directory},
+                           {"command", info.command},
+                           {"working_directory", info.working_directory},
+                           {"start_wall_ns", info.start_wall_ns},
+                           {"host", info.host},
+                           {"recorder_version", info.recorder_version},
+                           {"finished", info.finished},
+                           {"running", inputs->being_recorded},
+                           {"bytes_on_disk", inputs->bytes},
+                           {"indexed", "none"},
+                           {"inputs", inputs->processes}};
+    WriteOut(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    return kAnswered;
+  }
+  std::string text;
+  const auto line = [&text](const char* name, const std::string& value) {
+    text += fmt::format("{:<14}  {}\n", name, Printable(value));
+  };
+  line("trace", directory);
+  line("command", Joined(info.command));
+  line("directory", info.working_directory);
+  line("recorded", fmt::format("{} on {}, by ttq {}", HumanTime(info.start_wall_ns), info.host,
+                               info.recorder_version));
+  line("inputs", fmt::format("of {} process{}, {}", inputs->processes,
+                             inputs->processes == 1 ? "" : "es", HumanBytes(inputs->bytes)));
+  line("history", inputs->being_recorded
+                      ? "not made; the program is being recorded"
+                      : "not made; the first question, or `ttq index`, makes it");
+  WriteOut(text);
+  return kAnswered;
+}
+
 }  // namespace
 
 int RunInfo(int argc, char** argv) {
@@ -207,8 +246,10 @@ int RunInfo(int argc, char** argv) {
   bool no_pager = false;
   AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  absl::StatusOr<std::unique_ptr<Recording>> recording =
-      OpenRecording(trace.empty() ? option : trace);
+  const absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
+  if (!directory.ok()) return Complain(directory.status(), kUnreadable);
+  if (HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenWithHistory(*directory);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);

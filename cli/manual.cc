@@ -141,6 +141,15 @@ Exit status: that of the program; 126 and 127 when it could not be run or found.
 )",
      R"(ttq arm ./program; ttq crash  # of this one moment
 )"},
+    {"index", RunIndex, "ttq index [OPTIONS] [TRACE]",
+     "make the history of a recording that has its inputs only",
+     R"(Runs the processes of a recording that was made with --index=none again, from
+their inputs alone, and stores what they did. Nothing of what the program did to
+the world is done again. The first question does the same; --drop takes the
+history away, the inputs stay.
+)",
+     R"(ttq record --index=none ./program; ttq index  # recorded at little cost
+)"},
     {"check", RunCheck, "ttq check [OPTIONS] [TRACE]", "verify a recording",
      R"(Reads every block and index of a recording and compares them. Exits with 3 when
 something is wrong.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include "absl/status/statusor.h"
@@ -16,15 +15,14 @@ namespace ttq {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
-    const std::string& asked, const std::vector<std::string>& command, std::string* directory) {
+absl::Status MakeInFreePlace(const std::string& asked, const std::vector<std::string>& command,
+                             const std::function<absl::Status(const std::string&)>& make,
+                             std::string* directory) {
   if (!asked.empty()) {
     *directory = asked;
-    auto made = RecordingWriter::Create(asked, command);
-    if (absl::IsAlreadyExists(made.status())) {
-      return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
-    }
-    return made;
+    const absl::Status made = make(asked);
+    if (!absl::IsAlreadyExists(made)) return made;
+    return absl::AlreadyExistsError(asked + " exists; choose another place with -o");
   }
   fs::path home = HomeDirectory();
   if (home.empty()) {
@@ -40,8 +38,8 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> NewRecording(
   for (int n = 1; n < 1000000; ++n) {
     *directory = home / fmt::format("{}-{}.ttq", base, n);
     // Somebody else may be taking the same number.
-    auto made = RecordingWriter::Create(*directory, command);
-    if (!absl::IsAlreadyExists(made.status())) return made;
+    const absl::Status made = make(*directory);
+    if (!absl::IsAlreadyExists(made)) return made;
   }
   return absl::ResourceExhaustedError("too many recordings of " + base + " in " + home.string());
 }

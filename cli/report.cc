@@ -52,7 +52,7 @@ absl::Status WriteWhole(const std::string& path, std::string_view text) {
 }
 
 absl::StatusOr<std::string> PageOf(const std::string& trace, const AutopsyOptions& options) {
-  absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(trace, FileAccess::kMap);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenWithHistory(trace, FileAccess::kMap);
   if (!recording.ok()) return recording.status();
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), std::nullopt);
   if (!engine.ok()) return engine.status();

@@ -65,7 +65,7 @@ absl::StatusOr<std::shared_ptr<const Subject>> Subjects::Open(const std::string&
   auto subject = std::make_shared<Subject>();
   subject->name = CallName(directory);
   // Files that somebody cuts short must not end the server.
-  ASSIGN_OR_RETURN(subject->recording, Recording::Open(directory, FileAccess::kRead));
+  ASSIGN_OR_RETURN(subject->recording, OpenWithHistory(directory, FileAccess::kRead));
   std::optional<ProcessNo> number;
   if (process) number = ProcessNo(*process);
   ASSIGN_OR_RETURN(subject->engine, Engine::Open(subject->recording.get(), number));

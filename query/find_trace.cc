@@ -11,6 +11,8 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "store/format/inputs_log.h"
+#include "store/write/history.h"
 
 namespace ttq {
 namespace {
@@ -67,10 +69,16 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
   return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
 }
 
+absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
+                                                           FileAccess files) {
+  if (HoldsInputsOnly(directory)) RETURN_IF_ERROR(MakeHistory(directory));
+  return Recording::Open(directory, files);
+}
+
 absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
                                                          FileAccess files) {
   ASSIGN_OR_RETURN(std::string directory, FindTrace(name));
-  return Recording::Open(directory, files);
+  return OpenWithHistory(directory, files);
 }
 
 }  // namespace ttq

@@ -23,7 +23,11 @@ std::string HomeDirectory();
 // what to do about it, when there is none.
 absl::StatusOr<std::string> FindTrace(const std::string& name);
 
-// Finds it and opens it.
+// Opens the recording in a directory. One that has its inputs only gets its history before.
+absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
+                                                           FileAccess files = FileAccess::kRead);
+
+// Finds it and opens it so.
 absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
                                                          FileAccess files = FileAccess::kRead);
 

@@ -36,7 +36,7 @@ struct TtqInputs {
   uint32_t pid, process, parent;  // as in TtqRing
   uint32_t finished, superseded, became_other;
   uint32_t argument_bytes;
-  uint32_t zero;
+  uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
 };
 static_assert(sizeof(TtqInputs) % 8 == 0);
 

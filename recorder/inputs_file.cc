@@ -50,7 +50,10 @@ absl::Status InputsFile::AddBlock(std::string_view log) {
 
 void InputsFile::Begin(const Ring& ring) {
   head.start_wall_ns = ring.start_wall_ns();
+  head.magic = TTQ_INPUTS_MAGIC;
+  head.stream_version = kTtqStreamVersion;
   head.pid = ring.pid();
+  head.fork_number = ring.parent_ring().empty() ? 0 : ring.fork_number();
   arguments.clear();
   for (const std::string& word : ring.arguments()) arguments.append(word.c_str(), word.size() + 1);
 }

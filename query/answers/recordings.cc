@@ -12,12 +12,36 @@
 #include "absl/status/statusor.h"
 #include "base/natural_order.h"
 #include "fmt/format.h"
+#include "store/format/inputs_log.h"
 #include "store/read/moment_info.h"
 #include "store/read/reader.h"
 #include "store/read/writer_lock.h"
 
 namespace ttq {
 namespace {
+
+std::string JoinedWords(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+// A recording whose history is not made.
+Listed LookAtInputs(Listed listed) {
+  listed.instructions.reset();
+  const absl::StatusOr<InputsSummary> inputs = SummariseInputs(listed.path);
+  if (!inputs.ok()) {
+    listed.problem = std::string(inputs.status().message());
+    return listed;
+  }
+  listed.command = JoinedWords(inputs->info.command);
+  listed.start_wall_ns = inputs->info.start_wall_ns;
+  listed.bytes = inputs->bytes;
+  listed.running = inputs->being_recorded;
+  listed.finished = inputs->info.finished;
+  listed.ending = "inputs";
+  return listed;
+}
 
 Listed Look(const std::string& home, const std::string& name) {
   Listed listed{.name = name, .path = home + "/" + name};
@@ -26,15 +50,14 @@ Listed Look(const std::string& home, const std::string& name) {
     listed.start_wall_ns = st.st_mtim.tv_sec * int64_t{1000000000} + st.st_mtim.tv_nsec;
   }
   listed.running = IsBeingWritten(listed.path);
+  if (HoldsInputsOnly(listed.path)) return LookAtInputs(std::move(listed));
   absl::StatusOr<std::unique_ptr<Recording>> recording = Recording::Open(listed.path);
   if (!recording.ok()) {
     listed.problem = std::string(recording.status().message());
     return listed;
   }
   const RecordingInfo& info = (*recording)->info();
-  for (const std::string& word : info.command) {
-    listed.command += (listed.command.empty() ? "" : " ") + word;
-  }
+  listed.command = JoinedWords(info.command);
   if (info.start_wall_ns != 0) listed.start_wall_ns = info.start_wall_ns;
   listed.bytes = info.bytes_on_disk;
   listed.finished = info.finished;

@@ -22,6 +22,7 @@
 #include "fmt/format.h"
 #include "store/database.h"
 #include "store/format/format.h"
+#include "store/format/inputs_log.h"
 #include "store/format/records.h"
 #include "store/format/seal.h"
 #include "store/read/process_reader.h"
@@ -422,6 +423,10 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& di
     return absl::FailedPreconditionError(directory + ": not a recording (it is not a directory)");
   }
   const std::string store = directory + "/db";
+  if (HoldsInputsOnly(directory)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} has its inputs only; `ttq index` makes the history", directory));
+  }
   for (int attempt = 0;; ++attempt) {
     // Asked first: a recording that is finished meanwhile is still taken for one being made.
     const bool being_written = IsBeingWritten(directory);

@@ -26,16 +26,6 @@
 #include "store/write/process_ingest.h"
 
 namespace ttq {
-absl::Status DiskFull(const std::string& directory) {
-  return absl::ResourceExhaustedError("the disk is full: " + directory);
-}
-
-absl::Status NumberedError(int error, const std::string& what, const std::string& directory) {
-  if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
-  if (error == EEXIST) return absl::ErrnoToStatus(error, what);
-  return absl::UnavailableError(fmt::format("{}: {}", what, strerror(error)));
-}
-
 std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
   std::array<uint64_t, 6> out;
   memcpy(out.data(), &s.args, sizeof(out));
@@ -43,7 +33,7 @@ std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s) {
 }
 
 void RecordingWriter::Impl::EndLocked(const std::shared_ptr<Ring>& ring) {
-  ring_states[ring->name()].ended = true;
+  ended.insert(ring->name());
   std::erase(rings, ring);
   fork_known.notify_all();
   --running;
@@ -63,7 +53,7 @@ void RecordingWriter::Impl::StorageFailed(const absl::Status& s) {
 absl::Status RecordingWriter::Impl::KeepReserve() const {
   int fd = open(Reserve().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return NumberedError(errno, Reserve(), directory);
-  const std::string record = Record(false);
+  const std::string record = EncodeRecording(info, false);
   const ssize_t n = write(fd, record.data(), record.size());
   int error = n == static_cast<ssize_t>(record.size()) ? posix_fallocate(fd, 0, kReserveBytes)
               : n < 0                                  ? errno
@@ -71,22 +61,6 @@ absl::Status RecordingWriter::Impl::KeepReserve() const {
   close(fd);
   if (error == ENOSPC || error == EDQUOT) return DiskFull(directory);
   return absl::OkStatus();  // where it cannot be kept, it is not
-}
-
-std::string RecordingWriter::Impl::Record(bool finished) const {
-  MessageBuilder message;
-  auto r = message.initRoot<schema::Recording>();
-  r.setStoreVersion(kStoreVersion);
-  auto words = r.initCommand(static_cast<unsigned>(command.size()));
-  for (unsigned i = 0; i < command.size(); ++i) words.set(i, command[i]);
-  r.setWorkingDirectory(working_directory);
-  char buffer[4096] = "";
-  gethostname(buffer, sizeof(buffer) - 1);
-  r.setHost(buffer);
-  r.setRecorderVersion(kVersion);
-  r.setStartWallNs(start_wall_ns);
-  r.setFinished(finished);
-  return BytesOf(message);
 }
 
 std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::File(
@@ -205,19 +179,14 @@ RecordingWriter::~RecordingWriter() {
 }
 
 absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
-    const std::string& directory, const std::vector<std::string>& command) {
+    const std::string& directory, const RecordingInfo& info) {
   if (mkdir(directory.c_str(), 0700) != 0) {
     return NumberedError(errno, "cannot make " + directory, directory);
   }
   std::unique_ptr<RecordingWriter> out(new RecordingWriter);
   Impl& impl = *out->impl_;
   impl.directory = directory;
-  impl.command = command;
-  char current[4096];
-  if (getcwd(current, sizeof(current))) impl.working_directory = current;
-  timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  impl.start_wall_ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+  impl.info = info;
   absl::Status s = WithinMemory([&]() -> absl::Status {
     if (absl::Status opened = impl.Open(); !opened.ok()) {
       return absl::IsResourceExhausted(opened) ? DiskFull(directory) : opened;
@@ -239,18 +208,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
 void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   Impl& impl = *impl_;
   std::lock_guard lock(impl.mutex);
-  ProcessNo number(impl.next_process++);
-  const std::string parent_ring = ring->parent_ring();
-  ProcessNo parent;
-  if (parent_ring.empty()) {
-    auto it = impl.process_of_pid.find(ring->pid());
-    if (it != impl.process_of_pid.end()) parent = it->second;
-  } else {
-    auto it = impl.ring_states.find(parent_ring);
-    if (it != impl.ring_states.end()) parent = it->second.process;
-  }
-  impl.process_of_pid[ring->pid()] = number;
-  impl.ring_states[ring->name()].process = number;
+  const auto [number, parent] = impl.numbers.Next(*ring);
   impl.rings.push_back(ring);
   impl.threads.emplace_back();
   if (!impl.error.ok()) {
@@ -261,16 +219,17 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
   const absl::Status started = Guarded([&]() -> absl::Status {
-    absl::StatusOr<std::thread> thread = StartThread([&impl, ring, number, parent]() mutable {
-      absl::Status s = Guarded([&]() -> absl::Status {
-        ProcessIngest(impl, ring, number, parent).Run();
-        return absl::OkStatus();
-      });
-      std::lock_guard lock(impl.mutex);
-      if (!s.ok()) impl.FailLocked(s);
-      // A ring is memory: a program may start thousands of others, one after the other.
-      impl.EndLocked(std::exchange(ring, nullptr));
-    });
+    absl::StatusOr<std::thread> thread =
+        StartThread([&impl, ring, number = number, parent = parent]() mutable {
+          absl::Status s = Guarded([&]() -> absl::Status {
+            ProcessIngest(impl, ring, number, parent).Run();
+            return absl::OkStatus();
+          });
+          std::lock_guard lock(impl.mutex);
+          if (!s.ok()) impl.FailLocked(s);
+          // A ring is memory: a program may start thousands of others, one after the other.
+          impl.EndLocked(std::exchange(ring, nullptr));
+        });
     if (thread.ok()) impl.threads.back() = *std::move(thread);
     return thread.status();
   });
@@ -289,7 +248,7 @@ void RecordingWriter::ReachLimit(const std::string& what) {
 }
 
 void RecordingWriter::SetWorkingDirectory(const std::string& path) {
-  impl_->working_directory = path;
+  impl_->info.working_directory = path;
 }
 
 bool RecordingWriter::Idle() const {

@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "base/types.h"
 #include "recorder/ring.h"
+#include "store/format/recorded.h"
 
 namespace ttq {
 
@@ -46,9 +47,10 @@ struct IngestTotals {
 
 class RecordingWriter {
  public:
-  // Makes the directory (0700, it must not exist) with an empty store in it.
-  static absl::StatusOr<std::unique_ptr<RecordingWriter>> Create(
-      const std::string& directory, const std::vector<std::string>& command);
+  // Makes the directory (0700, it must not exist) with an empty store in it. `info`: what the
+  // recording says of itself; when it is finished, only if that is.
+  static absl::StatusOr<std::unique_ptr<RecordingWriter>> Create(const std::string& directory,
+                                                                 const RecordingInfo& info);
   ~RecordingWriter();
 
   // The program's, where it is not this process's own, or is not known (""). Before Start.

@@ -180,7 +180,7 @@ absl::Status ProcessIngest::Inherit() {
   std::unique_lock lock(recording_.mutex);
   auto key = std::make_pair(parent, ring_->fork_number());
   recording_.fork_known.wait(
-      lock, [&] { return recording_.forks.contains(key) || recording_.ring_states[parent].ended; });
+      lock, [&] { return recording_.forks.contains(key) || recording_.ended.contains(parent); });
   auto it = recording_.forks.find(key);
   if (it == recording_.forks.end()) {
     return orphan("the process that forked this one was lost");

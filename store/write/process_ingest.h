@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "store/database.h"
@@ -34,8 +34,11 @@
 #include "store/format/recorded.h"
 #include "store/format/trace.capnp.h"
 #include "store/walk/digest.h"
+#include "store/write/disk_errors.h"
 #include "store/write/image.h"
 #include "store/write/ingest.h"
+#include "store/write/process_numbers.h"
+#include "store/write/recording_record.h"
 
 namespace ttq {
 
@@ -48,12 +51,6 @@ constexpr int kWholePageEvery = 16;          // index entries of a page from one
 constexpr size_t kFileBatchBytes = 8 << 20;  // of a file, added to the store at once
 constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped file at every block
 constexpr size_t kMaxForks = 1000;               // whose child has not come yet
-
-absl::Status DiskFull(const std::string& directory);
-
-// Of an error that is a number. ResourceExhausted is a full disk alone: what becomes of the program
-// depends on it.
-absl::Status NumberedError(int error, const std::string& what, const std::string& directory);
 
 // The status of `work`, also where it runs out of memory, or a library gives up by an exception:
 // the threads here are waited for, and have the program wait for them.
@@ -81,9 +78,7 @@ struct ForkPoint {
 
 struct RecordingWriter::Impl {
   std::string directory;
-  std::vector<std::string> command;
-  std::string working_directory;
-  int64_t start_wall_ns = 0;
+  RecordingInfo info;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
   ScratchPool scratches;
@@ -94,14 +89,9 @@ struct RecordingWriter::Impl {
   std::vector<std::shared_ptr<Ring>> rings;
   size_t running = 0;
   bool storage_failed = false;
-  uint32_t next_process = 1;
   absl::Status error;
-  absl::flat_hash_map<uint32_t, ProcessNo> process_of_pid;  // the newest
-  struct RingState {
-    ProcessNo process;
-    bool ended = false;
-  };
-  absl::flat_hash_map<std::string, RingState> ring_states;  // by name, of all there ever were
+  ProcessNumbers numbers;
+  absl::flat_hash_set<std::string> ended;  // rings, by name
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
 
@@ -166,9 +156,8 @@ struct RecordingWriter::Impl {
   }
 
   absl::Status WriteRecord(bool finished) {
-    return database->Put(RecordingKey(), Record(finished));
+    return database->Put(RecordingKey(), EncodeRecording(info, finished && info.finished));
   }
-  std::string Record(bool finished) const;
 
   // A mapped file, stored on first sight, whose bytes are at `bytes_at`, usually `path` itself.
   // Null when it is not there any more as it was mapped.

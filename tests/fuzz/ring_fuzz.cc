@@ -18,6 +18,7 @@
 #include "recorder/stream.h"
 #include "store/read/reader.h"
 #include "store/write/ingest.h"
+#include "store/write/recording_record.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_input.h"
 
@@ -176,7 +177,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string directory = "/dev/shm/ttq-fuzz-" + std::to_string(getpid());
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
-  auto writer = RecordingWriter::Create(directory, {"program"});
+  auto writer = RecordingWriter::Create(directory, DescribeRecording({"program"}));
   Require(writer.ok(), "no recording", writer.status().ToString());
   (*writer)->Start(*std::move(ring));
   const absl::Status finished = (*writer)->Finish();

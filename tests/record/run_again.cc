@@ -193,7 +193,7 @@ absl::Status Run(LaunchOptions options, std::optional<uint64_t> damage) {
   ASSIGN_OR_RETURN(const LaunchResult first, recording.Run(options));
   fflush(file);
   if (recording.blocks().empty()) {
-    fmt::print("the same: nothing was handed over\n");
+    fmt::print("the same: 0 blocks, from no inputs\n");
     return absl::OkStatus();
   }
   std::string inputs = recording.Inputs(static_cast<uint32_t>(options.block_bytes));

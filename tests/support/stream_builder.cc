@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "recorder/ring.h"
 #include "store/write/ingest.h"
+#include "store/write/recording_record.h"
 
 namespace ttq {
 namespace {
@@ -283,8 +284,9 @@ absl::Status StreamBuilder::Record(const std::string& directory) {
   auto ring = written ? Ring::Open(path) : absl::ErrnoToStatus(errno, path);
   unlink(path.c_str());
   if (!ring.ok()) return ring.status();
-  ASSIGN_OR_RETURN(auto writer,
-                   RecordingWriter::Create(directory, {words_.begin() + 2, words_.end()}));
+  ASSIGN_OR_RETURN(
+      auto writer,
+      RecordingWriter::Create(directory, DescribeRecording({words_.begin() + 2, words_.end()})));
   writer->Start(*std::move(ring));
   return writer->Finish();
 }

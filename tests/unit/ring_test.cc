@@ -18,6 +18,7 @@
 #include "recorder/stream.h"
 #include "store/read/reader.h"
 #include "store/write/ingest.h"
+#include "store/write/recording_record.h"
 
 namespace ttq {
 namespace {
@@ -80,7 +81,7 @@ class RingTest : public testing::Test {
   std::string Ingest(std::shared_ptr<Ring> ring) {
     const std::string directory = scratch_ + "/x.ttq";
     std::filesystem::remove_all(directory);
-    auto writer = RecordingWriter::Create(directory, {"program"});
+    auto writer = RecordingWriter::Create(directory, DescribeRecording({"program"}));
     EXPECT_TRUE(writer.ok()) << writer.status();
     (*writer)->Start(std::move(ring));
     const absl::Status finished = (*writer)->Finish();
@@ -134,7 +135,7 @@ TEST_F(RingTest, AChildOfNobodyIsRefused) {
 // It must not count as recorded, with blocks whose code and memory are nowhere.
 TEST_F(RingTest, AChildWhoseForkWasLostHoldsNothing) {
   const std::string directory = scratch_ + "/x.ttq";
-  auto writer = RecordingWriter::Create(directory, {"program"});
+  auto writer = RecordingWriter::Create(directory, DescribeRecording({"program"}));
   ASSERT_TRUE(writer.ok()) << writer.status();
   (*writer)->Start(Make(""));
   (*writer)->Start(Make(

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//
+// The files under `inputs/` of a recording: of each process a log that grows while it runs, of
+// frames. docs/inputs-format.md has the layout.
+
+#ifndef TTQ_STORE_FORMAT_INPUTS_LOG_H_
+#define TTQ_STORE_FORMAT_INPUTS_LOG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/types.h"
+#include "recorder/inputs_file.h"
+#include "store/format/recorded.h"
+
+namespace ttq {
+
+enum class InputsFrame : uint32_t {  // stored: do not renumber
+  kBegin = 1,                        // TtqInputs as far as it is known, the program's arguments
+  kBlock = 2,                        // a block of the ring's
+  kNotAgain = 3,                     // why the process cannot be run again
+  kEnd = 4,                          // TtqInputs
+};
+
+// A frame as it is stored: compressed where that pays. `number`: of frames before it in the file.
+std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload);
+
+// Of a recording's directory.
+std::string InputsDirectory(const std::string& directory);
+// What the recording says of itself; see ParseRecording.
+std::string InputsRecordPath(const std::string& directory);
+std::string InputsPath(const std::string& directory, ProcessNo process);
+// Whether there is nothing but inputs: the history is not made.
+bool HoldsInputsOnly(const std::string& directory);
+
+struct InputsSummary {
+  RecordingInfo info;
+  bool being_recorded = false;
+  uint32_t processes = 0;
+  uint64_t bytes = 0;  // on disk
+};
+// What there is, without reading it.
+absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory);
+
+// Held, exclusively, by who records inputs, or makes or drops a history: a lock (flock) on
+// InputsDirectory. The kernel lets go of it however the process ends.
+class InputsLock {
+ public:
+  // `wait`: for whoever holds it.
+  InputsLock(const std::string& directory, bool wait);
+  ~InputsLock();
+  InputsLock(const InputsLock&) = delete;
+  InputsLock& operator=(const InputsLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  const int fd_;
+  bool held_ = false;
+};
+
+struct RecordedInputs {
+  InputsFile file;
+  std::string not_again;   // why it cannot be run again, one clause; empty: it can
+  bool has_ended = false;  // else the recorder was killed, and the process may have gone on
+};
+
+// All whole frames of a file. DataLoss, naming it, when a frame is damaged or there is none;
+// FailedPrecondition when it is of another version. A file that is cut off is one of a recorder
+// that was killed.
+absl::StatusOr<RecordedInputs> ReadInputs(const std::string& path);
+// The processes that there are inputs of, in order.
+absl::StatusOr<std::vector<ProcessNo>> ListInputs(const std::string& directory);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_FORMAT_INPUTS_LOG_H_

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/write/history.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "fmt/format.h"
+#include "recorder/launcher.h"
+#include "store/format/inputs_log.h"
+#include "store/write/disk_errors.h"
+#include "store/write/ingest.h"
+
+namespace ttq {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory that is taken away with all that is in it.
+class Scratch {
+ public:
+  explicit Scratch(std::string path) : path_(std::move(path)) { Clear(); }
+  ~Scratch() { Clear(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  void Clear() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string path_;
+};
+
+absl::StatusOr<InputsSummary> Summary(const std::string& directory) {
+  auto inputs = SummariseInputs(directory);
+  if (!absl::IsNotFound(inputs.status())) return inputs;
+  return absl::FailedPreconditionError(
+      fmt::format("{} has no inputs that its history could be made from", directory));
+}
+
+// Writes the processes' inputs for the engine; gives the files of those that nobody forked, in the
+// order in which they began.
+absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& directory,
+                                                        const std::string& to, uint64_t* processes,
+                                                        uint64_t* block_bytes) {
+  ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
+  std::map<uint32_t, std::string> paths;  // by process
+  std::vector<std::string> roots;
+  for (const ProcessNo process : all) {
+    ASSIGN_OR_RETURN(RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
+    if (!inputs.not_again.empty()) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: process {} cannot be run again: {}; record it with --index=now",
+                      directory, process.v, inputs.not_again));
+    }
+    if (inputs.file.blocks.empty()) continue;  // killed before it had handed anything over
+    const TtqInputs& head = inputs.file.head;
+    std::string path = fmt::format("{}/{}", to, process.v);
+    if (head.fork_number != 0) {
+      const auto parent = paths.find(head.parent);
+      if (parent == paths.end()) continue;  // what it goes on from is not known
+      path = fmt::format("{}.{}", parent->second, head.fork_number);
+    } else {
+      roots.push_back(path);
+    }
+    paths[process.v] = path;
+    ++*processes;
+    *block_bytes = head.block_bytes;
+    std::ofstream out(path, std::ios::binary);
+    const std::string bytes = inputs.file.Encode();
+    if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
+      return DiskFull(directory);
+    }
+  }
+  return roots;
+}
+
+// Runs a process and those it forked again, and stores what they did.
+absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer) {
+  ASSIGN_OR_RETURN(const LaunchResult result,
+                   Launch(
+                       options,
+                       [writer](absl::StatusOr<std::shared_ptr<Ring>> ring) {
+                         if (!ring.ok()) return writer->Fail(ring.status());
+                         writer->Start(*std::move(ring));
+                       },
+                       [writer] { return writer->Idle(); }));
+  RETURN_IF_ERROR(writer->error());
+  if (!result.tool_log.empty()) {
+    std::string line = result.tool_log.substr(0, result.tool_log.find('\n'));
+    if (line.starts_with("ttq: ")) line.erase(0, 5);
+    return absl::DataLossError(line);
+  }
+  if (result.signal != 0) {
+    return absl::UnavailableError(fmt::format("the engine ended by signal {}", result.signal));
+  }
+  if (result.status != 0) {
+    return absl::UnavailableError(fmt::format("the engine ended with status {}", result.status));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Make(const std::string& directory) {
+  ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
+  LaunchOptions options;
+  ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
+  const Scratch made(directory + "/.history");
+  ASSIGN_OR_RETURN(const std::unique_ptr<RecordingWriter> writer,
+                   RecordingWriter::Create(made.path(), inputs.info));
+  const std::string again = made.path() + "/again";
+  std::error_code ec;
+  fs::create_directory(again, ec);
+  uint64_t processes = 0;
+  ASSIGN_OR_RETURN(const std::vector<std::string> roots,
+                   WriteForEngine(directory, again, &processes, &options.block_bytes));
+  absl::Status s;
+  for (const std::string& root : roots) {
+    options.inputs = root;
+    if (s = RunAgain(options, writer.get()); !s.ok()) break;
+  }
+  const absl::Status finished = writer->Finish();
+  RETURN_IF_ERROR(s);
+  RETURN_IF_ERROR(finished);
+  if (writer->totals().processes != processes) {
+    return absl::DataLossError(fmt::format("of its {} processes {} were run again", processes,
+                                           writer->totals().processes.load()));
+  }
+  // The store last: who finds it finds all.
+  for (const char* name : {"/seal", "/db"}) {
+    fs::rename(made.path() + name, directory + name, ec);
+    if (ec) return absl::UnavailableError(fmt::format("{}{}: {}", directory, name, ec.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MakeHistory(const std::string& directory) {
+  if (fs::exists(directory + "/db")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
+  if (inputs.being_recorded) {
+    return absl::UnavailableError(fmt::format(
+        "{} is being recorded; its history can be made when the program has ended", directory));
+  }
+  const InputsLock lock(directory, true);
+  if (!HoldsInputsOnly(directory)) return absl::OkStatus();  // made meanwhile
+  const absl::Status s = Make(directory);
+  if (s.ok()) return s;
+  return absl::Status(s.code(), fmt::format("the history of {} cannot be made: {}", directory,
+                                            std::string(s.message())));
+}
+
+absl::Status DropHistory(const std::string& directory) {
+  RETURN_IF_ERROR(Summary(directory).status());
+  const InputsLock lock(directory, true);
+  std::error_code ec;
+  for (const char* name : {"/db", "/seal"}) {
+    fs::remove_all(directory + name, ec);
+    if (ec) return absl::UnavailableError(fmt::format("{}{}: {}", directory, name, ec.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ttq

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+//
+// The history of a recording that has its inputs only: its processes are run again, natively
+// (docs/engine.md), and the streams that come of that are stored as those of a program are. The
+// second run makes no system call of the program's.
+
+#ifndef TTQ_STORE_WRITE_HISTORY_H_
+#define TTQ_STORE_WRITE_HISTORY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ttq {
+
+// Makes it, all of it, unless it is there. Another process that is making it is waited for. The
+// recording has no history until it has all: what a process that was killed had made is made anew.
+// FailedPrecondition says why the recording cannot be run again: it has no inputs, shares memory
+// with others, or a file has changed; DataLoss, that its inputs are damaged, or that a process
+// differed when it was run again.
+absl::Status MakeHistory(const std::string& directory);
+
+// Leaves the inputs only. FailedPrecondition when there are none, or when they cannot make it
+// again.
+absl::Status DropHistory(const std::string& directory);
+
+}  // namespace ttq
+
+#endif  // TTQ_STORE_WRITE_HISTORY_H_

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/write/inputs_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "base/status_macros.h"
+#include "base/threads.h"
+#include "store/write/disk_errors.h"
+#include "store/write/recording_record.h"
+
+namespace ttq {
+namespace {
+
+constexpr auto kSyncedAfter = std::chrono::seconds(1);
+
+}  // namespace
+
+// The log of one process.
+class InputsWriter::File {
+ public:
+  // The directory outlives it.
+  explicit File(const std::string& directory) : directory_(directory) {}
+  ~File() {
+    if (fd_ < 0) return;
+    fdatasync(fd_);
+    close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  absl::Status Open(const std::string& path) {
+    path_ = path;
+    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd_ < 0 ? NumberedError(errno, path, directory_) : absl::OkStatus();
+  }
+
+  absl::Status Append(InputsFrame kind, std::string_view payload) {
+    const std::string frame = EncodeInputsFrame(kind, frames_++, payload);
+    for (size_t done = 0; done < frame.size();) {
+      const ssize_t n = write(fd_, frame.data() + done, frame.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return NumberedError(n < 0 ? errno : ENOSPC, path_, directory_);
+      done += static_cast<size_t>(n);
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now - synced_ > kSyncedAfter) {
+      if (fdatasync(fd_) != 0) return NumberedError(errno, path_, directory_);
+      synced_ = now;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string& directory_;
+  std::string path_;
+  int fd_ = -1;
+  uint32_t frames_ = 0;
+  std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
+};
+
+absl::StatusOr<std::unique_ptr<InputsWriter>> InputsWriter::Create(const std::string& directory,
+                                                                   const RecordingInfo& info) {
+  for (const std::string& made : {directory, InputsDirectory(directory)}) {
+    if (mkdir(made.c_str(), 0700) != 0) {
+      const absl::Status s = NumberedError(errno, "cannot make " + made, directory);
+      if (made != directory) rmdir(directory.c_str());
+      return s;
+    }
+  }
+  std::unique_ptr<InputsWriter> out(new InputsWriter(directory, info));
+  RETURN_IF_ERROR(out->WriteRecord(false));
+  return out;
+}
+
+InputsWriter::~InputsWriter() {
+  for (std::thread& t : threads_) {
+    if (t.joinable()) t.join();
+  }
+}
+
+// In the place of one that was there, at once.
+absl::Status InputsWriter::WriteRecord(bool finished) const {
+  const std::string path = InputsRecordPath(directory_), made = path + ".new";
+  const std::string record = EncodeRecording(info_, finished);
+  const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return NumberedError(errno, made, directory_);
+  const ssize_t n = write(fd, record.data(), record.size());
+  const int error = n < 0                                      ? errno
+                    : n != static_cast<ssize_t>(record.size()) ? ENOSPC
+                    : fdatasync(fd) != 0                       ? errno
+                                                               : 0;
+  close(fd);
+  if (error == 0 && rename(made.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return NumberedError(error != 0 ? error : errno, made, directory_);
+}
+
+absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) {
+  File file(directory_);
+  RETURN_IF_ERROR(file.Open(InputsPath(directory_, numbers.process)));
+  InputsFile inputs;
+  inputs.Begin(*ring);
+  inputs.head.block_bytes = ring->block_bytes() / kTtqInputsRoom;
+  inputs.head.process = numbers.process.v;
+  inputs.head.parent = numbers.parent.v;
+  const auto head = [&inputs] {
+    return std::string_view(reinterpret_cast<const char*>(&inputs.head), sizeof(inputs.head));
+  };
+  RETURN_IF_ERROR(file.Append(InputsFrame::kBegin, std::string(head()) + inputs.arguments));
+  bool told = false;
+  const auto tell_not_again = [&]() -> absl::Status {
+    const std::string why = told ? "" : ring->not_again();
+    if (why.empty()) return absl::OkStatus();
+    told = true;
+    {
+      std::lock_guard lock(mutex_);
+      if (not_again_.empty()) not_again_ = why;
+    }
+    return file.Append(InputsFrame::kNotAgain, why);
+  };
+  while (const TtqBlock* block = ring->Next()) {
+    BlockView view;
+    RETURN_IF_ERROR(ring->Take(block, &view));
+    RETURN_IF_ERROR(file.Append(InputsFrame::kBlock, view.log));
+    ring->Release();
+    RETURN_IF_ERROR(tell_not_again());
+  }
+  RETURN_IF_ERROR(ring->status());
+  RETURN_IF_ERROR(tell_not_again());
+  inputs.End(*ring);
+  if (!ring->finished() && !ring->superseded()) totals_.lost = true;
+  return file.Append(InputsFrame::kEnd, head());
+}
+
+void InputsWriter::Start(std::shared_ptr<Ring> ring) {
+  std::lock_guard lock(mutex_);
+  const ProcessNumbers::Numbers numbers = numbers_.Next(*ring);
+  ++running_;
+  ++totals_.processes;
+  rings_.push_back(ring);
+  if (!error_.ok()) {
+    totals_.ran_on = true;
+    ring->Detach();
+  }
+  auto thread = StartThread([this, ring, numbers]() mutable {
+    const absl::Status s = WithinMemory([&] { return Consume(ring.get(), numbers); });
+    if (!s.ok()) {
+      FailBy(s);
+      // Keep taking blocks, or the program would wait for ever.
+      while (ring->Next() != nullptr) ring->Release();
+    }
+    ring = nullptr;
+    --running_;
+  });
+  if (thread.ok()) {
+    threads_.push_back(*std::move(thread));
+    return;
+  }
+  --running_;
+  ring->Detach();
+  if (error_.ok()) error_ = thread.status();
+}
+
+absl::Status InputsWriter::Finish() {
+  for (std::thread& t : threads_) {
+    if (t.joinable()) t.join();
+  }
+  RETURN_IF_ERROR(error());
+  return WriteRecord(true);
+}
+
+void InputsWriter::Fail(const absl::Status& why) {
+  FailBy(absl::IsResourceExhausted(why) ? absl::UnavailableError(why.message()) : why);
+}
+
+void InputsWriter::FailBy(const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  if (!error_.ok()) return;
+  error_ = why;
+  for (const auto& ring : rings_) {
+    const auto alive = ring.lock();
+    if (alive == nullptr) continue;
+    if (!alive->finished()) totals_.ran_on = true;
+    alive->Detach();
+  }
+}
+
+absl::Status InputsWriter::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+std::string InputsWriter::not_again() const {
+  std::lock_guard lock(mutex_);
+  return not_again_;
+}
+
+}  // namespace ttq
