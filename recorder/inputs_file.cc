@@ -77,7 +77,9 @@ std::string InputsFile::Encode() const {
   Pad(&out);
   const size_t records_at = out.size();
   out += records;
-  Append(TtqInput{whole.blocks - 1, blocks.back().log_bytes, kTtqInputsEnd, 0}, &out);
+  TtqInput end = {0, 0, kTtqInputsEnd, 0};
+  if (!blocks.empty()) end.block = whole.blocks - 1, end.offset = blocks.back().log_bytes;
+  Append(end, &out);
   whole.bytes = out.size() - records_at;
   for (const TtqInputsBlock& block : blocks) Append(block, &out);
   whole.hash = HashBytes(out.data() + sizeof(whole), out.size() - sizeof(whole));

@@ -29,7 +29,7 @@ struct InputsFile {
   void Begin(const Ring& ring);
   void End(const Ring& ring);
 
-  // The file. REQUIRES: there is a block.
+  // The file.
   std::string Encode() const;
 };
 

@@ -52,6 +52,7 @@ struct Kept {
   uint32_t os_number;  // by which a new one is found
   uint64_t flags;      // of a new one
   int64_t call;        // that it is in; -1: none
+  uint64_t output;     // of write: what is left of its buffer
 };
 Kept g_kept[kTtqMaxThreads + 1];
 Kept g_born[kTtqMaxThreads + 1];  // made, and not begun
@@ -394,6 +395,24 @@ void LeaveCall() {
   Advance();
 }
 
+// What the program writes is what it wrote.
+void CompareOutput() {
+  const auto o = Head<TtqOutput>();
+  Kept& kept = g_kept[Checked(o.tid)];
+  if (kept.call != SYS_write) return;
+  const uint8_t* was = Payload() + sizeof(o);
+  const uint64_t bytes = Next().bytes - sizeof(o);
+  uint8_t is[256];
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t n = Least(bytes - done, sizeof(is));
+    if (ReadGuest(kept.output + done, is, n) != n || memcmp(is, was + done, n) != 0) {
+      Differ("other output");
+    }
+    done += n;
+  }
+  kept.output += bytes;
+}
+
 // A record after which the recording began another block.
 void EndBlock() {
   Append();
@@ -504,6 +523,10 @@ bool Apply() {
     case kTtqSyscallExit:
       LeaveCall();
       return true;
+    case kTtqOutput:
+      CompareOutput();
+      Append();
+      break;
     case kTtqFork:
       Fork();
       return true;
@@ -574,7 +597,8 @@ void Open(const char* path, uint64_t block_bytes) {
   }
   const uint64_t body = bytes - sizeof(head);
   const uint64_t argument_bytes = (uint64_t{head.argument_bytes} + 7) & ~uint64_t{7};
-  if (head.bytes > body || argument_bytes > body - head.bytes || head.blocks == 0 ||
+  if (head.bytes > body || argument_bytes > body - head.bytes ||
+      (head.finished && head.blocks == 0) ||
       body - head.bytes - argument_bytes != head.blocks * sizeof(TtqInputsBlock) ||
       head.argument_bytes > sizeof(TtqRing::arguments) || head.hash != HashBytes(&head + 1, body)) {
     CannotRun(Text() << path << " is damaged");
@@ -608,6 +632,10 @@ void FillRing() {
 }
 
 void Begin() {
+  if (g_head->blocks == 0) {  // it was killed before it had handed anything over
+    ring::Announce();
+    End();
+  }
   while (Next().kind != kTtqThreadStart) {
     if (!Apply()) Differ("a beginning without a thread");
   }
@@ -660,6 +688,7 @@ void Execute() {
     Differ("another system call");
   }
   g_kept[s.tid].call = s.number;
+  g_kept[s.tid].output = args[1];
   g_call_flags = g_context.flags | g_context.alignment_check;
   Append();
   Advance();

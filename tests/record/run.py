@@ -9,7 +9,8 @@ must be the same, and no difference may be found. A case whose program is not in
                                                                 programs/ was built
 
 The part "programs" is all of the cases; "again" runs the first process of each again, from its control
-records alone, and compares all of its stream (run_again.cc).
+records alone, and compares all of its stream (run_again.cc); "inputs" records each case by its inputs, and makes
+the history of all its processes from these.
 """
 
 import bisect
@@ -141,6 +142,54 @@ def run_again(case, *flags, wanted=rb"the same: .* inputs\n"):
     said = re.search(wanted, r.out)
     check(r.status == 0 and said, flags, r.out[-500:], r.err[-1000:].decode(errors="replace"))
     return said[0].decode().strip()
+
+
+def comparable(answer):
+    """Answers without what their own making determines."""
+    documents = [json.loads(line) for line in answer.splitlines()]
+    for document in documents:
+        for key in ("bytes_on_disk", "trace", "elapsed_ms"):
+            document.pop(key, None)
+    return documents
+
+
+def inputs(case):
+    """A program that is recorded by its inputs alone behaves as it does natively, and has a history."""
+    if case.command is None:
+        return "skipped: not installed"
+    native = run(case.command, case.input, env=environment())
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+
+        def ask(*words):
+            r = run([TTQ, *words], env=environment())
+            check(r.status == 0, words, r.out[-500:], r.err[-1000:].decode(errors="replace"))
+            return r.out
+
+        recorded = run([*RECORD, "--index=none", "--block-size", "1", "-o", place, *case.command], case.input,
+                       env=environment())
+        not_again = re.match(rb"ttq: no history can be made from these inputs: (.*);.*\n", recorded.err)
+        said = recorded.err[not_again.end() if not_again else 0:]
+        check((recorded.status, recorded.out, said) == (native.status, native.out, native.err), "natively",
+              native.status, native.out[-500:], native.err[-500:], "recorded", recorded)
+        if not_again:
+            r = run([TTQ, "index", place], env=environment())
+            check(r.status == 3 and not_again[1] in r.err and r.err.count(b"\n") == 1, r)
+            return "not again: " + not_again[1].decode()
+        before = json.loads(ask("info", "-f", "json", place))
+        ask("index", place)
+        answers = [("info", "-f", "json", place), ("-t", place, "-p", "all", "-f", "json", "events")]
+        if native.status != 128 + signal.SIGKILL:  # else nothing was handed over
+            answers.append(("-t", place, "-f", "json", "registers at end"))
+        first = [comparable(ask(*words)) for words in answers]
+        check(len(first[0][0]["processes"]) == before["inputs"], "processes", first[0], before)
+        if not case.command[0].startswith(PROGRAMS):
+            return "%d processes" % before["inputs"]
+        check(b"ok: " in ask("check", place))
+        ask("index", "--drop", place)
+        ask("index", place)
+        check([comparable(ask(*words)) for words in answers] == first, "not the same a second time")
+    return "%d processes" % before["inputs"]
 
 
 def again_damaged():
@@ -563,6 +612,7 @@ def main():
              ours("mappings", SCRATCH + "/mappings")]
     tests["again damaged"] = again_damaged
     tests |= {"again " + c.name: (lambda c=c: run_again(c)) for c in again}
+    tests |= {"inputs " + c.name: (lambda c=c: inputs(c)) for c in all_cases}
     for f in (hostile, moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
               numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
@@ -571,6 +621,8 @@ def main():
         wanted = [c.name for c in all_cases]
     if wanted == ["again"]:
         wanted = ["again damaged", *("again " + c.name for c in again)]
+    if wanted == ["inputs"]:
+        wanted = ["inputs " + c.name for c in all_cases]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         def one(name):
