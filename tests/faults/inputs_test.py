@@ -1,0 +1,166 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""inputs_test.py TTQ COUNTER [SEED]: what may happen to a recording that has its inputs only.
+
+SIGKILL to the program, to the recorder, and to who makes the history; inputs that are cut, flipped, or of another
+version; two that ask at once; a disk that is full. Each time there is one line or a right answer, and what was
+recorded stays."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import sys
+import time
+
+import faults
+from full_disk_test import small_disk
+
+QUESTION = "last write to counter"
+
+
+def record(ttq, counter, name, *flags, most="300000"):
+    directory = ttq.place(name)
+    status, out, error = ttq.run("record", "-q", "--index=none", "--block-size", "1", *flags, "-o", directory, counter,
+                                 ttq.place("never"), most)
+    assert (status, out, error) == (7, most + "\n", ""), (status, out, error)
+    return directory
+
+
+def one_line(result, *about):
+    status, out, error = result
+    assert status == 3 and out == "" and error.startswith("ttq: ") and error.count("\n") == 1, (about, result)
+
+
+def index(ttq, directory):
+    status, _, error = ttq.run("index", directory)
+    assert (status, error) == (0, ""), (status, error)
+
+
+def kill_recorders(ttq, counter):
+    for number in range(4):
+        kind = ("program", "recorder")[number % 2]
+        directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{number}")
+        started = ttq.start("record", "--index=none", "--block-size", "1", "-o", directory, counter, stop)
+        program = None
+        while program is None:
+            time.sleep(0.01)
+            program = next(iter(faults.children_of(started.pid)), None)
+        time.sleep(random.random() / 8)
+        one_line(ttq.run("-t", directory, QUESTION), "while it is recorded")
+        os.kill(program if kind == "program" else started.pid, signal.SIGKILL)
+        if kind == "program":
+            started.communicate(timeout=60)
+            assert started.returncode == 137
+        else:
+            started.wait(timeout=60)
+            with open(stop, "w", encoding="ascii"):
+                pass
+            _, status = os.waitpid(program, 0)
+            assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 7, status
+            started.communicate(timeout=60)
+        index(ttq, directory)
+        info, value = ttq.expect_readable(directory)
+        assert info["finished"] == (kind == "program") and value > 0, (kind, info, value)
+    print("killed while recording: 4")
+
+
+def kill_indexers(ttq, counter):
+    directory = record(ttq, counter, "whole", most="1500000")
+    killed = 0
+    for number in range(5):
+        indexer = ttq.start("index", directory)
+        time.sleep(0.05 + 0.08 * number)
+        indexer.kill()
+        killed += indexer.wait(timeout=60) == -signal.SIGKILL
+        indexer.communicate(timeout=60)
+        ttq.run("index", "--drop", directory)
+    assert killed > 0
+    both = [ttq.start("-t", directory, "-f", "json", QUESTION) for _ in range(2)]
+    answers = [json.loads(p.communicate(timeout=120)[0]) for p in both]
+    assert answers[0]["rows"] == answers[1]["rows"] != [] and answers[0]["complete"], answers
+    assert ttq.expect_readable(directory, complete=True)[1] == 1500000
+    assert sorted(os.listdir(directory)) == ["db", "inputs", "seal"], os.listdir(directory)
+    print("killed while making the history:", killed)
+
+
+def damage(ttq, counter):
+    directory = record(ttq, counter, "damaged", most="100000")
+    path = os.path.join(directory, "inputs", "1")
+    with open(path, "rb") as file:
+        right = file.read()
+    index(ttq, directory)
+    rows = ttq.answer(directory, QUESTION)["rows"]
+    noticed = 0
+    for number in range(24):
+        data = bytearray(right)
+        at = random.randrange(len(data))
+        if number % 4 == 0:
+            del data[at:]
+        else:
+            data[at] ^= 1 << random.randrange(8)
+        with open(path, "wb") as file:
+            file.write(data)
+        assert ttq.run("index", "--drop", directory)[0] == 0
+        result = ttq.run("index", directory)
+        if result[0] != 0:
+            one_line(result, number, at)
+            noticed += 1
+            continue
+        status, out, error = ttq.run("-t", directory, "-f", "json", QUESTION)
+        if status != 0:
+            one_line((status, out, error), number, at)
+        else:
+            answer = json.loads(out)
+            assert answer["rows"] == rows or not answer["complete"], (number, at, answer)
+    assert noticed > 8, noticed
+    # Of a later version: its number is in the first frame, behind the frame's own head and the magic number.
+    with open(path, "wb") as file:
+        file.write(right[:24 + 8] + struct.pack("<I", 99) + right[24 + 12:])
+    one_line(ttq.run("index", directory), "of another version")
+    os.remove(path)
+    os.mkdir(path)
+    one_line(ttq.run("index", directory), "no file")
+    print("damaged: 24, noticed:", noticed)
+
+
+def full_disk(ttq, counter):
+    said = 0
+    for kib in (20, 60, 3000):
+        disk = ttq.place("disk")
+        with small_disk(disk, kib):
+            directory = disk + "/a"
+            status, _, error = ttq.run("record", "-q", "--index=none", "--free-space=0", "--block-size", "1", "-o", directory,
+                                       counter, ttq.place("never"), "1000000", timeout=120)
+            if status != 7:
+                assert error.startswith("ttq: ") and "disk is full" in error, error
+                said += 1
+                continue
+            result = ttq.run("index", directory)
+            if result[0] != 0:
+                one_line(result, kib)
+                assert "disk is full" in result[2], result
+                said += 1
+                assert sorted(os.listdir(directory)) == ["inputs"], os.listdir(directory)
+                kept = ttq.place(f"kept-{kib}")
+                shutil.copytree(directory, kept)
+                index(ttq, kept)
+                assert ttq.expect_readable(kept, complete=True)[1] == 1000000
+    assert said == 3
+    print("disks that were full:", said)
+
+
+def main():
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
+    print("seed", seed, flush=True)
+    random.seed(seed)
+    faults.adopt_orphans()
+    with faults.Ttq(sys.argv[1]) as ttq:
+        for test in (damage, kill_recorders, kill_indexers, full_disk):
+            test(ttq, os.path.abspath(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
