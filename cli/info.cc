@@ -96,6 +96,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
       {"start_wall_ns", OrNull(info.start_wall_ns)},
       {"finished", info.finished},
       {"bytes_on_disk", info.bytes_on_disk},
+      {"indexed", "all"},
       {"default_process", recording.default_process().v},
       {"processes", Json::array()},
   };

@@ -59,6 +59,9 @@ enum { kTtqInputsEnd = 255 };  // the stream ends there
 
 namespace ttq {
 
+// Beside the inputs may be copies of the files that are mapped, for when those change:
+// DEV-INO-BYTES-MTIME, in hexadecimal, as TtqMap has them.
+
 // Never 0. Not meant to withstand anybody.
 inline uint64_t HashBytes(const void* bytes, uint64_t size) {
   const auto* at = static_cast<const uint8_t*>(bytes);

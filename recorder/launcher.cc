@@ -284,6 +284,7 @@ absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& option
                                     options.verify ? "--verify=yes" : "--verify=no",
                                     options.records_inputs ? "--record=inputs" : "--record=all"};
   if (!options.inputs.empty()) {
+    if (!options.files.empty()) words.push_back("--files=" + options.files);
     words.push_back("--inputs=" + options.inputs);
     return words;
   }

@@ -28,6 +28,7 @@ struct LaunchOptions {
   RecorderKind recorder = RecorderKind::kNative;
   bool verify = false;
   bool records_inputs = false;  // nothing else; natively
+  std::string files;            // of a second run: copies of what was mapped (recorder/inputs.h)
   std::string inputs;  // a file (recorder/inputs.h): run that again, natively, not the command
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;

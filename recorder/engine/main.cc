@@ -49,6 +49,7 @@ char** TakeOptions(char** argv, ring::Options* options, const char** inputs) {
     if (const char* v = After(*argv, "--record=")) options->inputs = Equal(v, "inputs");
     if (Equal(*argv, "--seen=yes")) traces::SetLeft();
     if (const char* v = After(*argv, "--inputs=")) *inputs = v;
+    if (const char* v = After(*argv, "--files=")) replay::SetFiles(v);
   }
   return options->directory != nullptr && *inputs != nullptr ? argv : nullptr;
 }

@@ -14,6 +14,8 @@ namespace ttq::engine::replay {
 
 // Whether this process is run again.
 bool IsOn();
+// Where copies of mapped files are, that may have changed; null: nowhere.
+void SetFiles(const char* directory);
 // Takes the inputs from a file. Refuses one of another version, or for blocks of another size.
 void Open(const char* path, uint64_t block_bytes);
 // The process's ring says what it was.

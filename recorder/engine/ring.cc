@@ -18,6 +18,7 @@
 namespace ttq::engine::ring {
 namespace {
 
+constexpr uint32_t kInputsStep = 64 << 10;  // bytes; a block is a multiple
 constexpr int64_t kNoSpace = -28, kNoProcess = -3, kInvalid = -22;
 
 Options g_options;
@@ -33,6 +34,7 @@ int64_t (*g_wall)(uint32_t block, bool end);
 uint8_t* g_block;           // being filled
 uint8_t* g_scratch;         // filled instead where nobody reads the log
 uint8_t* g_inputs;          // where the next one goes; null: none is kept
+uint8_t* g_inputs_end;      // of the memory that is there for them
 uint64_t g_beginning_hash;  // of what the block starts with
 uint64_t g_beginning_end;   // the log behind that
 Place g_ended_at;           // where the block before ended; block ~0: superblocks go on from there
@@ -136,6 +138,9 @@ bool HaveMemory(uint8_t* at, size_t bytes) {
 // Of one in the ring.
 uint64_t BlockBytes() { return g_options.block_bytes * (g_options.inputs ? kTtqInputsRoom : 1); }
 
+// Of them, those for which memory is asked before the block is used. Of inputs there are few.
+uint64_t FirstBytes() { return g_options.inputs ? kInputsStep : BlockBytes(); }
+
 uint8_t* BlockAt(uint32_t number) {
   return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
          size_t{number % g_ring->block_count} * g_ring->block_bytes;
@@ -188,7 +193,7 @@ TtqRing* MapRing() {
     if (!Failed(r)) made = reinterpret_cast<TtqRing*>(r);
   }
   if (made != nullptr &&
-      !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + BlockBytes())) {
+      !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + FirstBytes())) {
     Syscall(SYS_munmap, Number(made), g_ring_bytes);
     made = nullptr;
     what = "get memory for";
@@ -268,6 +273,7 @@ void BeginInputs() {
   g_beginning_hash = HashOfBlock();
   g_beginning_end = g_context.log;
   g_inputs = BlockAt(g_block_number) + sizeof(TtqBlock) + sizeof(TtqInputsBlock);
+  g_inputs_end = BlockAt(g_block_number) + kInputsStep;
 }
 
 // An input that a block was ended for, or that came next, belongs to where that block ended.
@@ -277,6 +283,19 @@ void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* b
   const Place place = comes_first ? g_ended_at : Here();
   const TtqInput input = {place.block, place.offset, kind,
                           static_cast<uint32_t>(head_bytes + body_bytes)};
+  const uint8_t* end = g_inputs + sizeof(input) + input.bytes + 7;
+  if (end > g_inputs_end) {
+    const uint64_t more = (static_cast<uint64_t>(end - g_inputs_end) + kInputsStep - 1) &
+                          ~(uint64_t{kInputsStep} - 1);
+    if (!g_detached && !HaveMemory(g_inputs_end, more)) {
+      WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
+                      << " is not recorded any further: there is no memory for its ring\n");
+      g_detached = true;
+      g_inputs = nullptr;
+      return;
+    }
+    g_inputs_end += more;
+  }
   memcpy(g_inputs, &input, sizeof(input));
   memcpy(g_inputs + sizeof(input), head, head_bytes);
   if (body_bytes != 0) memcpy(g_inputs + sizeof(input) + head_bytes, body, body_bytes);
@@ -397,7 +416,7 @@ void NextBlock(bool between) {
   if (!g_detached) Publish(between);
   WaitUntilVerified();
   if (!g_detached && g_block_number + 1 < g_ring->block_count &&
-      !HaveMemory(BlockAt(g_block_number + 1), g_ring->block_bytes)) {
+      !HaveMemory(BlockAt(g_block_number + 1), FirstBytes())) {
     // Nothing has used a block twice yet, so the reader finds those before where it would have.
     __atomic_store_n(&g_ring->block_count, g_block_number + 1, __ATOMIC_RELEASE);
   }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -139,6 +140,48 @@ bool HoldsInputsOnly(const std::string& directory) {
   return fs::exists(InputsRecordPath(directory), ec) && !fs::exists(directory + "/db", ec);
 }
 
+void ForEachMappedFile(std::string_view records,
+                       const std::function<void(const TtqMap&, const std::string&)>& f) {
+  while (records.size() >= sizeof(TtqInput)) {
+    TtqInput input;
+    memcpy(&input, records.data(), sizeof(input));
+    const std::string_view payload = records.substr(sizeof(input), input.bytes);
+    records.remove_prefix(
+        std::min<size_t>((sizeof(input) + input.bytes + 7) & ~size_t{7}, records.size()));
+    TtqMap map;
+    if (input.kind != kTtqMap || payload.size() <= sizeof(map)) continue;
+    memcpy(&map, payload.data(), sizeof(map));
+    const std::string path(payload.substr(sizeof(map)));
+    const bool is_program = map.content == kTtqContentZero && input.block == 0;
+    if (map.kind == kTtqMapFile && path[0] == '/' &&
+        (map.content == kTtqContentFile || is_program)) {
+      f(map, path);
+    }
+  }
+}
+
+std::string CopyName(const TtqMap& map) {
+  return fmt::format("{:x}-{:x}-{:x}-{:x}", uint64_t{map.dev}, uint64_t{map.ino},
+                     uint64_t{map.file_bytes}, static_cast<uint64_t>(map.mtime_ns));
+}
+
+std::string CopiesDirectory(const std::string& directory) {
+  return InputsDirectory(directory) + "/files";
+}
+
+int OpenUnchanged(const TtqMap& map, const std::string& path) {
+  // It may be a pipe by now, for which nobody should wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat st;
+  if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == map.dev &&
+      st.st_ino == map.ino && static_cast<uint64_t>(st.st_size) == map.file_bytes &&
+      st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == map.mtime_ns) {
+    return fd;
+  }
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
 InputsLock::InputsLock(const std::string& directory, bool wait)
     : fd_(open(InputsDirectory(directory).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (fd_ < 0) return;
@@ -159,10 +202,11 @@ absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory) {
   ASSIGN_OR_RETURN(out.info, ParseRecording(AsText(image.bytes())));
   ASSIGN_OR_RETURN(const std::vector<ProcessNo> processes, ListInputs(directory));
   out.processes = static_cast<uint32_t>(processes.size());
-  std::error_code ignored;
-  for (const ProcessNo p : processes) {
-    const uint64_t bytes = fs::file_size(InputsPath(directory, p), ignored);
-    if (!ignored) out.bytes += bytes;
+  std::error_code ec;
+  for (auto it = fs::recursive_directory_iterator(InputsDirectory(directory), ec);
+       !ec && it != fs::recursive_directory_iterator(); it.increment(ec)) {
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) out.bytes += it->file_size(ignored);
   }
   out.being_recorded = !out.info.finished && !InputsLock(directory, false).held();
   return out;

@@ -7,6 +7,7 @@
 #define TTQ_STORE_FORMAT_INPUTS_LOG_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,11 +37,22 @@ std::string InputsPath(const std::string& directory, ProcessNo process);
 // Whether there is nothing but inputs: the history is not made.
 bool HoldsInputsOnly(const std::string& directory);
 
+// Calls f(map, path) for each mapping of a file among a block's records whose bytes are the file's,
+// or whose file is wanted for its symbols.
+void ForEachMappedFile(std::string_view records,
+                       const std::function<void(const TtqMap&, const std::string&)>& f);
+// The name of a copy of such a file (recorder/inputs.h).
+std::string CopyName(const TtqMap& map);
+// Where a recording has copies, each compressed as one zstd stream.
+std::string CopiesDirectory(const std::string& directory);
+// The mapped file as it was, opened; -1: it is gone, or has changed.
+int OpenUnchanged(const TtqMap& map, const std::string& path);
+
 struct InputsSummary {
   RecordingInfo info;
   bool being_recorded = false;
   uint32_t processes = 0;
-  uint64_t bytes = 0;  // on disk
+  uint64_t bytes = 0;  // on disk, with the copies
 };
 // What there is, without reading it.
 absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory);

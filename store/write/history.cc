@@ -2,12 +2,16 @@
 
 #include "store/write/history.h"
 
+#include <unistd.h>
+#include <zstd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "base/file_image.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "recorder/launcher.h"
@@ -44,6 +48,29 @@ absl::StatusOr<InputsSummary> Summary(const std::string& directory) {
       fmt::format("{} has no inputs that its history could be made from", directory));
 }
 
+// Writes a copy of a mapped file where the file itself is not as it was.
+absl::Status PutCopy(const std::string& directory, const TtqMap& map, const std::string& path,
+                     const std::string& to) {
+  const std::string copy = to + "/" + CopyName(map);
+  if (access(copy.c_str(), F_OK) == 0) return absl::OkStatus();
+  if (const int fd = OpenUnchanged(map, path); fd >= 0) {
+    close(fd);
+    return absl::OkStatus();
+  }
+  const std::string stored = CopiesDirectory(directory) + "/" + CopyName(map);
+  const auto packed = FileImage::Read(stored);
+  if (!packed.ok()) return absl::OkStatus();  // the second run says whether it is needed
+  std::string bytes(map.file_bytes, '\0');
+  const size_t n =
+      ZSTD_decompress(bytes.data(), bytes.size(), packed->bytes().data(), packed->bytes().size());
+  if (n != bytes.size()) return absl::DataLossError(stored + " is damaged");
+  std::ofstream out(copy, std::ios::binary);
+  if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
+    return DiskFull(directory);
+  }
+  return absl::OkStatus();
+}
+
 // Writes the processes' inputs for the engine; gives the files of those that nobody forked, in the
 // order in which they began.
 absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& directory,
@@ -68,6 +95,11 @@ absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& direc
     } else {
       roots.push_back(path);
     }
+    absl::Status s;
+    ForEachMappedFile(inputs.file.records, [&](const TtqMap& map, const std::string& mapped) {
+      if (s.ok()) s = PutCopy(directory, map, mapped, to + "/files");
+    });
+    RETURN_IF_ERROR(s);
     paths[process.v] = path;
     ++*processes;
     *block_bytes = head.block_bytes;
@@ -114,7 +146,9 @@ absl::Status Make(const std::string& directory) {
                    RecordingWriter::Create(made.path(), inputs.info));
   const std::string again = made.path() + "/again";
   std::error_code ec;
-  fs::create_directory(again, ec);
+  fs::create_directories(again + "/files", ec);
+  options.files = again + "/files";
+  writer->SetCopies(options.files);
   uint64_t processes = 0;
   ASSIGN_OR_RETURN(const std::vector<std::string> roots,
                    WriteForEngine(directory, again, &processes, &options.block_bytes));

@@ -21,6 +21,7 @@
 #include "base/threads.h"
 #include "base/version.h"
 #include "fmt/format.h"
+#include "store/format/inputs_log.h"
 #include "store/format/message.h"
 #include "store/format/seal.h"
 #include "store/write/process_ingest.h"
@@ -72,16 +73,12 @@ std::shared_ptr<const RecordingWriter::Impl::StoredFile> RecordingWriter::Impl::
   auto it = files.find(key);
   if (it != files.end()) return it->second;
   if (m.file_bytes > kMaxFileBytes) return nullptr;
-  // It may be a pipe by now, for which nobody should wait.
-  int fd = open(bytes_at.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return nullptr;
-  std::shared_ptr<const StoredFile> file;
-  struct stat st;
-  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == m.dev && st.st_ino == m.ino &&
-      static_cast<uint64_t>(st.st_size) == m.file_bytes &&
-      st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == m.mtime_ns) {
-    file = StoreFile(path, fd, m.file_bytes);
+  int fd = OpenUnchanged(m, bytes_at);
+  if (fd < 0 && !copies.empty()) {
+    fd = open((copies + "/" + CopyName(m)).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   }
+  if (fd < 0) return nullptr;
+  std::shared_ptr<const StoredFile> file = StoreFile(path, fd, m.file_bytes);
   close(fd);
   if (file != nullptr) files.emplace(key, file);
   return file;
@@ -250,6 +247,8 @@ void RecordingWriter::ReachLimit(const std::string& what) {
 void RecordingWriter::SetWorkingDirectory(const std::string& path) {
   impl_->info.working_directory = path;
 }
+
+void RecordingWriter::SetCopies(const std::string& path) { impl_->copies = path; }
 
 bool RecordingWriter::Idle() const {
   std::lock_guard lock(impl_->mutex);

@@ -56,6 +56,9 @@ class RecordingWriter {
   // The program's, where it is not this process's own, or is not known (""). Before Start.
   void SetWorkingDirectory(const std::string& path);
 
+  // Where copies of mapped files are (recorder/inputs.h) that may have changed. Before Start.
+  void SetCopies(const std::string& path);
+
   // Takes on a new process. Returns at once; a thread consumes the ring to its end.
   void Start(std::shared_ptr<Ring> ring);
   // True when every ring started has come to its end and all its blocks are stored.

@@ -5,14 +5,18 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <optional>
+#include <filesystem>
+#include <new>
 
 #include "base/status_macros.h"
 #include "base/threads.h"
+#include "store/format/format.h"
 #include "store/write/disk_errors.h"
 #include "store/write/recording_record.h"
 
@@ -20,6 +24,53 @@ namespace ttq {
 namespace {
 
 constexpr auto kSyncedAfter = std::chrono::seconds(1);
+constexpr int kCopyLevel = 1;  // of zstd
+
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path,
+                      const std::string& directory) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return NumberedError(n < 0 ? errno : ENOSPC, path, directory);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+// The first `bytes` of a file, as one zstd stream.
+absl::Status CompressFile(int from, uint64_t bytes, const std::string& path,
+                          const std::string& directory) {
+  const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (to < 0) return NumberedError(errno, path, directory);
+  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> stream(ZSTD_createCCtx(),
+                                                                    ZSTD_freeCCtx);
+  if (stream == nullptr) throw std::bad_alloc();
+  ZSTD_CCtx_setParameter(stream.get(), ZSTD_c_compressionLevel, kCopyLevel);
+  std::string in(ZSTD_CStreamInSize(), '\0'), out(ZSTD_CStreamOutSize(), '\0');
+  absl::Status s;
+  uint64_t at = 0;
+  bool ended = false;
+  while (s.ok() && !ended) {
+    const ssize_t n =
+        pread(from, in.data(), std::min<uint64_t>(in.size(), bytes - at), static_cast<off_t>(at));
+    if (n < 0 || (n == 0 && at < bytes)) {
+      s = absl::UnavailableError("a file that was being copied became shorter");
+      break;
+    }
+    at += static_cast<uint64_t>(n);
+    const auto how = at == bytes ? ZSTD_e_end : ZSTD_e_continue;
+    ZSTD_inBuffer input = {in.data(), static_cast<size_t>(n), 0};
+    for (bool more = true; s.ok() && more;) {
+      ZSTD_outBuffer output = {out.data(), out.size(), 0};
+      const size_t left = ZSTD_compressStream2(stream.get(), &output, &input, how);
+      s = WriteAll(to, std::string_view(out).substr(0, output.pos), path, directory);
+      more = how == ZSTD_e_end ? left != 0 : input.pos < input.size;
+    }
+    ended = at == bytes;
+  }
+  close(to);
+  return s;
+}
 
 }  // namespace
 
@@ -44,12 +95,7 @@ class InputsWriter::File {
 
   absl::Status Append(InputsFrame kind, std::string_view payload) {
     const std::string frame = EncodeInputsFrame(kind, frames_++, payload);
-    for (size_t done = 0; done < frame.size();) {
-      const ssize_t n = write(fd_, frame.data() + done, frame.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return NumberedError(n < 0 ? errno : ENOSPC, path_, directory_);
-      done += static_cast<size_t>(n);
-    }
+    RETURN_IF_ERROR(WriteAll(fd_, frame, path_, directory_));
     const auto now = std::chrono::steady_clock::now();
     if (now - synced_ > kSyncedAfter) {
       if (fdatasync(fd_) != 0) return NumberedError(errno, path_, directory_);
@@ -68,12 +114,15 @@ class InputsWriter::File {
 
 absl::StatusOr<std::unique_ptr<InputsWriter>> InputsWriter::Create(const std::string& directory,
                                                                    const RecordingInfo& info) {
-  for (const std::string& made : {directory, InputsDirectory(directory)}) {
-    if (mkdir(made.c_str(), 0700) != 0) {
-      const absl::Status s = NumberedError(errno, "cannot make " + made, directory);
-      if (made != directory) rmdir(directory.c_str());
-      return s;
-    }
+  if (mkdir(directory.c_str(), 0700) != 0) {
+    return NumberedError(errno, "cannot make " + directory, directory);
+  }
+  for (const std::string& made : {InputsDirectory(directory), CopiesDirectory(directory)}) {
+    if (mkdir(made.c_str(), 0700) == 0) continue;
+    const absl::Status s = NumberedError(errno, "cannot make " + made, directory);
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    return s;
   }
   std::unique_ptr<InputsWriter> out(new InputsWriter(directory, info));
   RETURN_IF_ERROR(out->WriteRecord(false));
@@ -100,6 +149,21 @@ absl::Status InputsWriter::WriteRecord(bool finished) const {
   close(fd);
   if (error == 0 && rename(made.c_str(), path.c_str()) == 0) return absl::OkStatus();
   return NumberedError(error != 0 ? error : errno, made, directory_);
+}
+
+// Copies the files that the process has mapped, each once. One that cannot be copied is left out.
+absl::Status InputsWriter::KeepFiles(std::string_view records) {
+  absl::Status s;
+  ForEachMappedFile(records, [&](const TtqMap& map, const std::string& path) {
+    const std::string name = CopyName(map);
+    std::lock_guard lock(copies_mutex_);
+    if (!s.ok() || map.file_bytes > kMaxFileBytes || !copies_.insert(name).second) return;
+    const int fd = OpenUnchanged(map, path);
+    if (fd < 0) return;
+    s = CompressFile(fd, map.file_bytes, CopiesDirectory(directory_) + "/" + name, directory_);
+    close(fd);
+  });
+  return s;
 }
 
 absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) {
@@ -129,6 +193,9 @@ absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) 
     BlockView view;
     RETURN_IF_ERROR(ring->Take(block, &view));
     RETURN_IF_ERROR(file.Append(InputsFrame::kBlock, view.log));
+    if (view.log.size() > sizeof(TtqInputsBlock)) {
+      RETURN_IF_ERROR(KeepFiles(view.log.substr(sizeof(TtqInputsBlock))));
+    }
     ring->Release();
     RETURN_IF_ERROR(tell_not_again());
   }

@@ -10,7 +10,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -55,6 +57,7 @@ class InputsWriter {
   InputsWriter(std::string directory, RecordingInfo info)
       : directory_(std::move(directory)), info_(std::move(info)), lock_(directory_, false) {}
   void FailBy(const absl::Status& why);
+  absl::Status KeepFiles(std::string_view records);
   absl::Status Consume(Ring* ring, ProcessNumbers::Numbers numbers);
   absl::Status WriteRecord(bool finished) const;
 
@@ -69,6 +72,8 @@ class InputsWriter {
   std::list<std::weak_ptr<Ring>> rings_;
   absl::Status error_;
   std::string not_again_;
+  std::mutex copies_mutex_;  // held while a file is copied
+  std::set<std::string> copies_;
 };
 
 }  // namespace ttq

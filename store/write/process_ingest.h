@@ -79,6 +79,7 @@ struct ForkPoint {
 struct RecordingWriter::Impl {
   std::string directory;
   RecordingInfo info;
+  std::string copies;  // of mapped files; empty: there are none
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
   ScratchPool scratches;

@@ -126,6 +126,21 @@ def damage(ttq, counter):
     print("damaged: 24, noticed:", noticed)
 
 
+def changed_file(ttq, counter):
+    """The recording has what it needs of the program."""
+    program = ttq.place("program")
+    shutil.copy(counter, program)
+    directory = record(ttq, program, "changed", most="1000")
+    shutil.copy("/bin/true", program)
+    assert ttq.answer(directory, "writes to counter | count")["rows"][0]["count"] == 1000
+    ttq.run("index", "--drop", directory)
+    shutil.rmtree(os.path.join(directory, "inputs", "files"))
+    result = ttq.run("index", directory)
+    one_line(result)
+    assert program in result[2], result
+    print("a program that changed")
+
+
 def full_disk(ttq, counter):
     said = 0
     for kib in (20, 60, 3000):
@@ -158,7 +173,7 @@ def main():
     random.seed(seed)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
-        for test in (damage, kill_recorders, kill_indexers, full_disk):
+        for test in (damage, kill_recorders, kill_indexers, changed_file, full_disk):
             test(ttq, os.path.abspath(sys.argv[2]))
 
 
