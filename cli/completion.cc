@@ -20,7 +20,7 @@ namespace ttq {
 namespace {
 
 // A key that takes longer than this is a nuisance.
-constexpr std::chrono::milliseconds kPatience(300);
+constexpr std::chrono::milliseconds kCompletionPatience(300);
 
 // Whether a character may be part of a name that stands without quotes.
 bool IsNameByte(char c) { return IsWordByte(c) || c == ':' || c == '.' || c == '~'; }
@@ -81,7 +81,8 @@ class Timeout {
   explicit Timeout(ScanControl* control)
       : thread_([this, control] {
           std::unique_lock<std::mutex> lock(mutex_);
-          if (!wake_.wait_for(lock, kPatience, [this] { return done_; })) control->cancelled = true;
+          if (!wake_.wait_for(lock, kCompletionPatience, [this] { return done_; }))
+            control->cancelled = true;
         }) {}
   ~Timeout() {
     {

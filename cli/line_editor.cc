@@ -37,7 +37,7 @@ constexpr size_t kMaxLine = 1 << 20;
 // something to read as well: an eventfd.
 volatile sig_atomic_t interrupted = 0;
 int interruption = -1;
-void OnInterrupt(int) {
+void OnLineInterrupt(int) {
   interrupted = 1;
   const int error = errno;
   const uint64_t one = 1;
@@ -184,7 +184,7 @@ LineEditor::LineEditor(std::string history_file, Complete complete)
   impl_->history_file = std::move(history_file);
   impl_->terminal = IsTerminal(STDIN_FILENO) && IsTerminal(STDOUT_FILENO);
   struct sigaction action = {};
-  action.sa_handler = OnInterrupt;  // no SA_RESTART: reading ends
+  action.sa_handler = OnLineInterrupt;  // no SA_RESTART: reading ends
   interruption = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (impl_->terminal) sigaction(SIGINT, &action, &impl_->before);
   if (!impl_->terminal || !MovesCursor()) return;

@@ -30,11 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int Fail(int status, std::string_view message) {
-  fmt::print(stderr, "ttq: {}\n", Printable(message));
-  return status;
-}
-
 // One thread allocates what another frees, a megabyte at a time and for each block. Memory that
 // goes back to the system in between, and from there zeroed to another thread's heap, costs a tenth
 // of the time that recording takes.
@@ -73,7 +68,7 @@ bool MakeHistoryOf(const RecordedRun& run, bool quiet) {
   if (!HoldsInputsOnly(run.directory)) return true;  // Valgrind has recorded it
   const auto started = std::chrono::steady_clock::now();
   if (const absl::Status s = MakeHistory(run.directory); !s.ok()) {
-    Fail(kOwnFailure, std::string(s.message()));
+    Complain(s, kOwnFailure);
     return false;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
@@ -173,7 +168,7 @@ int RunRecord(int argc, char** argv) {
     ShowHelp(app);
     return kAnswered;
   } catch (const CLI::ParseError& e) {
-    return Fail(kOwnFailure, e.what());
+    return Complain(e.what(), kOwnFailure);
   }
   options.launch.command.assign(argv + at, argv + argc);
   options.launch.block_bytes = given.block_mib << 20;
@@ -182,19 +177,19 @@ int RunRecord(int argc, char** argv) {
   options.may_change_recorder = given.engine == "auto";
   options.launch.records_inputs = given.index != "now";
   if (given.index != "now" && (given.engine == "valgrind" || options.launch.verify)) {
-    return Fail(
-        kOwnFailure,
+    return Complain(
         fmt::format("--index={}: only the native engine runs a program again, and nothing is "
                     "there to verify yet; leave out {}",
-                    given.index, options.launch.verify ? "--verify" : "--engine=valgrind"));
+                    given.index, options.launch.verify ? "--verify" : "--engine=valgrind"),
+        kOwnFailure);
   }
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {
     if (text.empty()) return true;
     *bytes = ParseBytes(text);
     if (!*bytes)
-      Fail(kOwnFailure,
-           fmt::format("{} {}: a size is a number and K, M, G or T: 2G", option, text));
+      Complain(fmt::format("{} {}: a size is a number and K, M, G or T: 2G", option, text),
+               kOwnFailure);
     return bytes->has_value();
   };
   if (!size_of("--max-size", given.max_size, &options.limits.max_bytes) ||
@@ -204,20 +199,20 @@ int RunRecord(int argc, char** argv) {
   if (!given.max_time.empty()) {
     options.limits.max_seconds = ParseSeconds(given.max_time);
     if (!options.limits.max_seconds) {
-      return Fail(kOwnFailure,
-                  fmt::format("--max-time {}: a duration is a number and s, m, h or d: 30m",
-                              given.max_time));
+      return Complain(fmt::format("--max-time {}: a duration is a number and s, m, h or d: 30m",
+                                  given.max_time),
+                      kOwnFailure);
     }
   }
-  if (options.launch.command.empty()) return Fail(kOwnFailure, "record: no program given");
+  if (options.launch.command.empty()) return Complain("record: no program given", kOwnFailure);
 
   auto program = FindProgram(options.launch.command[0]);
   if (!program.ok()) {
-    return Fail(absl::IsNotFound(program.status()) ? kNotFound : kCannotRun,
-                std::string(program.status().message()));
+    return Complain(std::string(program.status().message()),
+                    absl::IsNotFound(program.status()) ? kNotFound : kCannotRun);
   }
   auto tool = FindToolDirectory();
-  if (!tool.ok()) return Fail(kOwnFailure, std::string(tool.status().message()));
+  if (!tool.ok()) return Complain(tool.status(), kOwnFailure);
   options.launch.tool_directory = *tool;
 
   const auto outcome = [](const std::string& word) {

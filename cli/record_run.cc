@@ -43,11 +43,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int Fail(int status, std::string_view message) {
-  fmt::print(stderr, "ttq: {}\n", Printable(message));
-  return status;
-}
-
 std::string Amount(uint64_t n) {
   if (n >= 10'000'000'000) return fmt::format("{:.1f} G", static_cast<double>(n) / 1e9);
   if (n >= 10'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
@@ -188,7 +183,7 @@ RecordedRun RecordWith(const RecordOptions& options, const std::string& output) 
   RecordedRun run;
   const auto fail = [&run](int status, std::string_view message) {
     run.own_failure = true;
-    run.status = Fail(status, message);
+    run.status = Complain(message, status);
     return run;
   };
   std::optional<MemoryReserve> reserve(std::in_place, kReserve, GiveUp);

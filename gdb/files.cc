@@ -27,7 +27,7 @@ constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxAuxiliaryVector = 1 << 10;
 
 // The protocol's own numbers.
-enum FileError { kNoEntry = 2, kBadFile = 9, kInvalid = 22, kTooMany = 24, kReadOnly = 30 };
+enum FileError { kNoEntry = 2, kBadFile = 9, kInvalid = 22, kTooMany = 24, kReadOnlyFiles = 30 };
 
 std::string Failed(FileError error) { return fmt::format("F-1,{:x}", static_cast<int>(error)); }
 
@@ -53,7 +53,7 @@ std::string Files::Answer(std::string_view request) {
   if (operation == "fstat") return Fstat(arguments);
   if (operation == "close") return Close(arguments);
   if (operation == "readlink") return ReadLink(arguments);
-  if (operation == "pwrite" || operation == "unlink") return Failed(kReadOnly);
+  if (operation == "pwrite" || operation == "unlink") return Failed(kReadOnlyFiles);
   return "";
 }
 
@@ -62,7 +62,7 @@ std::string Files::Open(std::string_view arguments) {
   const std::optional<std::string> path = FromHex(fields.Until(','));
   const uint64_t flags = fields.Hex();
   if (!path || !fields.ok()) return Failed(kInvalid);
-  if ((flags & 3) != 0) return Failed(kReadOnly);
+  if ((flags & 3) != 0) return Failed(kReadOnlyFiles);
   if (open_.size() >= kMaxOpen) return Failed(kTooMany);
   FileImage image;
   if (std::optional<std::string> text = InProc(*path)) {

@@ -32,7 +32,7 @@ struct FrameHead {
 };
 
 constexpr size_t kMaxFrameBytes = size_t{1} << 30;
-constexpr int kLevel = 1;  // of zstd
+constexpr int kFrameLevel = 1;  // of zstd
 
 // Of the numbers too, that no frame is taken for another.
 uint64_t HashOf(const FrameHead& head, std::string_view payload) {
@@ -115,7 +115,7 @@ std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_vie
   head.hash = HashOf(head, payload);
   std::string stored(ZSTD_compressBound(payload.size()), '\0');
   const size_t n =
-      ZSTD_compress(stored.data(), stored.size(), payload.data(), payload.size(), kLevel);
+      ZSTD_compress(stored.data(), stored.size(), payload.data(), payload.size(), kFrameLevel);
   if (ZSTD_isError(n) || n >= payload.size()) {
     stored = payload;
   } else {

@@ -49,21 +49,21 @@ void Leave(CallRecord* call, uint64_t call_sp, const uint64_t* registers, Time t
   call->result = registers[kRax];
 }
 
-struct OpenCall {
+struct OpenOuterCall {
   uint64_t sp = 0;
   CallRecord record;
 };
 
 // The calls of one block.
-struct BlockCalls {
+struct BlockOuterCalls {
   std::vector<CallRecord> calls;
-  std::vector<OpenCall> open;  // at the block's end, at most one per thread
+  std::vector<OpenOuterCall> open;  // at the block's end, at most one per thread
 };
 
-class CallSink {
+class OuterCallSink {
  public:
-  CallSink(const ProcessReader& process, const LoadedBlock& block, Walker& walker,
-           const Entries& entries, BlockCalls* out)
+  OuterCallSink(const ProcessReader& process, const LoadedBlock& block, Walker& walker,
+                const Entries& entries, BlockOuterCalls* out)
       : process_(process),
         walker_(walker),
         entries_(entries),
@@ -145,7 +145,7 @@ class CallSink {
         if (registers[kRsp] <= call_->sp) continue;  // made by the call that is running
         out_.calls.push_back(call_->record);         // left long ago, and not seen
       }
-      OpenCall call{.sp = registers[kRsp], .record = {}};
+      OpenOuterCall call{.sp = registers[kRsp], .record = {}};
       call.record.time = walker_.time() + instruction;
       call.record.thread = threads_.NumberOf(tid_);
       call.record.function = entries_.places[place].function;
@@ -161,21 +161,21 @@ class CallSink {
   Walker& walker_;
   const Entries& entries_;
   ThreadNumbers threads_;
-  BlockCalls& out_;
-  absl::flat_hash_map<uint32_t, OpenCall> open_;  // by tid
+  BlockOuterCalls& out_;
+  absl::flat_hash_map<uint32_t, OpenOuterCall> open_;  // by tid
   uint32_t tid_ = ~uint32_t{0};
-  OpenCall* call_ = nullptr;  // of tid_; valid until the next call of any thread begins
+  OpenOuterCall* call_ = nullptr;  // of tid_; valid until the next call of any thread begins
   NativeWalk native_;
   NativeContext& last_store_ = native_.context();  // stored_at, stored
 };
 
-absl::StatusOr<BlockCalls> CallsOfBlock(const ProcessReader& process, uint32_t number,
-                                        const Entries& entries) {
+absl::StatusOr<BlockOuterCalls> CallsOfBlock(const ProcessReader& process, uint32_t number,
+                                             const Entries& entries) {
   ASSIGN_OR_RETURN(auto block, process.LoadBlock(number));
-  BlockCalls out;
+  BlockOuterCalls out;
   Walker walker(process.recipes());
   StartWalk(*block, &walker);
-  CallSink sink(process, *block, walker, entries, &out);
+  OuterCallSink sink(process, *block, walker, entries, &out);
   RETURN_IF_ERROR(walker.Walk(block->log, sink));
   sink.Finish();
   return out;
@@ -185,7 +185,7 @@ absl::StatusOr<BlockCalls> CallsOfBlock(const ProcessReader& process, uint32_t n
 class ReturnSink {
  public:
   ReturnSink(const ProcessReader& process, const LoadedBlock& block, Walker& walker,
-             std::vector<OpenCall>* open, std::vector<Time>* left)
+             std::vector<OpenOuterCall>* open, std::vector<Time>* left)
       : process_(process), walker_(walker), threads_(block), open_(*open), left_(*left) {}
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
@@ -195,7 +195,7 @@ class ReturnSink {
   bool Superblock(const Program&, uint32_t id, const uint8_t*) {
     if (walker_.tid() != tid_) Switch();
     if (current_ == kNone) return true;
-    OpenCall& call = open_[current_];
+    OpenOuterCall& call = open_[current_];
     if (!HasLeft(walker_.registers()[kRsp], call.sp)) return true;
     const Recipe* recipe = process_.recipes().Find(SuperblockId(id));
     Leave(&call.record, call.sp, walker_.registers(), walker_.time(), recipe->entry());
@@ -223,7 +223,7 @@ class ReturnSink {
   const ProcessReader& process_;
   Walker& walker_;
   ThreadNumbers threads_;
-  std::vector<OpenCall>& open_;
+  std::vector<OpenOuterCall>& open_;
   std::vector<Time>& left_;
   uint32_t tid_ = ~uint32_t{0};
   size_t current_ = kNone, count_ = 0;
@@ -237,7 +237,7 @@ class Joiner {
 
   bool waits() const { return !open_.empty(); }
 
-  absl::Status Add(uint32_t number, BlockCalls block) {
+  absl::Status Add(uint32_t number, BlockOuterCalls block) {
     std::vector<Time> left(open_.size(), kTimeMax);
     if (!open_.empty()) {
       ASSIGN_OR_RETURN(auto loaded, process_.LoadBlock(number));
@@ -255,8 +255,8 @@ class Joiner {
     for (const CallRecord& call : block.calls) {
       if (is_outer(call)) row_(call);
     }
-    std::vector<OpenCall> open;
-    for (const OpenCall& call : block.open) {
+    std::vector<OpenOuterCall> open;
+    for (const OpenOuterCall& call : block.open) {
       if (is_outer(call.record)) open.push_back(call);
     }
     for (size_t i = 0; i < open_.size(); ++i) {
@@ -271,13 +271,13 @@ class Joiner {
   }
 
   void Finish() {
-    for (const OpenCall& call : open_) row_(call.record);
+    for (const OpenOuterCall& call : open_) row_(call.record);
   }
 
  private:
   const ProcessReader& process_;
   const std::function<void(const CallRecord&)>& row_;
-  std::vector<OpenCall> open_;  // running where the joined blocks end
+  std::vector<OpenOuterCall> open_;  // running where the joined blocks end
 };
 
 }  // namespace
@@ -317,7 +317,7 @@ absl::Status ProcessReader::OuterCalls(const std::vector<Address>& functions,
 
   const size_t parallel = UsefulThreads();
   Joiner joiner(*this, row);
-  std::deque<std::pair<uint32_t, std::future<absl::StatusOr<BlockCalls>>>> running;
+  std::deque<std::pair<uint32_t, std::future<absl::StatusOr<BlockOuterCalls>>>> running;
   uint32_t joined = 0;  // blocks before it are
   const auto join_one = [&]() -> absl::Status {
     auto [number, future] = std::move(running.front());
