@@ -15,13 +15,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <memory>
 
 #include "base/display_width.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/status_line.h"
 #include "fmt/format.h"
 #include "query/language/diagnostic.h"
+#include "store/write/ingest.h"
 
 namespace ttq {
 namespace {
@@ -40,7 +43,39 @@ int Complain(std::string_view message, int exit_status) {
 }
 
 int Complain(const absl::Status& status, int exit_status) {
-  return Complain(std::string(status.message()), exit_status);
+  return Complain(std::string(status.message()),
+                  absl::IsCancelled(status) ? int{kInterrupted} : exit_status);
+}
+
+// How far a history is that is being made: a line, from its second second on.
+class HistoryLine {
+ public:
+  void Show(const IngestTotals& totals) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!started_) started_ = now, next_ = now + std::chrono::seconds(1);
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds(500);
+    const std::chrono::duration<double> elapsed = now - *started_;
+    line_.Show(fmt::format("ttq: making the history, {:.0f} s, {} instructions", elapsed.count(),
+                           HumanCount(totals.instructions)));
+  }
+  void End() {
+    line_.Erase();
+    started_.reset();
+  }
+
+ private:
+  StatusLine line_;
+  std::optional<std::chrono::steady_clock::time_point> started_;
+  std::chrono::steady_clock::time_point next_;
+};
+
+void ShowHistories() {
+  if (!IsTerminal(STDERR_FILENO)) return;
+  SetHistoryWatch([line = std::make_shared<HistoryLine>()](const IngestTotals* totals) {
+    if (totals == nullptr) return line->End();
+    line->Show(*totals);
+  });
 }
 
 std::vector<std::string> Arguments(int argc, char** argv) {

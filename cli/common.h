@@ -31,9 +31,12 @@
 
 namespace ttq {
 
-// Prints "ttq: MESSAGE" and gives `exit_status`.
+// Prints "ttq: MESSAGE" and gives `exit_status`; where the user interrupted it, kInterrupted.
 int Complain(const absl::Status& status, int exit_status);
 int Complain(std::string_view message, int exit_status);
+
+// From here on the terminal shows how far a history is that is being made.
+void ShowHistories();
 
 // Parses arguments (without argv[0]); nullopt: go on. --help prints the help of the command.
 std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments);

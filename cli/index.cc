@@ -29,7 +29,7 @@ int RunIndex(int argc, char** argv) {
   }
   const bool is_there = !HoldsInputsOnly(*directory);
   const auto started = std::chrono::steady_clock::now();
-  if (const absl::Status s = MakeHistory(*directory); !s.ok()) return Complain(s, kUnreadable);
+  if (const absl::Status s = EnsureHistory(*directory); !s.ok()) return Complain(s, kUnreadable);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
   WriteOut(is_there ? fmt::format("{} has its history\n", Printable(*directory))
                     : fmt::format("made the history of {} in {:.1f} s\n", Printable(*directory),

@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
     std::set_new_handler([] { EndWith(kOutOfMemory); });
   }
   try {
+    ttq::ShowHistories();
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
     fputs(kOutOfMemory, stderr);

@@ -22,8 +22,8 @@
 #include "cli/record_run.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "query/find_trace.h"
 #include "store/format/inputs_log.h"
-#include "store/write/history.h"
 
 namespace ttq {
 namespace {
@@ -67,7 +67,7 @@ bool Is(Wanted outcome, const RecordedRun& run) {
 bool MakeHistoryOf(const RecordedRun& run, bool quiet) {
   if (!HoldsInputsOnly(run.directory)) return true;  // Valgrind has recorded it
   const auto started = std::chrono::steady_clock::now();
-  if (const absl::Status s = MakeHistory(run.directory); !s.ok()) {
+  if (const absl::Status s = EnsureHistory(run.directory); !s.ok()) {
     Complain(s, kOwnFailure);
     return false;
   }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -21,6 +22,8 @@ bool IsDirectory(const std::string& path) {
   struct stat st;
   return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
+
+std::function<void(const IngestTotals*)> g_history_watch;
 
 std::string Environment(const char* name) {
   const char* value = getenv(name);
@@ -69,9 +72,22 @@ absl::StatusOr<std::string> FindTrace(const std::string& name) {
   return absl::NotFoundError(fmt::format("there is no recording {}", Printable(wanted)));
 }
 
+void SetHistoryWatch(std::function<void(const IngestTotals*)> watch) {
+  g_history_watch = std::move(watch);
+}
+
+absl::Status EnsureHistory(const std::string& directory) {
+  const auto& watch = g_history_watch;
+  const absl::Status made = MakeHistory(directory, [&watch](const IngestTotals& totals) {
+    if (watch) watch(&totals);
+  });
+  if (watch) watch(nullptr);
+  return made;
+}
+
 absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
                                                            FileAccess files) {
-  if (HoldsInputsOnly(directory)) RETURN_IF_ERROR(MakeHistory(directory));
+  if (HoldsInputsOnly(directory)) RETURN_IF_ERROR(EnsureHistory(directory));
   return Recording::Open(directory, files);
 }
 

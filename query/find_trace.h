@@ -6,6 +6,7 @@
 #ifndef TTQ_QUERY_FIND_TRACE_H_
 #define TTQ_QUERY_FIND_TRACE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,8 @@
 #include "store/read/reader.h"
 
 namespace ttq {
+
+struct IngestTotals;
 
 // Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty
 // when none of these is set.
@@ -22,6 +25,13 @@ std::string HomeDirectory();
 // `latest` means: a path, or a name under HomeDirectory() with or without ".ttq". NotFound, with
 // what to do about it, when there is none.
 absl::StatusOr<std::string> FindTrace(const std::string& name);
+
+// What is told while a history is made: how much there is of it, several times a second, and at the
+// end null. For the whole process; before any recording is opened.
+void SetHistoryWatch(std::function<void(const IngestTotals*)> watch);
+
+// MakeHistory, which tells the watch.
+absl::Status EnsureHistory(const std::string& directory);
 
 // Opens the recording in a directory. One that has its inputs only gets its history before.
 absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,

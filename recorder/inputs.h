@@ -37,6 +37,8 @@ struct TtqInputs {
   uint32_t finished, superseded, became_other;
   uint32_t argument_bytes;
   uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
+  uint32_t cut_off;      // the recorder was killed, and the process may have gone on
+  uint32_t zero;
 };
 static_assert(sizeof(TtqInputs) % 8 == 0);
 

@@ -567,6 +567,7 @@ bool Apply() {
 
 // What the block starts with was the same.
 void BeginBlock() {
+  while (ring::IsDetached()) Syscall(SYS_exit_group, 125);  // nobody asks any more
   threads::BeginBlock();
   const uint32_t block = ring::Here().block;
   // A block that was not recorded begins only to be left.
@@ -643,6 +644,10 @@ void FillRing() {
   ring->again.process = g_head->process;
   ring->again.parent = g_head->parent;
   ring->again.superseded = g_head->superseded;
+  if (g_head->cut_off) {
+    constexpr char kWhy[] = "the recorder was killed; what came after that is not recorded";
+    memcpy(ring->incomplete, kWhy, sizeof(kWhy));
+  }
   ring->argument_bytes = g_head->argument_bytes;
   memcpy(ring->arguments, g_head + 1, g_head->argument_bytes);
 }

@@ -2,6 +2,7 @@
 
 #include "store/write/history.h"
 
+#include <signal.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -100,6 +101,7 @@ absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& direc
       if (s.ok()) s = PutCopy(directory, map, mapped, to + "/files");
     });
     RETURN_IF_ERROR(s);
+    inputs.file.head.cut_off = !inputs.has_ended;
     paths[process.v] = path;
     ++*processes;
     *block_bytes = head.block_bytes;
@@ -113,7 +115,8 @@ absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& direc
 }
 
 // Runs a process and those it forked again, and stores what they did.
-absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer) {
+absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer,
+                      const std::function<void(const IngestTotals&)>& watch) {
   ASSIGN_OR_RETURN(const LaunchResult result,
                    Launch(
                        options,
@@ -121,8 +124,12 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer) {
                          if (!ring.ok()) return writer->Fail(ring.status());
                          writer->Start(*std::move(ring));
                        },
-                       [writer] { return writer->Idle(); }));
+                       [&] {
+                         if (watch) watch(writer->totals());
+                         return writer->Idle();
+                       }));
   RETURN_IF_ERROR(writer->error());
+  if (result.signal == SIGINT) return absl::CancelledError("interrupted");
   if (!result.tool_log.empty()) {
     std::string line = result.tool_log.substr(0, result.tool_log.find('\n'));
     if (line.starts_with("ttq: ")) line.erase(0, 5);
@@ -137,7 +144,8 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer) {
   return absl::OkStatus();
 }
 
-absl::Status Make(const std::string& directory) {
+absl::Status Make(const std::string& directory,
+                  const std::function<void(const IngestTotals&)>& watch) {
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
@@ -155,7 +163,7 @@ absl::Status Make(const std::string& directory) {
   absl::Status s;
   for (const std::string& root : roots) {
     options.inputs = root;
-    if (s = RunAgain(options, writer.get()); !s.ok()) break;
+    if (s = RunAgain(options, writer.get(), watch); !s.ok()) break;
   }
   const absl::Status finished = writer->Finish();
   RETURN_IF_ERROR(s);
@@ -175,7 +183,8 @@ absl::Status Make(const std::string& directory) {
 
 }  // namespace
 
-absl::Status MakeHistory(const std::string& directory) {
+absl::Status MakeHistory(const std::string& directory,
+                         const std::function<void(const IngestTotals&)>& watch) {
   if (fs::exists(directory + "/db")) return absl::OkStatus();
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   if (inputs.being_recorded) {
@@ -184,8 +193,8 @@ absl::Status MakeHistory(const std::string& directory) {
   }
   const InputsLock lock(directory, true);
   if (!HoldsInputsOnly(directory)) return absl::OkStatus();  // made meanwhile
-  const absl::Status s = Make(directory);
-  if (s.ok()) return s;
+  const absl::Status s = Make(directory, watch);
+  if (s.ok() || absl::IsCancelled(s)) return s;
   return absl::Status(s.code(), fmt::format("the history of {} cannot be made: {}", directory,
                                             std::string(s.message())));
 }

@@ -7,9 +7,11 @@
 #ifndef TTQ_STORE_WRITE_HISTORY_H_
 #define TTQ_STORE_WRITE_HISTORY_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "store/write/ingest.h"
 
 namespace ttq {
 
@@ -17,8 +19,10 @@ namespace ttq {
 // recording has no history until it has all: what a process that was killed had made is made anew.
 // FailedPrecondition says why the recording cannot be run again: it has no inputs, shares memory
 // with others, or a file has changed; DataLoss, that its inputs are damaged, or that a process
-// differed when it was run again.
-absl::Status MakeHistory(const std::string& directory);
+// differed when it was run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a
+// second or more with what there is of it.
+absl::Status MakeHistory(const std::string& directory,
+                         const std::function<void(const IngestTotals&)>& watch = {});
 
 // Leaves the inputs only. FailedPrecondition when there are none, or when they cannot make it
 // again.
