@@ -7,6 +7,7 @@
 
 #include "recorder/launcher.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -422,6 +423,13 @@ absl::StatusOr<std::string> FindToolDirectory() {
   if (const char* set = getenv("TTQ_TOOL_DIR")) places.emplace_back(set);
   places.push_back(self.parent_path() / "libexec/ttq");                // build tree
   places.push_back(self.parent_path().parent_path() / "libexec/ttq");  // installed: ../libexec/ttq
+  // Of libttq.so, in somebody else's program.
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&FindToolDirectory), &info) != 0) {
+    const fs::path library = fs::weakly_canonical(info.dli_fname, ec);
+    places.push_back(library.parent_path() / "libexec/ttq");
+    places.push_back(library.parent_path().parent_path() / "libexec/ttq");
+  }
   std::string looked;
   for (const fs::path& place : places) {
     if (fs::exists(place / kToolName, ec)) return place.string();

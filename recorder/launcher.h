@@ -43,7 +43,7 @@ struct LaunchResult {
 using OnRing = std::function<void(absl::StatusOr<std::shared_ptr<Ring>>)>;
 
 // Where ttq-amd64-linux, the Valgrind tool, and ttq-engine, the native engine, are: libexec/ttq
-// beside this executable's bin directory, or in its build tree. NotFound names the places looked
+// beside this executable's or library's directory, or in its build tree. NotFound names the places looked
 // at.
 absl::StatusOr<std::string> FindToolDirectory();
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/file_image.h"
@@ -146,6 +147,9 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer,
 
 absl::Status Make(const std::string& directory,
                   const std::function<void(const IngestTotals&)>& watch) {
+  // Launch is for one thread of a process at a time.
+  static std::mutex launching;
+  std::lock_guard one_at_a_time(launching);
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
