@@ -205,7 +205,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
 void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   Impl& impl = *impl_;
   std::lock_guard lock(impl.mutex);
-  const auto [number, parent] = impl.numbers.Next(*ring);
+  const ProcessNumbers::Numbers numbers = impl.numbers.Next(*ring);
   impl.rings.push_back(ring);
   impl.threads.emplace_back();
   if (!impl.error.ok()) {
@@ -216,17 +216,16 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   ++impl.totals.processes;
   if (ring->verify()) impl.database->SetCacheBytes(kVerifyCacheBytes);
   const absl::Status started = Guarded([&]() -> absl::Status {
-    absl::StatusOr<std::thread> thread =
-        StartThread([&impl, ring, number = number, parent = parent]() mutable {
-          absl::Status s = Guarded([&]() -> absl::Status {
-            ProcessIngest(impl, ring, number, parent).Run();
-            return absl::OkStatus();
-          });
-          std::lock_guard lock(impl.mutex);
-          if (!s.ok()) impl.FailLocked(s);
-          // A ring is memory: a program may start thousands of others, one after the other.
-          impl.EndLocked(std::exchange(ring, nullptr));
-        });
+    absl::StatusOr<std::thread> thread = StartThread([&impl, ring, numbers]() mutable {
+      absl::Status s = Guarded([&]() -> absl::Status {
+        ProcessIngest(impl, ring, numbers.process, numbers.parent).Run();
+        return absl::OkStatus();
+      });
+      std::lock_guard lock(impl.mutex);
+      if (!s.ok()) impl.FailLocked(s);
+      // A ring is memory: a program may start thousands of others, one after the other.
+      impl.EndLocked(std::exchange(ring, nullptr));
+    });
     if (thread.ok()) impl.threads.back() = *std::move(thread);
     return thread.status();
   });
