@@ -77,11 +77,10 @@ void SetHistoryWatch(std::function<void(const IngestTotals*)> watch) {
 }
 
 absl::Status EnsureHistory(const std::string& directory) {
-  const auto& watch = g_history_watch;
-  const absl::Status made = MakeHistory(directory, [&watch](const IngestTotals& totals) {
-    if (watch) watch(&totals);
+  const absl::Status made = MakeHistory(directory, [](const IngestTotals& totals) {
+    if (g_history_watch) g_history_watch(&totals);
   });
-  if (watch) watch(nullptr);
+  if (g_history_watch) g_history_watch(nullptr);
   return made;
 }
 
