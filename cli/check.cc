@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "fmt/format.h"
+#include "store/format/inputs_log.h"
 
 namespace ttq {
 
@@ -30,6 +31,16 @@ int RunCheck(int argc, char** argv) {
                                         progress.Without([&] { Complain(problem, 0); });
                                       },
                                       &control);
+  // What the history was made from, where that is there.
+  const std::string& directory = (*recording)->info().path;
+  if (const auto inputs = ListInputs(directory); inputs.ok()) {
+    for (const ProcessNo process : *inputs) {
+      const absl::Status read = ReadInputs(InputsPath(directory, process)).status();
+      if (read.ok()) continue;
+      ++problems;
+      progress.Without([&] { Complain(read, 0); });
+    }
+  }
   progress.Stop();
   if (absl::IsCancelled(status)) return Complain("interrupted", kInterrupted);
   if (!status.ok()) return Complain(status, kUnreadable);

@@ -32,7 +32,7 @@ struct FrameHead {
 };
 
 constexpr size_t kMaxFrameBytes = size_t{1} << 30;
-constexpr int kFrameLevel = 1;  // of zstd
+constexpr int kFrameLevel = 3;  // of zstd
 
 // Of the numbers too, that no frame is taken for another.
 uint64_t HashOf(const FrameHead& head, std::string_view payload) {

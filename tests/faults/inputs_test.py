@@ -116,6 +116,19 @@ def damage(ttq, counter):
             answer = json.loads(out)
             assert answer["rows"] == rows or not answer["complete"], (number, at, answer)
     assert noticed > 8, noticed
+    # With a history beside them the damage is found by checking.
+    with open(path, "wb") as file:
+        file.write(right)
+    ttq.run("index", "--drop", directory)
+    index(ttq, directory)
+    assert ttq.run("check", directory)[0] == 0
+    data = bytearray(right)
+    data[len(data) // 2] ^= 1
+    with open(path, "wb") as file:
+        file.write(data)
+    status, _, error = ttq.run("check", directory)
+    assert status == 3 and path in error, (status, error)
+    assert ttq.run("index", "--drop", directory)[0] == 0
     # Of a later version: its number is in the first frame, behind the frame's own head and the magic number.
     with open(path, "wb") as file:
         file.write(right[:24 + 8] + struct.pack("<I", 99) + right[24 + 12:])
