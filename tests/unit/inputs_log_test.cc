@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+#include "store/format/inputs_log.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ttq {
+namespace {
+
+constexpr char kPath[] = "/usr/lib/libthing.so";
+
+template <class T>
+std::string Bytes(const T& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+TtqInputs Head() {
+  TtqInputs head = {};
+  head.magic = TTQ_INPUTS_MAGIC;
+  head.stream_version = kTtqStreamVersion;
+  head.pid = 4711;
+  return head;
+}
+
+std::string Record(uint32_t block, uint32_t offset, uint32_t kind, const std::string& payload) {
+  std::string out =
+      Bytes(TtqInput{block, offset, kind, static_cast<uint32_t>(payload.size())}) + payload;
+  out.resize((out.size() + 7) & ~size_t{7});
+  return out;
+}
+
+std::string MapRecord() {
+  TtqMap map = {};
+  map.kind = kTtqMapFile;
+  map.content = kTtqContentFile;
+  map.dev = 0x801;
+  map.ino = 0x1234;
+  map.file_bytes = 0x5678;
+  map.mtime_ns = 0x9abc;
+  return Record(0, 8, kTtqMap, Bytes(map) + kPath);
+}
+
+// One process of two blocks.
+std::vector<std::string> Frames() {
+  const TtqInputsBlock first = {1, 100, 1, 10, 20}, second = {2, 50, 0, 20, 30};
+  TtqInputs end = Head();
+  end.finished = 1;
+  return {
+      EncodeInputsFrame(InputsFrame::kBegin, 0, Bytes(Head()) + std::string("/bin/p\0/\0p\0", 11)),
+      EncodeInputsFrame(InputsFrame::kBlock, 1, Bytes(first) + MapRecord()),
+      EncodeInputsFrame(InputsFrame::kBlock, 2,
+                        Bytes(second) + Record(1, 40, kTtqOutput, std::string(5000, 'x'))),
+      EncodeInputsFrame(InputsFrame::kEnd, 3, Bytes(end)),
+  };
+}
+
+class InputsLogTest : public testing::Test {
+ protected:
+  InputsLogTest() : path_(testing::TempDir() + "/inputs-log-test") {}
+  ~InputsLogTest() override { std::filesystem::remove(path_); }
+
+  absl::StatusOr<RecordedInputs> Read(const std::string& bytes) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    return ReadInputs(path_);
+  }
+
+  const std::string path_;
+};
+
+TEST_F(InputsLogTest, WhatWasWritten) {
+  std::string all;
+  for (const std::string& frame : Frames()) all += frame;
+  const auto read = Read(all);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->has_ended);
+  EXPECT_TRUE(read->not_again.empty());
+  EXPECT_EQ(read->file.head.pid, 4711u);
+  EXPECT_EQ(read->file.head.finished, 1u);
+  EXPECT_EQ(read->file.arguments, std::string("/bin/p\0/\0p\0", 11));
+  ASSERT_EQ(read->file.blocks.size(), 2u);
+  EXPECT_EQ(read->file.blocks[1].log_bytes, 50u);
+  std::vector<std::string> mapped;
+  ForEachMappedFile(read->file.records, [&](const TtqMap& map, const std::string& path) {
+    mapped.push_back(CopyName(map) + " " + path);
+  });
+  EXPECT_EQ(mapped, std::vector<std::string>{std::string("801-1234-5678-9abc ") + kPath});
+}
+
+TEST_F(InputsLogTest, CutOffAnywhere) {
+  std::string all;
+  std::vector<size_t> ends;
+  for (const std::string& frame : Frames()) ends.push_back((all += frame).size());
+  for (size_t n = 0; n < all.size(); ++n) {
+    const auto read = Read(all.substr(0, n));
+    if (n < ends[0]) {
+      EXPECT_TRUE(absl::IsDataLoss(read.status())) << n;
+      continue;
+    }
+    ASSERT_TRUE(read.ok()) << n << ": " << read.status();
+    EXPECT_FALSE(read->has_ended) << n;
+    EXPECT_EQ(read->file.blocks.size(), n < ends[1] ? 0u : n < ends[2] ? 1u : 2u) << n;
+  }
+}
+
+TEST_F(InputsLogTest, AByteThatIsWrongIsNoticed) {
+  std::string all;
+  for (const std::string& frame : Frames()) all += frame;
+  const std::string right = Read(all)->file.Encode();
+  for (size_t n = 0; n < all.size(); ++n) {
+    for (const int bit : {0, 7}) {
+      std::string wrong = all;
+      wrong[n] = static_cast<char>(wrong[n] ^ 1 << bit);
+      const auto read = Read(wrong);
+      // A length that is too large is a frame that is cut off; zstd leaves some bits unused.
+      EXPECT_TRUE(!read.ok() || !read->has_ended || read->file.Encode() == right) << n;
+    }
+  }
+}
+
+TEST_F(InputsLogTest, FramesInAnotherOrder) {
+  const std::vector<std::string> f = Frames();
+  EXPECT_TRUE(absl::IsDataLoss(Read(f[0] + f[2] + f[1] + f[3]).status()));
+  EXPECT_TRUE(absl::IsDataLoss(Read(f[1] + f[0]).status()));
+  EXPECT_TRUE(absl::IsDataLoss(Read("").status()));
+}
+
+TEST_F(InputsLogTest, OfAnotherVersion) {
+  TtqInputs head = Head();
+  head.stream_version = kTtqStreamVersion + 1;
+  const auto read = Read(EncodeInputsFrame(InputsFrame::kBegin, 0, Bytes(head)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(read.status())) << read.status();
+}
+
+}  // namespace
+}  // namespace ttq
