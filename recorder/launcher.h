@@ -43,8 +43,8 @@ struct LaunchResult {
 using OnRing = std::function<void(absl::StatusOr<std::shared_ptr<Ring>>)>;
 
 // Where ttq-amd64-linux, the Valgrind tool, and ttq-engine, the native engine, are: libexec/ttq
-// beside this executable's or library's directory, or in its build tree. NotFound names the places looked
-// at.
+// beside this executable's or library's directory, or in its build tree. NotFound names the places
+// looked at.
 absl::StatusOr<std::string> FindToolDirectory();
 
 // The program's path by execvp's rules. NotFound, or PermissionDenied when it may not be run; a

@@ -63,6 +63,7 @@ void SetLimit(uint64_t limit) {
     const uint64_t stop = Number(g_block + sizeof(TtqBlock)) + g_stop.offset - 1;
     if (stop < *place) *place = stop;
   }
+  if (g_stop.block < g_block_number) *place = 0;  // another block has begun there
   // A signal's handler may have come before the line above, or come now: in this order.
   if (g_interrupts != nullptr && *g_interrupts != 0) *place = 0;
 }

@@ -67,6 +67,21 @@ def kill_recorders(ttq, counter):
     print("killed while recording: 4")
 
 
+def kill_while_translating(ttq, _):
+    """A program that executes new code all the time: blocks end wherever a recipe has no room."""
+    for number in range(20):
+        directory = ttq.place(f"new-code-{number}")
+        started = ttq.start("record", "-q", "--index=none", "--block-size", "1", "-o", directory, "/usr/bin/python3", "-c",
+                            "import json, decimal, re, ast, inspect, argparse, time; time.sleep(60)")
+        time.sleep(0.05 + 0.02 * number)
+        for program in list(faults.children_of(started.pid)):
+            os.kill(program, signal.SIGKILL)
+        started.communicate(timeout=60)
+        if os.path.exists(directory):
+            index(ttq, directory)
+    print("killed while it was translated: 20")
+
+
 def kill_indexers(ttq, counter):
     directory = record(ttq, counter, "whole", most="1500000")
     killed = 0
@@ -123,7 +138,7 @@ def damage(ttq, counter):
     index(ttq, directory)
     assert ttq.run("check", directory)[0] == 0
     data = bytearray(right)
-    data[len(data) // 2] ^= 1
+    data[16] ^= 1  # the hash of the first frame
     with open(path, "wb") as file:
         file.write(data)
     status, _, error = ttq.run("check", directory)
@@ -186,7 +201,7 @@ def main():
     random.seed(seed)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
-        for test in (damage, kill_recorders, kill_indexers, changed_file, full_disk):
+        for test in (damage, kill_recorders, kill_while_translating, kill_indexers, changed_file, full_disk):
             test(ttq, os.path.abspath(sys.argv[2]))
 
 
