@@ -69,17 +69,17 @@ def kill_recorders(ttq, counter):
 
 def kill_while_translating(ttq, _):
     """A program that executes new code all the time: blocks end wherever a recipe has no room."""
-    for number in range(20):
+    for number in range(10):
         directory = ttq.place(f"new-code-{number}")
         started = ttq.start("record", "-q", "--index=none", "--block-size", "1", "-o", directory, "/usr/bin/python3", "-c",
-                            "import json, decimal, re, ast, inspect, argparse, time; time.sleep(60)")
-        time.sleep(0.05 + 0.02 * number)
+                            "import json, decimal, re, ast, inspect, argparse")
+        time.sleep(0.05 + 0.04 * number)
         for program in list(faults.children_of(started.pid)):
             os.kill(program, signal.SIGKILL)
         started.communicate(timeout=60)
         if os.path.exists(directory):
             index(ttq, directory)
-    print("killed while it was translated: 20")
+    print("killed while it was translated: 10")
 
 
 def kill_indexers(ttq, counter):
