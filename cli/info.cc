@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -23,12 +24,6 @@ namespace ttq {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
 
 // "killed by SIGSEGV at 123", "exit status 0", …
 std::string Ending(const Recording& recording, const ProcessInfo& p, bool moment) {
@@ -105,7 +100,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     text += fmt::format("{:<16}{}\n", name, Printable(value));
   };
   line("trace", info.path);
-  line("command", Joined(info.command));
+  line("command", absl::StrJoin(info.command, " "));
   if (!info.working_directory.empty()) line("directory", info.working_directory);
   bool imported = false;
   if (recording.default_process().v != 0) {
@@ -128,7 +123,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     const bool moment = HistoryUnknown(*process);
     text += '\n';
     line(fmt::format("process {}", p.number.v),
-         fmt::format("{}{}", Joined(p.arguments.empty() ? std::vector{p.program} : p.arguments),
+         fmt::format("{}{}", p.arguments.empty() ? p.program : absl::StrJoin(p.arguments, " "),
                      p.number == recording.default_process() ? "   (default)" : ""));
     line("  program", p.program);
     line("  pid", p.parent.v == 0
@@ -221,7 +216,7 @@ int ShowInputs(const std::string& directory, bool json) {
     text += fmt::format("{:<14}  {}\n", name, Printable(value));
   };
   line("trace", directory);
-  line("command", Joined(info.command));
+  line("command", absl::StrJoin(info.command, " "));
   line("directory", info.working_directory);
   line("recorded", fmt::format("{} on {}, by ttq {}", HumanTime(info.start_wall_ns), info.host,
                                info.recorder_version));

@@ -64,6 +64,11 @@ namespace ttq {
 // Beside the inputs may be copies of the files that are mapped, for when those change:
 // DEV-INO-BYTES-MTIME, in hexadecimal, as TtqMap has them.
 
+// Of a record, with its padding.
+inline uint64_t BytesOfInput(const TtqInput& input) {
+  return (sizeof(TtqInput) + uint64_t{input.bytes} + 7) & ~uint64_t{7};
+}
+
 // Never 0. Not meant to withstand anybody.
 inline uint64_t HashBytes(const void* bytes, uint64_t size) {
   const auto* at = static_cast<const uint8_t*>(bytes);

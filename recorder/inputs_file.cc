@@ -22,9 +22,8 @@ bool AreWhole(std::string_view records) {
     TtqInput input;
     if (records.size() < sizeof(input)) return false;
     memcpy(&input, records.data(), sizeof(input));
-    const uint64_t bytes = (sizeof(input) + uint64_t{input.bytes} + 7) & ~uint64_t{7};
-    if (bytes > records.size()) return false;
-    records.remove_prefix(bytes);
+    if (BytesOfInput(input) > records.size()) return false;
+    records.remove_prefix(BytesOfInput(input));
   }
   return true;
 }
@@ -67,8 +66,6 @@ void InputsFile::End(const Ring& ring) {
 
 std::string InputsFile::Encode() const {
   TtqInputs whole = head;
-  whole.magic = TTQ_INPUTS_MAGIC;
-  whole.stream_version = kTtqStreamVersion;
   whole.blocks = static_cast<uint32_t>(blocks.size());
   whole.argument_bytes = static_cast<uint32_t>(arguments.size());
   std::string out;

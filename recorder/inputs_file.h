@@ -17,7 +17,7 @@
 namespace ttq {
 
 struct InputsFile {
-  TtqInputs head = {};    // but for magic, versions, counts and the hash
+  TtqInputs head = {};    // but for counts and the hash
   std::string arguments;  // as in TtqRing
   std::string records;
   std::vector<TtqInputsBlock> blocks;

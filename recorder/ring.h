@@ -67,9 +67,7 @@ class Ring {
   // none.
   uint32_t process() const { return header_->again.process; }
   uint32_t parent_process() const { return header_->again.parent; }
-  // Blocks hold inputs (recorder/inputs.h) instead of a log.
-  bool holds_inputs() const { return header_->holds_inputs != 0; }
-  // Of such: why the process cannot be run again, one clause; empty: it can.
+  // Where blocks hold inputs: why the process cannot be run again, one clause; empty: it can.
   std::string not_again() const;
   uint32_t parent_pid() const { return header_->parent_pid; }
   std::string parent_ring() const;
@@ -88,7 +86,7 @@ class Ring {
   bool became_other() const { return header_->became_other != 0; }
   // 0: from the start of the process; else of one moment of it.
   uint32_t beginning() const { return header_->beginning; }
-  // Of a moment: what is missing of it, one clause; empty: nothing is.
+  // What is missing, where that is known from the start, one clause; empty: nothing is.
   std::string incomplete() const;
   bool superseded() const { return superseded_ || header_->again.superseded != 0; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }

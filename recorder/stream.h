@@ -86,7 +86,7 @@ typedef struct {
   ttq_u32 argument_bytes;  // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
   ttq_u32 beginning;          // ttq::Beginning: 0 from the start, else of one moment alone
-  char incomplete[512];       // what is missing of a moment, one clause
+  char incomplete[512];       // what is missing, one clause
   ttq_u32 became_other;       // it may have become, by exec, a program that cannot be recorded
   ttq_u32 holds_inputs;       // blocks hold, in place of a log, what recorder/inputs.h says
   char not_again[256];        // of these: why the process cannot be run again, one clause

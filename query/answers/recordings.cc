@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
 #include "base/natural_order.h"
 #include "fmt/format.h"
 #include "store/format/inputs_log.h"
@@ -20,12 +21,6 @@
 namespace ttq {
 namespace {
 
-std::string JoinedWords(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
-  return out;
-}
-
 // A recording whose history is not made.
 Listed LookAtInputs(Listed listed) {
   listed.instructions.reset();
@@ -34,7 +29,7 @@ Listed LookAtInputs(Listed listed) {
     listed.problem = std::string(inputs.status().message());
     return listed;
   }
-  listed.command = JoinedWords(inputs->info.command);
+  listed.command = absl::StrJoin(inputs->info.command, " ");
   listed.start_wall_ns = inputs->info.start_wall_ns;
   listed.bytes = inputs->bytes;
   listed.running = inputs->being_recorded;
@@ -57,7 +52,7 @@ Listed Look(const std::string& home, const std::string& name) {
     return listed;
   }
   const RecordingInfo& info = (*recording)->info();
-  listed.command = JoinedWords(info.command);
+  listed.command = absl::StrJoin(info.command, " ");
   if (info.start_wall_ns != 0) listed.start_wall_ns = info.start_wall_ns;
   listed.bytes = info.bytes_on_disk;
   listed.finished = info.finished;

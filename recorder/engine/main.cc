@@ -64,7 +64,6 @@ const char* OwnPath() {
 
 [[noreturn]] void RunAgain(const char* inputs, const ring::Options& options) {
   replay::Open(inputs, options.block_bytes);
-  ring::Create({});
   replay::FillRing();
   SetUpCode();
   threads::SetUp();
@@ -96,11 +95,8 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   ring::SetOptions(options);
   ring::SetBegin(threads::BeginBlock);
   ring::SetBeforeHandingOver(threads::NotePending);
-  if (inputs == nullptr) {
-    ring::Create({});
-  } else {
-    RunAgain(inputs, options);
-  }
+  ring::Create();
+  if (inputs != nullptr) RunAgain(inputs, options);
   char directory[4096] = {};
   Syscall(SYS_getcwd, reinterpret_cast<uint64_t>(directory), sizeof(directory));
   ring::AddArgument(words[0]);

@@ -41,17 +41,7 @@ VforkFrames* g_frames;  // of a child of vfork: to its parent
 uint32_t g_forks;
 
 void BeginChild(const uint64_t* args, uint64_t flags) {
-  ring::Parent parent;
-  parent.pid = ring::Header()->pid;
-  parent.fork_number = g_forks;
-  memcpy(parent.ring, ring::Name(), sizeof(parent.ring));
-  static char arguments[sizeof(TtqRing::arguments)];
-  const uint32_t bytes = ring::Header()->argument_bytes;
-  memcpy(arguments, ring::Header()->arguments, bytes);
-  ring::Drop();
-  ring::Create(parent);
-  memcpy(ring::Header()->arguments, arguments, bytes);
-  ring::Header()->argument_bytes = bytes;
+  ring::CreateInChild(g_forks);
   ring::Announce();
   threads::BeginInChild();
   if (flags & CLONE_CHILD_SETTID) {

@@ -111,7 +111,7 @@ const TtqInput& InputAt(const uint8_t* at) {
 }
 
 // Where the one behind the next is.
-const uint8_t* Behind() { return g_next + ((sizeof(TtqInput) + Next().bytes + 7) & ~uint64_t{7}); }
+const uint8_t* Behind() { return g_next + BytesOfInput(Next()); }
 
 // The next input has been put in force.
 void Advance() {
@@ -183,13 +183,18 @@ uint64_t FileFor(uint64_t dev, uint64_t ino, uint64_t bytes) {
 
 int64_t OpenCopy(const memory::FileInfo& file) {
   if (g_files_directory == nullptr) return -1;
-  Text path;
-  path << g_files_directory << "/";
-  path.Hex(file.dev) << "-";
-  path.Hex(file.ino) << "-";
-  path.Hex(file.bytes) << "-";
-  path.Hex(static_cast<uint64_t>(file.mtime_ns));
-  return Syscall(SYS_open, Number(path.c_str()), O_RDONLY | O_CLOEXEC);
+  const int64_t directory =
+      Syscall(SYS_open, Number(g_files_directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (Failed(directory)) return directory;
+  Text name;
+  name.Hex(file.dev) << "-";
+  name.Hex(file.ino) << "-";
+  name.Hex(file.bytes) << "-";
+  name.Hex(static_cast<uint64_t>(file.mtime_ns));
+  const auto fd = static_cast<uint64_t>(directory);
+  const int64_t copy = Syscall(SYS_openat, fd, Number(name.c_str()), O_RDONLY | O_CLOEXEC);
+  Syscall(SYS_close, fd);
+  return copy;
 }
 
 // A descriptor of a program's or library's file as it was.
@@ -460,17 +465,12 @@ void Fork() {
     g_path[length] = 0;
     return;
   }
-  ring::Parent parent;
-  parent.pid = ring::Header()->pid;
-  parent.fork_number = fork_number;
-  memcpy(parent.ring, ring::Name(), sizeof(parent.ring));
-  ring::Drop();
+  ring::CreateInChild(fork_number);
   Syscall(SYS_munmap, Number(g_head), g_bytes);
   Syscall(SYS_close, g_memory);
   static char path[sizeof(g_path)];
   memcpy(path, g_path, sizeof(path));
   Open(path, syscalls::g_program.options.block_bytes);
-  ring::Create(parent);
   FillRing();
   Begin();
   ring::Announce();

@@ -284,7 +284,7 @@ void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* b
   const Place place = comes_first ? g_ended_at : Here();
   const TtqInput input = {place.block, place.offset, kind,
                           static_cast<uint32_t>(head_bytes + body_bytes)};
-  const uint8_t* end = g_inputs + sizeof(input) + input.bytes + 7;
+  const uint8_t* end = g_inputs + BytesOfInput(input);
   if (end > g_inputs_end) {
     const uint64_t more = (static_cast<uint64_t>(end - g_inputs_end) + kInputsStep - 1) &
                           ~(uint64_t{kInputsStep} - 1);
@@ -301,9 +301,14 @@ void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* b
   memcpy(g_inputs + sizeof(input), head, head_bytes);
   if (body_bytes != 0) memcpy(g_inputs + sizeof(input) + head_bytes, body, body_bytes);
   const size_t bytes = sizeof(input) + input.bytes;
-  memset(g_inputs + bytes, 0, -bytes & 7);
-  g_inputs += (bytes + 7) & ~size_t{7};
+  memset(g_inputs + bytes, 0, BytesOfInput(input) - bytes);
+  g_inputs += BytesOfInput(input);
 }
+
+struct Parent {  // of a forked process
+  char ring[32] = {};
+  uint32_t pid = 0, fork_number = 0;
+};
 
 KnownRecipe* FindKnown(uint64_t hash) {
   size_t i = hash & (g_known_capacity - 1);
@@ -318,20 +323,6 @@ void GrowKnown() {
   g_known = AllocateArray<KnownRecipe>(g_known_capacity);
   for (size_t i = 0; i < old_capacity; ++i) {
     if (old[i].hash != 0) *FindKnown(old[i].hash) = old[i];
-  }
-}
-
-}  // namespace
-
-void SetOptions(const Options& options) {
-  g_options = options;
-  g_recorder_pid = 0;
-  for (const char* c = options.directory; *c != 0; ++c) {  // …-PID of the recorder
-    if (*c == '-') {
-      g_recorder_pid = 0;
-    } else {
-      g_recorder_pid = 10 * g_recorder_pid + static_cast<uint32_t>(*c - '0');
-    }
   }
 }
 
@@ -373,9 +364,34 @@ void Create(const Parent& parent) {
   BeginInputs();
 }
 
-void Drop() {
+}  // namespace
+
+void SetOptions(const Options& options) {
+  g_options = options;
+  g_recorder_pid = 0;
+  for (const char* c = options.directory; *c != 0; ++c) {  // …-PID of the recorder
+    if (*c == '-') {
+      g_recorder_pid = 0;
+    } else {
+      g_recorder_pid = 10 * g_recorder_pid + static_cast<uint32_t>(*c - '0');
+    }
+  }
+}
+
+void Create() { Create({}); }
+
+void CreateInChild(uint32_t fork_number) {
+  static char arguments[sizeof(TtqRing::arguments)];
+  const uint32_t bytes = g_ring->argument_bytes;
+  memcpy(arguments, g_ring->arguments, bytes);
+  Parent parent;
+  parent.pid = g_ring->pid;
+  parent.fork_number = fork_number;
+  memcpy(parent.ring, g_name, sizeof(parent.ring));
   Syscall(SYS_munmap, Number(g_ring), g_ring_bytes);
-  g_ring = nullptr;
+  Create(parent);
+  memcpy(g_ring->arguments, arguments, bytes);
+  g_ring->argument_bytes = bytes;
 }
 
 void AddArgument(const char* text) {
@@ -409,7 +425,10 @@ bool IsDetached() {
 TtqRing* Header() { return g_ring; }
 const char* Name() { return g_name; }
 void SetBegin(void (*begin)()) { g_begin = begin; }
-void SetWall(int64_t (*wall)(uint32_t block, bool end)) { g_wall = wall; }
+void SetWall(int64_t (*wall)(uint32_t block, bool end)) {
+  g_wall = wall;
+  reinterpret_cast<TtqBlock*>(g_block)->wall_start_ns = wall(g_block_number, false);
+}
 void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
 
 void NextBlock(bool between) {

@@ -22,16 +22,14 @@ struct Options {
   bool inputs = false;  // nothing but the inputs is handed over
 };
 
-struct Parent {  // of a forked process
-  char ring[32] = {};
-  uint32_t pid = 0, fork_number = 0;
-};
-
 // Before all else.
 void SetOptions(const Options& options);
 // Makes and maps the ring of this process; the recorder does not see it before Announce. A process
 // that gets none goes on unrecorded, with a line in the log.
-void Create(const Parent& parent);
+void Create();
+// The same in a child that this process's ring had a fork record of: gives up the parent's ring,
+// and begins with its arguments.
+void CreateInChild(uint32_t fork_number);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
@@ -39,8 +37,6 @@ bool IsOpen();
 bool HoldsInputs();
 // Of these: the process cannot be run again, because `why`, one clause.
 void SetNotAgain(const char* why);
-// Gives the ring's memory back, in a child of the process that made it.
-void Drop();
 // Whether nobody records this process any more.
 bool IsDetached();
 TtqRing* Header();
@@ -62,7 +58,8 @@ void AppendStruct(uint32_t kind, const T& head) {
 // Stores a recipe, whose id is zero, unless an equal one is known. Gives its id.
 uint32_t StoreRecipe(const TtqRecipe* recipe);
 
-// Times of blocks are what `wall` says: of a block's start, or its end. WallNs unless it is set.
+// From here on the times of blocks, the one that is begun too, are what `wall` says: of a block's
+// start, or its end.
 void SetWall(int64_t (*wall)(uint32_t block, bool end));
 // Hands the block over and begins another; `between`: all that has happened has been logged, and
 // the program's own code goes on.

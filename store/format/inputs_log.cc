@@ -55,6 +55,9 @@ absl::StatusOr<std::optional<std::string>> TakeFrame(std::string_view* rest, Fra
   const std::string_view stored = rest->substr(sizeof(*head), head->stored_bytes);
   std::string payload(stored);
   if (head->stored_bytes < head->bytes) {
+    if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head->bytes) {
+      return absl::DataLossError("is damaged");
+    }
     payload.resize(head->bytes);
     const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
     if (n != head->bytes) return absl::DataLossError("is damaged");
@@ -146,8 +149,7 @@ void ForEachMappedFile(std::string_view records,
     TtqInput input;
     memcpy(&input, records.data(), sizeof(input));
     const std::string_view payload = records.substr(sizeof(input), input.bytes);
-    records.remove_prefix(
-        std::min<size_t>((sizeof(input) + input.bytes + 7) & ~size_t{7}, records.size()));
+    records.remove_prefix(std::min<size_t>(BytesOfInput(input), records.size()));
     TtqMap map;
     if (input.kind != kTtqMap || payload.size() <= sizeof(map)) continue;
     memcpy(&map, payload.data(), sizeof(map));

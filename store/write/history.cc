@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "recorder/launcher.h"
+#include "store/format/format.h"
 #include "store/format/inputs_log.h"
 #include "store/write/disk_errors.h"
 #include "store/write/ingest.h"
@@ -61,7 +62,8 @@ absl::Status PutCopy(const std::string& directory, const TtqMap& map, const std:
   }
   const std::string stored = CopiesDirectory(directory) + "/" + CopyName(map);
   const auto packed = FileImage::Read(stored);
-  if (!packed.ok()) return absl::OkStatus();  // the second run says whether it is needed
+  if (!packed.ok() || map.file_bytes > kMaxFileBytes)
+    return absl::OkStatus();  // the second run says whether it is needed
   std::string bytes(map.file_bytes, '\0');
   const size_t n =
       ZSTD_decompress(bytes.data(), bytes.size(), packed->bytes().data(), packed->bytes().size());
@@ -73,14 +75,17 @@ absl::Status PutCopy(const std::string& directory, const TtqMap& map, const std:
   return absl::OkStatus();
 }
 
-// Writes the processes' inputs for the engine; gives the files of those that nobody forked, in the
-// order in which they began.
-absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& directory,
-                                                        const std::string& to, uint64_t* processes,
-                                                        uint64_t* block_bytes) {
+struct ForEngine {
+  std::vector<std::string> roots;  // files of processes that nobody forked, in the order they began
+  uint64_t block_bytes = 0;        // of the log
+  uint64_t processes = 0;          // forked ones too
+};
+
+// Writes the processes' inputs for the engine.
+absl::StatusOr<ForEngine> WriteForEngine(const std::string& directory, const std::string& to) {
   ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
   std::map<uint32_t, std::string> paths;  // by process
-  std::vector<std::string> roots;
+  ForEngine written;
   for (const ProcessNo process : all) {
     ASSIGN_OR_RETURN(RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
     if (!inputs.not_again.empty()) {
@@ -95,7 +100,7 @@ absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& direc
       if (parent == paths.end()) continue;  // what it goes on from is not known
       path = fmt::format("{}.{}", parent->second, head.fork_number);
     } else {
-      roots.push_back(path);
+      written.roots.push_back(path);
     }
     absl::Status s;
     ForEachMappedFile(inputs.file.records, [&](const TtqMap& map, const std::string& mapped) {
@@ -104,15 +109,15 @@ absl::StatusOr<std::vector<std::string>> WriteForEngine(const std::string& direc
     RETURN_IF_ERROR(s);
     inputs.file.head.cut_off = !inputs.has_ended;
     paths[process.v] = path;
-    ++*processes;
-    *block_bytes = head.block_bytes;
+    ++written.processes;
+    written.block_bytes = head.block_bytes;
     std::ofstream out(path, std::ios::binary);
     const std::string bytes = inputs.file.Encode();
     if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
       return DiskFull(directory);
     }
   }
-  return roots;
+  return written;
 }
 
 // Runs a process and those it forked again, and stores what they did.
@@ -161,11 +166,10 @@ absl::Status Make(const std::string& directory,
   fs::create_directories(again + "/files", ec);
   options.files = again + "/files";
   writer->SetCopies(options.files);
-  uint64_t processes = 0;
-  ASSIGN_OR_RETURN(const std::vector<std::string> roots,
-                   WriteForEngine(directory, again, &processes, &options.block_bytes));
+  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(directory, again));
+  options.block_bytes = written.block_bytes;
   absl::Status s;
-  for (const std::string& root : roots) {
+  for (const std::string& root : written.roots) {
     options.inputs = root;
     if (s = RunAgain(options, writer.get(), watch); !s.ok()) break;
   }
@@ -173,9 +177,9 @@ absl::Status Make(const std::string& directory,
   RETURN_IF_ERROR(s);
   RETURN_IF_ERROR(finished);
   // Where the recorder was killed a fork may be missing that its child is there of.
-  if (inputs.info.finished && writer->totals().processes != processes) {
-    return absl::DataLossError(fmt::format("of its {} processes {} were run again", processes,
-                                           writer->totals().processes.load()));
+  if (inputs.info.finished && writer->totals().processes != written.processes) {
+    return absl::DataLossError(fmt::format("of its {} processes {} were run again",
+                                           written.processes, writer->totals().processes.load()));
   }
   // The store last: who finds it finds all.
   for (const char* name : {"/seal", "/db"}) {
@@ -189,7 +193,8 @@ absl::Status Make(const std::string& directory,
 
 absl::Status MakeHistory(const std::string& directory,
                          const std::function<void(const IngestTotals&)>& watch) {
-  if (fs::exists(directory + "/db")) return absl::OkStatus();
+  std::error_code ignored;
+  if (fs::exists(directory + "/db", ignored)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   if (inputs.being_recorded) {
     return absl::UnavailableError(fmt::format(
