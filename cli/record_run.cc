@@ -49,6 +49,11 @@ std::string Amount(uint64_t n) {
   return fmt::format("{}", n);
 }
 
+std::string Processes(const IngestTotals& totals) {
+  return fmt::format("{} {}", totals.processes.load(),
+                     totals.processes == 1 ? "process" : "processes");
+}
+
 // What the tool had to say, on one line.
 std::string OneLine(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -113,11 +118,8 @@ std::optional<std::string> NeedsValgrind(const RecordOptions& options, const Lau
 
 // What became of a program whose recording failed, and what the recording holds. `stopped`: it was
 // ended for that; `closing`: all of it was stored, but the recording could not be finished.
-std::string WhatStays(const IngestTotals& totals, bool stopped, bool closing) {
-  const std::string amount =
-      totals.processes == 1 ? fmt::format("its first {} instructions", Amount(totals.instructions))
-                            : fmt::format("{} instructions of {} processes",
-                                          Amount(totals.instructions), totals.processes.load());
+std::string WhatStays(const IngestTotals& totals, const std::string& amount, bool stopped,
+                      bool closing) {
   if (closing) {
     return fmt::format(
         "the program had ended, the recording holds {}, which are all, but could not be finished",
@@ -146,22 +148,32 @@ void GiveUp() {
   _exit(kOwnFailure);
 }
 
+std::string AmountOf(const RecordingWriter& writer) {
+  const IngestTotals& totals = writer.totals();
+  return totals.processes == 1
+             ? fmt::format("its first {} instructions", Amount(totals.instructions))
+             : fmt::format("{} instructions of {} processes", Amount(totals.instructions),
+                           totals.processes.load());
+}
+
+std::string AmountOf(const InputsWriter& writer) {
+  return fmt::format("the inputs of {}", Processes(writer.totals()));
+}
+
 // What was recorded, in a line.
 std::string Summary(const RecordingWriter& writer, const std::string& directory, double seconds) {
   const IngestTotals& totals = writer.totals();
-  return fmt::format("recorded {} instructions, {} writes, {} {} in {:.1f} s, {:.1f} MB: {}",
-                     Amount(totals.instructions), Amount(totals.writes), totals.processes.load(),
-                     totals.processes == 1 ? "process" : "processes", seconds,
+  return fmt::format("recorded {} instructions, {} writes, {} in {:.1f} s, {:.1f} MB: {}",
+                     Amount(totals.instructions), Amount(totals.writes), Processes(totals), seconds,
                      static_cast<double>(BytesUnder(directory)) / 1e6, Printable(directory));
 }
 
 std::string Summary(const InputsWriter& writer, const std::string& directory, double seconds) {
-  const IngestTotals& totals = writer.totals();
-  return fmt::format(
-      "recorded the inputs of {} {} in {:.1f} s, {:.1f} MB; the first question, or `ttq index`, "
-      "makes the history: {}",
-      totals.processes.load(), totals.processes == 1 ? "process" : "processes", seconds,
-      static_cast<double>(BytesUnder(directory)) / 1e6, Printable(directory));
+  const bool can_run_again = writer.not_again().empty();
+  return fmt::format("recorded {} in {:.1f} s, {:.1f} MB{}: {}", AmountOf(writer), seconds,
+                     static_cast<double>(BytesUnder(directory)) / 1e6,
+                     can_run_again ? "; the first question, or `ttq index`, makes the history" : "",
+                     Printable(directory));
 }
 
 // When all is stored.
@@ -269,7 +281,7 @@ RecordedRun RecordWith(const RecordOptions& options, const std::string& output) 
   }
   if (!finished.ok()) {
     fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),
-               WhatStays(totals, stopped, (*writer)->error().ok()));
+               WhatStays(totals, AmountOf(**writer), stopped, (*writer)->error().ok()));
     // To run on was what the user wanted.
     if (!absl::IsResourceExhausted(finished) || options.stop_when_full) run.own_failure = true;
     run.status = run.own_failure ? int{kOwnFailure} : result->status;

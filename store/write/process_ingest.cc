@@ -235,7 +235,7 @@ std::vector<AddressRange> ProcessIngest::RunsToCompare(uint64_t begin,
   constexpr uint64_t kLarge = uint64_t{1} << 30;
   constexpr size_t kEntries = 128 << 10;
   std::vector<AddressRange> runs;
-  const std::string name = fmt::format("/proc/{}/pagemap", ring_->pid());
+  const std::string name = fmt::format("/proc/{}/pagemap", ring_->filler_pid());
   const int fd = area.file || area.shared || area.end - begin < kLarge
                      ? -1
                      : open(name.c_str(), O_RDONLY | O_CLOEXEC);
@@ -291,7 +291,7 @@ absl::Status ProcessIngest::ComparePages(const AddressRange& run, std::vector<ui
     const iovec local{actual->data(), want};
     const iovec remote{reinterpret_cast<void*>(at), want};
     const ssize_t got =
-        process_vm_readv(static_cast<pid_t>(ring_->pid()), &local, 1, &remote, 1, 0);
+        process_vm_readv(static_cast<pid_t>(ring_->filler_pid()), &local, 1, &remote, 1, 0);
     if (got <= 0) {
       if (errno == EPERM || errno == ENOSYS) {
         return absl::PermissionDeniedError(
