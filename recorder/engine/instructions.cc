@@ -150,10 +150,14 @@ void Translator::CopyWithAddressIn(const Instruction& i, uint8_t reg) {
 
 // ---- Logging -----------------------------------------------------------------------------------
 
-void Translator::LogRegister(uint8_t number, unsigned bytes) {
+Node Translator::LogValue(uint8_t reg, unsigned bytes) {
   const Node slot = recipe_.Slot(bytes);
-  ToLog([&] { code_.Store(number, log_register_, recipe_.last_slot(), bytes); });
-  recipe_.SetRegister(number, slot);
+  ToLog([&] { code_.Store(reg, log_register_, recipe_.last_slot(), bytes); });
+  return slot;
+}
+
+void Translator::LogRegister(uint8_t number, unsigned bytes) {
+  recipe_.SetRegister(number, LogValue(number, bytes));
 }
 
 void Translator::LogResults(const Instruction& i, uint16_t registers) {
@@ -161,9 +165,7 @@ void Translator::LogResults(const Instruction& i, uint16_t registers) {
   for (uint8_t r = 0; r < 16; ++r) {
     if (!(registers >> r & 1)) continue;
     if (WritesLowBytesOnly(i, r)) {
-      const Node slot = recipe_.Slot(f.rm_bytes);
-      ToLog([&] { code_.Store(r, log_register_, recipe_.last_slot(), f.rm_bytes); });
-      recipe_.WriteOperand(i, r, f.rm_bytes, slot);
+      recipe_.WriteOperand(i, r, f.rm_bytes, LogValue(r, f.rm_bytes));
       continue;
     }
     // A result of four bytes clears the upper half, but for what may leave the register as it was.
@@ -302,9 +304,7 @@ bool Translator::EmitMove(const Instruction& i) {
     if (i.IsHigh(i.reg, bytes)) return false;
     r.Load(AddressOf(i), bytes);
     Copy(i);
-    const Node slot = r.Slot(bytes);
-    ToLog([&] { code_.Store(i.reg, log_register_, r.last_slot(), bytes); });
-    r.WriteOperand(i, i.reg, bytes, slot);
+    r.WriteOperand(i, i.reg, bytes, LogValue(i.reg, bytes));
     return true;
   }
   if (one && (i.opcode == 0xc6 || i.opcode == 0xc7)) {  // mov of a constant
@@ -337,8 +337,7 @@ bool Translator::EmitMove(const Instruction& i) {
   if (i.has_memory) {
     r.Load(AddressOf(i), from);
     Copy(i);
-    value = r.Slot(from);
-    ToLog([&] { code_.Store(i.reg, log_register_, r.last_slot(), from); });
+    value = LogValue(i.reg, from);
   } else {
     value = r.ReadOperand(i, i.rm, from);
     Copy(i);
@@ -554,9 +553,7 @@ bool Translator::EmitString(const Instruction& i) {
     GiveBack(place);
   }
   if (loads) {
-    const Node slot = r.Slot(bytes);
-    ToLog([&] { code_.Store(kRax, log_register_, r.last_slot(), bytes); });
-    r.WriteOperand(i, kRax, bytes == 1 ? 1 : bytes, slot);
+    r.WriteOperand(i, kRax, bytes == 1 ? 1 : bytes, LogValue(kRax, bytes));
   }
   if (moves || compares || loads) r.SetRegister(kRsi, r.Make(kTtqAdd, width, source, step));
   if (!loads) r.SetRegister(kRdi, r.Make(kTtqAdd, width, destination, step));

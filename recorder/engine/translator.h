@@ -109,6 +109,7 @@ class Translator {
   void LogResults(const Instruction& i, uint16_t registers);
   void LogStored(Node address, unsigned bytes, uint8_t base, int32_t displacement, uint8_t segment,
                  uint16_t busy);
+  Node LogValue(uint8_t reg, unsigned bytes);  // in a slot of its own
   void LogRegister(uint8_t number, unsigned bytes);
   void NoteVectors(const Instruction& i);
   void LogVectors(bool returning);
