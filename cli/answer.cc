@@ -61,7 +61,7 @@ Answered AnswerQuery(const Recording& recording, const Engine& engine, std::stri
   format.on_row = [&](const Row& row) {
     if (answered.rows.size() < options.keep_rows) answered.rows.push_back(row);
   };
-  Pager pager({.enabled = options.pager && format.format == Format::kTable,
+  Pager pager({.enabled = options.pager && format.format == Format::kTable && !HeldOutput::IsOn(),
                .write = StdoutAfter(&progress),
                .on_start = [&] { progress.Stop(); },
                .on_quit = [&] { control.cancelled.store(true); }});

@@ -35,10 +35,23 @@ void OnInterrupt(int) {
   if (ScanControl* control = interruptible.load()) control->cancelled.store(true);
 }
 
+struct Held {
+  std::string out, errors;
+};
+std::optional<Held> g_held;
+
+void WriteError(const std::string& text) {
+  if (g_held) {
+    g_held->errors += text;
+  } else {
+    fputs(text.c_str(), stderr);
+  }
+}
+
 }  // namespace
 
 int Complain(std::string_view message, int exit_status) {
-  fmt::print(stderr, "ttq: {}\n", Printable(message));
+  WriteError(fmt::format("ttq: {}\n", Printable(message)));
   return exit_status;
 }
 
@@ -142,8 +155,10 @@ std::string OtherProcesses(const Recording& recording, ProcessNo asked) {
                      asked.v, it == processes.end() ? "" : it->program, processes.size());
 }
 
-std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out) {
-  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenRecording(trace, FileAccess::kMap);
+std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out,
+                             HistoryNeed need) {
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(trace, FileAccess::kMap, need);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::optional<ProcessNo> number;
   if (!process.empty()) {
@@ -157,7 +172,38 @@ std::optional<int> OpenAsked(const std::string& trace, const std::string& proces
   return std::nullopt;
 }
 
+HeldOutput::HeldOutput(const Recording& recording) : recording_(recording) {
+  const std::vector<ProcessInfo>& processes = recording.processes();
+  const bool all = std::all_of(processes.begin(), processes.end(),
+                               [](const ProcessInfo& p) { return p.is_indexed(); });
+  if (!all) g_held.emplace();
+}
+
+bool HeldOutput::IsOn() { return g_held.has_value(); }
+
+int HeldOutput::End(int status) {
+  drop_ = !recording_.Unindexed().ok();
+  return drop_ ? kAskAgain : status;
+}
+
+HeldOutput::~HeldOutput() {
+  if (!g_held) return;
+  const Held held = *std::exchange(g_held, std::nullopt);
+  if (drop_) return;
+  WriteOut(held.out);
+  WriteError(held.errors);
+}
+
+int AnswerFromLeast(HistoryNeed need, const std::function<int(HistoryNeed)>& answer) {
+  const int status = answer(need);
+  return status == kAskAgain ? answer(HistoryNeed::kAll) : status;
+}
+
 void WriteOut(std::string_view text) {
+  if (g_held) {
+    g_held->out += text;
+    return;
+  }
   while (!text.empty()) {
     const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
     if (n >= 0) {
@@ -189,7 +235,7 @@ InterruptGuard::~InterruptGuard() {
 
 int ReportQueryError(const absl::Status& status, std::string_view text) {
   if (const std::optional<Diagnostic> diagnostic = GetDiagnostic(status)) {
-    fputs(RenderDiagnostic(text, *diagnostic).c_str(), stderr);
+    WriteError(RenderDiagnostic(text, *diagnostic));
     return kUsage;
   }
   if (absl::IsInvalidArgument(status)) return Complain(status, kUsage);

@@ -55,7 +55,28 @@ absl::StatusOr<ProcessNo> ProcessNumbered(const Recording& recording, uint32_t n
 // is one only.
 std::string OtherProcesses(const Recording& recording, ProcessNo asked);
 // Opens what -t and -p name. When that fails, says why and gives the exit status.
-std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out);
+std::optional<int> OpenAsked(const std::string& trace, const std::string& process, Asked* out,
+                             HistoryNeed need = HistoryNeed::kAll);
+
+// While it lives, what a command writes about a recording waits, where not all of its history is
+// there.
+class HeldOutput {
+ public:
+  explicit HeldOutput(const Recording& recording);
+  ~HeldOutput();
+  HeldOutput(const HeldOutput&) = delete;
+  static bool IsOn();
+  // What the command ends with: `status`, or kAskAgain, and nothing was written, when its answer
+  // met what is not indexed.
+  int End(int status);
+
+ private:
+  const Recording& recording_;
+  bool drop_ = false;
+};
+inline constexpr int kAskAgain = -1;
+// Gives what `answer` does, from all of the history where less of it was not enough.
+int AnswerFromLeast(HistoryNeed need, const std::function<int(HistoryNeed)>& answer);
 // Says why a process could not be opened. One that is not there is the user's slip when he named
 // it, not the recording's.
 int ComplainOfProcess(const absl::Status& status, bool named);

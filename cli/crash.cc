@@ -272,27 +272,7 @@ absl::Status AddWaits(const Asked& asked, const RunOptions& run, std::string* ou
   return absl::OkStatus();
 }
 
-}  // namespace
-
-int RunCrash(int argc, char** argv) {
-  CLI::App app("Says why the program died.", "ttq crash");
-  std::string trace, option, format = "text";
-  std::string process;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
-  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
-      ->type_name("N");
-  app.add_option("-f,--format", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("FORMAT");
-  bool no_pager = false;
-  AddPagerOption(app, &no_pager);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  Asked asked;
-  if (const std::optional<int> failed =
-          OpenAsked(trace.empty() ? option : trace, process, &asked)) {
-    return *failed;
-  }
+int AnswerCrash(const Asked& asked, bool as_json, bool no_pager) {
   constexpr char kQuery[] = "crash";
   absl::StatusOr<ast::Query> query = ParseQuery(kQuery);
   if (!query.ok()) return Complain(query.status(), kUsage);
@@ -302,7 +282,7 @@ int RunCrash(int argc, char** argv) {
   Progress progress(&control);
   absl::StatusOr<std::unique_ptr<ResultStream>> stream = asked.engine->Run(*query, run);
   if (!stream.ok()) return Complain(stream.status(), kUnreadable);
-  if (format == "json") {
+  if (as_json) {
     AnswerContext context;
     context.trace = asked.recording->info().path;
     context.process = asked.engine->process().info().number.v;
@@ -338,6 +318,33 @@ int RunCrash(int argc, char** argv) {
   progress.Stop();
   WritePaged(WrappedForScreen(text), no_pager);
   return kAnswered;
+}
+
+}  // namespace
+
+int RunCrash(int argc, char** argv) {
+  CLI::App app("Says why the program died.", "ttq crash");
+  std::string trace, option, format = "text";
+  std::string process;
+  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
+      ->type_name("N");
+  app.add_option("-f,--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
+  bool no_pager = false;
+  AddPagerOption(app, &no_pager);
+  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  return AnswerFromLeast(HistoryNeed::kLast, [&](HistoryNeed need) {
+    Asked asked;
+    if (const std::optional<int> failed =
+            OpenAsked(trace.empty() ? option : trace, process, &asked, need)) {
+      return *failed;
+    }
+    HeldOutput held(*asked.recording);
+    return held.End(AnswerCrash(asked, format == "json", no_pager));
+  });
 }
 
 }  // namespace ttq

@@ -147,6 +147,11 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     line("  threads", fmt::format("{}", process->threads().size()));
     line("  modules", fmt::format("{}", modules.size()));
     line("  python", python.empty() ? "none" : python);
+    if (!p.is_indexed()) {
+      line("  indexed", p.blocks == 0 ? "nothing"
+                                      : fmt::format("from {} to {}", p.indexed.begin.v,
+                                                    std::min(p.indexed.end, p.end).v));
+    }
     if (!moment) line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
     if (!p.complete) line("  incomplete", p.incomplete_reason);
     Value exception;
@@ -245,7 +250,7 @@ int RunInfo(int argc, char** argv) {
   const absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
-  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenWithHistory(*directory);
+  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenWithHistory(*directory, FileAccess::kRead, HistoryNeed::kSome);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);

@@ -19,6 +19,7 @@
 #include "fmt/format.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
+#include "query/engine/sources.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 
@@ -150,6 +151,79 @@ void SuggestNext(const QueryOptions& options, const ast::Query& query, const Ans
   WriteOut(format.colour ? "\x1b[2m" + line + "\x1b[0m\n" : line + "\n");
 }
 
+// Whether the last part of a history is likely to be enough for the answer.
+bool IsAboutLast(const ast::Query& query) {
+  const auto* accesses = std::get_if<ast::Accesses>(&query.source);
+  return accesses != nullptr ? accesses->mode == ast::Accesses::Mode::kLast
+                             : IsAboutState(query.source);
+}
+
+// Answers the queries that were read from `text`.
+int AskRecording(const QueryOptions& options, std::string_view text,
+                 const std::vector<ast::Query>& queries, const OutsideMemory* memory,
+                 HistoryNeed need) {
+  AnswerOptions answer{.format = FormatFor(options.format_name, options.limit, options.wide),
+                       .explain = options.explain,
+                       .full_scan = options.full_scan,
+                       .pager = !options.no_pager,
+                       .keep_rows = 1};
+  answer.format.csv_safe = options.csv_safe;
+  const FormatOptions& format = answer.format;
+  const bool suggest = format.terminal && format.format == Format::kTable && !options.quiet &&
+                       !options.explain && queries.size() == 1 && options.process != "all";
+
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenRecording(options.trace, FileAccess::kMap, need);
+  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+  HeldOutput held(**recording);
+  if (memory != nullptr) (*recording)->UseMemory(memory);
+  std::vector<ProcessNo> processes;
+  const bool all = options.process == "all";
+  if (all) {
+    for (const ProcessInfo& p : (*recording)->processes()) processes.push_back(p.number);
+  } else if (options.process.empty()) {
+    processes.push_back((*recording)->default_process());
+  } else {
+    absl::StatusOr<ProcessNo> named = ProcessNamed(**recording, options.process);
+    if (!named.ok()) return ComplainOfProcess(named.status(), true);
+    processes.push_back(*named);
+  }
+  int worst = kAnswered;
+  bool first = true;
+  for (const ProcessNo number : processes) {
+    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
+    if (!engine.ok()) {
+      worst = std::max(worst, ComplainOfProcess(engine.status(), !options.process.empty()));
+      continue;
+    }
+    const bool is_text = format.format == Format::kTable || format.format == Format::kCsv;
+    for (size_t i = 0; i < queries.size(); ++i) {
+      if (!first && is_text) WriteOut("\n");
+      first = false;
+      if (all && i == 0 && format.format == Format::kTable) {
+        const ProcessInfo& info = (*engine)->process().info();
+        WriteOut(fmt::format("process {}, {}\n", info.number.v, Printable(info.program)));
+      }
+      const Answered answered = AnswerQuery(**recording, **engine, text, queries[i], answer);
+      if (answered.exit_status == kInterrupted) return answered.exit_status;
+      if (held.End(answered.exit_status) == kAskAgain) return kAskAgain;
+      // Another process may have what this one has not, or more of it.
+      if (options.process.empty() && !options.explain &&
+          (answered.row_count == 0 || format.format == Format::kTable)) {
+        const std::string others = OtherProcesses(**recording, number);
+        if (!others.empty()) Complain("note: " + others, 0);
+      }
+      if (suggest) SuggestNext(options, queries[i], answered, format);
+      worst = std::max(worst, answered.exit_status);
+      if (options.exit_code && answered.exit_status == kAnswered && answered.row_count == 0 &&
+          !options.explain) {
+        worst = std::max<int>(worst, kNoRows);
+      }
+    }
+  }
+  return held.End(worst);
+}
+
 int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryOptions options,
         const OutsideMemory* memory) {
   CLI::App app("Asks a recording a question.", "ttq query");
@@ -186,64 +260,11 @@ int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryO
     queries.push_back(*std::move(parsed));
   }
 
-  AnswerOptions answer{.format = FormatFor(options.format_name, options.limit, options.wide),
-                       .explain = options.explain,
-                       .full_scan = options.full_scan,
-                       .pager = !options.no_pager,
-                       .keep_rows = 1};
-  answer.format.csv_safe = options.csv_safe;
-  const FormatOptions& format = answer.format;
-  const bool suggest = format.terminal && format.format == Format::kTable && !options.quiet &&
-                       !options.explain && queries.size() == 1 && options.process != "all";
-
-  absl::StatusOr<std::unique_ptr<Recording>> recording =
-      OpenRecording(options.trace, FileAccess::kMap);
-  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  if (memory != nullptr) (*recording)->UseMemory(memory);
-  std::vector<ProcessNo> processes;
-  const bool all = options.process == "all";
-  if (all) {
-    for (const ProcessInfo& p : (*recording)->processes()) processes.push_back(p.number);
-  } else if (options.process.empty()) {
-    processes.push_back((*recording)->default_process());
-  } else {
-    absl::StatusOr<ProcessNo> named = ProcessNamed(**recording, options.process);
-    if (!named.ok()) return ComplainOfProcess(named.status(), true);
-    processes.push_back(*named);
-  }
-  int worst = kAnswered;
-  bool first = true;
-  for (const ProcessNo number : processes) {
-    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(recording->get(), number);
-    if (!engine.ok()) {
-      worst = std::max(worst, ComplainOfProcess(engine.status(), !options.process.empty()));
-      continue;
-    }
-    const bool is_text = format.format == Format::kTable || format.format == Format::kCsv;
-    for (size_t i = 0; i < queries.size(); ++i) {
-      if (!first && is_text) WriteOut("\n");
-      first = false;
-      if (all && i == 0 && format.format == Format::kTable) {
-        const ProcessInfo& info = (*engine)->process().info();
-        WriteOut(fmt::format("process {}, {}\n", info.number.v, Printable(info.program)));
-      }
-      const Answered answered = AnswerQuery(**recording, **engine, text, queries[i], answer);
-      if (answered.exit_status == kInterrupted) return answered.exit_status;
-      // Another process may have what this one has not, or more of it.
-      if (options.process.empty() && !options.explain &&
-          (answered.row_count == 0 || format.format == Format::kTable)) {
-        const std::string others = OtherProcesses(**recording, number);
-        if (!others.empty()) Complain("note: " + others, 0);
-      }
-      if (suggest) SuggestNext(options, queries[i], answered, format);
-      worst = std::max(worst, answered.exit_status);
-      if (options.exit_code && answered.exit_status == kAnswered && answered.row_count == 0 &&
-          !options.explain) {
-        worst = std::max<int>(worst, kNoRows);
-      }
-    }
-  }
-  return worst;
+  const bool about_last = std::all_of(queries.begin(), queries.end(), IsAboutLast);
+  return AnswerFromLeast(about_last ? HistoryNeed::kLast : HistoryNeed::kSome,
+                         [&](HistoryNeed need) {
+                           return AskRecording(options, text, queries, memory, need);
+                         });
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "fmt/format.h"
 #include "query/find_trace.h"
 #include "store/format/inputs_log.h"
+#include "store/write/history.h"
 
 namespace ttq {
 namespace {
@@ -64,15 +65,19 @@ bool Is(Wanted outcome, const RecordedRun& run) {
 }
 
 // Of a run that was recorded by its inputs.
-bool MakeHistoryOf(const RecordedRun& run, bool quiet) {
+bool MakeHistoryOf(const RecordedRun& run, bool last, bool quiet) {
   if (!HoldsInputsOnly(run.directory)) return true;  // Valgrind has recorded it
   const auto started = std::chrono::steady_clock::now();
-  if (const absl::Status s = EnsureHistory(run.directory); !s.ok()) {
+  if (const absl::Status s = EnsureHistory(run.directory, {.last = last}); !s.ok()) {
     Complain(s, kOwnFailure);
     return false;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
-  if (!quiet) fmt::print(stderr, "ttq: made its history in {:.1f} s\n", took.count());
+  if (!quiet) {
+    fmt::print(stderr, "ttq: made {} in {:.1f} s\n",
+               HistoryIsPartial(run.directory) ? "the end of its history" : "its history",
+               took.count());
+  }
   return true;
 }
 
@@ -123,8 +128,8 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
          "--index", given->index,
          "When the history is made: now, while the program runs (the default); none: only the "
          "inputs are recorded, and the first question, or `ttq index`, makes the history from "
-         "them; all: as soon as the program has ended")
-      ->check(CLI::IsMember({"now", "none", "all"}))
+         "them; last: its last part as soon as the program has ended; all: all of it then")
+      ->check(CLI::IsMember({"now", "none", "last", "all"}))
       ->type_name("WHEN");
   app.add_option("--block-size", given->block_mib, "MiB of log per block")
       ->check(CLI::Range(1, 256))
@@ -232,7 +237,8 @@ int RunRecord(int argc, char** argv) {
       if (!options.quiet) {
         fmt::print(stderr, "ttq: run {} ended with status {} and is not kept\n", n, run.status);
       }
-    } else if (given.index == "all" && !MakeHistoryOf(run, options.quiet)) {
+    } else if ((given.index == "all" || given.index == "last") &&
+               !MakeHistoryOf(run, given.index == "last", options.quiet)) {
       return kOwnFailure;
     }
     if (given.report && !run.directory.empty() && fs::exists(run.directory)) {

@@ -264,7 +264,7 @@ std::string WrappedForScreen(std::string_view text) {
 }
 
 void WritePaged(std::string_view text, bool no_pager) {
-  Pager pager({.enabled = !no_pager});
+  Pager pager({.enabled = !no_pager && !HeldOutput::IsOn()});
   pager.Write(text);
   pager.Finish();
 }

@@ -76,24 +76,30 @@ void SetHistoryWatch(std::function<void(const IngestTotals*)> watch) {
   g_history_watch = std::move(watch);
 }
 
-absl::Status EnsureHistory(const std::string& directory) {
-  const absl::Status made = MakeHistory(directory, [](const IngestTotals& totals) {
+absl::Status EnsureHistory(const std::string& directory, const HistoryWanted& wanted) {
+  const absl::Status made = MakeHistory(directory, wanted, [](const IngestTotals& totals) {
     if (g_history_watch) g_history_watch(&totals);
   });
   if (g_history_watch) g_history_watch(nullptr);
   return made;
 }
 
+absl::Status EnsureHistory(const std::string& directory) { return EnsureHistory(directory, {}); }
+
 absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
-                                                           FileAccess files) {
-  if (HoldsInputsOnly(directory)) RETURN_IF_ERROR(EnsureHistory(directory));
+                                                           FileAccess files, HistoryNeed need) {
+  if (HoldsInputsOnly(directory)) {
+    RETURN_IF_ERROR(EnsureHistory(directory, {.last = need == HistoryNeed::kLast}));
+  } else if (need == HistoryNeed::kAll && HistoryIsPartial(directory)) {
+    RETURN_IF_ERROR(EnsureHistory(directory));
+  }
   return Recording::Open(directory, files);
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
-                                                         FileAccess files) {
+                                                         FileAccess files, HistoryNeed need) {
   ASSIGN_OR_RETURN(std::string directory, FindTrace(name));
-  return OpenWithHistory(directory, files);
+  return OpenWithHistory(directory, files, need);
 }
 
 }  // namespace ttq

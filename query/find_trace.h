@@ -15,6 +15,7 @@
 
 namespace ttq {
 
+struct HistoryWanted;
 struct IngestTotals;
 
 // Where recordings are kept: $TTQ_HOME, else $XDG_DATA_HOME/ttq, else ~/.local/share/ttq. Empty
@@ -31,15 +32,26 @@ absl::StatusOr<std::string> FindTrace(const std::string& name);
 void SetHistoryWatch(std::function<void(const IngestTotals*)> watch);
 
 // MakeHistory, which tells the watch.
-absl::Status EnsureHistory(const std::string& directory);
+absl::Status EnsureHistory(const std::string& directory, const HistoryWanted& wanted);
+absl::Status EnsureHistory(const std::string& directory);  // all of it
 
-// Opens the recording in a directory. One that has its inputs only gets its history before.
+// What of a recording's history is to be there. Whoever opens less than all must ask
+// Recording::Unindexed whether that was enough.
+enum class HistoryNeed {
+  kAll,
+  kSome,  // all where there is nothing yet
+  kLast,  // the last part where there is nothing yet
+};
+
+// Opens the recording in a directory. What is missing of the history is made before.
 absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
-                                                           FileAccess files = FileAccess::kRead);
+                                                           FileAccess files = FileAccess::kRead,
+                                                           HistoryNeed need = HistoryNeed::kAll);
 
 // Finds it and opens it so.
 absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
-                                                         FileAccess files = FileAccess::kRead);
+                                                         FileAccess files = FileAccess::kRead,
+                                                         HistoryNeed need = HistoryNeed::kAll);
 
 }  // namespace ttq
 

@@ -146,10 +146,18 @@ void Ring::Verified(uint32_t number) {
   FutexWake(&header_->verified);
 }
 
+uint32_t Ring::hold_before() const { return Load(&header_->hold_before); }
+
+void Ring::LetGoOn() {
+  __atomic_store_n(&header_->hold_before, 0u, __ATOMIC_RELEASE);
+  FutexWake(&header_->hold_before);
+}
+
 void Ring::Detach() {
   __atomic_store_n(&header_->command, static_cast<uint32_t>(kTtqDetach), __ATOMIC_RELEASE);
   FutexWake(&header_->consumed);
   FutexWake(&header_->verified);
+  FutexWake(&header_->hold_before);
 }
 
 void Ring::Kill() const {

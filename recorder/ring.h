@@ -51,6 +51,12 @@ class Ring {
   // For a ring that asks for verification: block `number` has been compared, the program may go on.
   void Verified(uint32_t number);
 
+  // Of a process that is run again: before which block it stands still, ends_between_superblocks
+  // being set in the one before; 0: nowhere.
+  uint32_t hold_before() const;
+  // It goes on, and does not stand still again.
+  void LetGoOn();
+
   // The process replaced itself; no more blocks come after those produced.
   void Supersede() { superseded_ = true; }
   // The program goes on unrecorded.

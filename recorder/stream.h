@@ -45,8 +45,8 @@ typedef Long ttq_i64;
 
 // 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
 // 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning; 7: kTtqUndetermined,
-// kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again
-enum { kTtqStreamVersion = 8 };
+// kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again; 9: TtqRing::hold_before
+enum { kTtqStreamVersion = 9 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -95,6 +95,9 @@ typedef struct {
     ttq_u32 process, parent;  // their numbers in the recording; 0: it has no parent
     ttq_u32 superseded;       // it replaced itself, by exec
   } again;
+  // Of such a process: before this block it stands still, with nothing done that is not logged,
+  // until the number is another one; 0: nowhere. Futex word.
+  ttq_u32 hold_before;
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
   struct {

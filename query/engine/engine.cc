@@ -58,8 +58,10 @@ class PlanStream : public ResultStream {
     const absl::Status damage = recording_.Damage();
     if (damage.ok()) return;
     damage_noted_ = true;
+    const std::string what(damage.message());
     plan_.outcome->MarkIncomplete(
-        absl::StrCat("part of the recording does not read: ", std::string(damage.message())));
+        absl::IsOutOfRange(damage) ? what
+                                   : absl::StrCat("part of the recording does not read: ", what));
   }
 
   void Conclude() {

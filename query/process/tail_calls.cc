@@ -241,7 +241,12 @@ absl::StatusOr<std::vector<TailJump>> TailCalls::Between(Moment& moment, ThreadN
   query.ranges = {{slot, slot + 8}};
   query.span.end = moment.time();
   query.want_values = false;
+  const Time known_from = process.info().indexed.begin;
+  if (known_from.v != 0) query.span.begin = known_from + 1;
   ASSIGN_OR_RETURN(std::optional<Access> pushed, LastAccess(process, std::move(query)));
+  if (!pushed && known_from.v != 0) {
+    process.DoWithout("functions that ended in a tail call before that may be missing in stacks");
+  }
   if (!pushed) return jumps;
   const Access& call = *pushed;
   if (call.actor != Actor::kInstruction || call.thread != thread || call.address != slot ||

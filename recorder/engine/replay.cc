@@ -644,6 +644,7 @@ void FillRing() {
   ring->again.process = g_head->process;
   ring->again.parent = g_head->parent;
   ring->again.superseded = g_head->superseded;
+  ring->hold_before = g_head->hold_before;
   if (g_head->cut_off) {
     constexpr char kWhy[] = "the recorder was killed; what came after that is not recorded";
     memcpy(ring->incomplete, kWhy, sizeof(kWhy));

@@ -268,6 +268,16 @@ void WaitUntilVerified() {
   }
 }
 
+// Whoever reads the ring wants to see the memory that the next block begins with.
+void HoldIfTold() {
+  const uint32_t next = g_block_number + 1;
+  while (!g_detached && __atomic_load_n(&g_ring->hold_before, __ATOMIC_ACQUIRE) == next) {
+    Wait(&g_ring->hold_before, next);
+    DetachIfTold();
+    DetachIfRecorderIsGone();
+  }
+}
+
 // The block has what it starts with.
 void BeginInputs() {
   if (!g_options.inputs) return;
@@ -433,8 +443,11 @@ void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
 
 void NextBlock(bool between) {
   g_ended_at = between ? Place{~uint32_t{0}, 0} : Here();
+  // Memory may be ahead of the log here.
+  if (!between && g_ring->hold_before == g_block_number + 1) ++g_ring->hold_before;
   if (!g_detached) Publish(between);
   WaitUntilVerified();
+  HoldIfTold();
   if (!g_detached && g_block_number + 1 < g_ring->block_count &&
       !HaveMemory(BlockAt(g_block_number + 1), FirstBytes())) {
     // Nothing has used a block twice yet, so the reader finds those before where it would have.

@@ -32,8 +32,9 @@ enum StoreVersion : uint32_t {
   kStoreVersion5 = 5,  // vector words: high halves of vector registers, and st(0)
   kStoreVersion6 = 6,  // spans: which groups have a page
   kStoreVersion7 = 7,  // a seal beside the store; MANIFEST has checksums of sorted files
+  kStoreVersion8 = 8,  // Process.indexedFrom and indexedTo
 };
-inline constexpr uint32_t kStoreVersion = kStoreVersion7;
+inline constexpr uint32_t kStoreVersion = kStoreVersion8;
 // What came since then a reader does without.
 inline constexpr uint32_t kOldestStoreVersion = kStoreVersion5;
 

@@ -143,6 +143,13 @@ bool HoldsInputsOnly(const std::string& directory) {
   return fs::exists(InputsRecordPath(directory), ec) && !fs::exists(directory + "/db", ec);
 }
 
+std::string PartialPath(const std::string& directory) { return directory + "/partial"; }
+
+bool HistoryIsPartial(const std::string& directory) {
+  std::error_code ec;
+  return fs::exists(PartialPath(directory), ec) && fs::exists(directory + "/db", ec);
+}
+
 void ForEachMappedFile(std::string_view records,
                        const std::function<void(const TtqMap&, const std::string&)>& f) {
   while (records.size() >= sizeof(TtqInput)) {

@@ -36,6 +36,9 @@ std::string InputsRecordPath(const std::string& directory);
 std::string InputsPath(const std::string& directory, ProcessNo process);
 // Whether there is nothing but inputs: the history is not made.
 bool HoldsInputsOnly(const std::string& directory);
+// Whether the history that is there is one of a part only; what is there then.
+bool HistoryIsPartial(const std::string& directory);
+std::string PartialPath(const std::string& directory);
 
 // Calls f(map, path) for each mapping of a file among a block's records whose bytes are the file's,
 // or whose file is wanted for its symbols.

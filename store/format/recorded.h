@@ -38,6 +38,8 @@ struct ProcessInfo {
   std::vector<std::string> arguments;
   std::string working_directory;
   Time end;                        // instructions retired
+  // What of that there is a history of. Threads, events and mappings are known of all of it.
+  TimeSpan indexed;
   std::optional<Time> crash;       // the time of the instruction that raised the fatal signal
   int fatal_signal = 0;            // 0: none
   std::optional<int> exit_status;  // when it exited by itself
@@ -45,6 +47,8 @@ struct ProcessInfo {
   uint64_t blocks = 0, writes = 0, reads = 0, log_bytes = 0;
   bool complete = true;
   std::string incomplete_reason;  // one clause, when !complete
+
+  bool is_indexed() const { return indexed == TimeSpan(); }
 };
 
 struct Thread {

@@ -87,6 +87,7 @@ StoredProcess ProcessOf(schema::Process::Reader p) {
   i.complete = p.getComplete();
   i.incomplete_reason = p.getIncompleteReason().cStr();
   MomentInfo& moment = out.moment;
+  i.indexed = {Time(p.getIndexedFrom()), Time(p.getIndexedTo())};
   moment.beginning = static_cast<Beginning>(p.getBeginning());
   for (auto d : p.getDescriptors()) moment.descriptors.push_back({d.getFd(), d.getWhat().cStr()});
   for (auto t : p.getThreads()) {

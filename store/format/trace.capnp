@@ -61,6 +61,11 @@ struct Process {
   forkBlocks @22 :UInt32;
   beginning @23 :UInt8;      # ttq::Beginning
   descriptors @24 :List(Descriptor);
+  # What of its time line the blocks cover: from indexedFrom on, where memory is as the first block,
+  # an empty one, has it, and before indexedTo. Threads, events and mappings are those of all of it,
+  # and so is end.
+  indexedFrom @25 :UInt64 = 0;
+  indexedTo @26 :UInt64 = 0xffffffffffffffff;
 }
 
 # Blocks whose rows were stored together, atomically, this record with them: what no group record

@@ -580,6 +580,14 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> ProcessReader::Accesses(
   for (const AddressRange& r : query.ranges) {
     if (r.empty()) return absl::InvalidArgumentError("an empty range");
   }
+  return WhereIndexed<Access>(query.span, query.direction, [&](TimeSpan part) {
+    query.span = part;
+    return IndexedAccesses(query, control);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Cursor<Access>>> ProcessReader::IndexedAccesses(
+    const AccessQuery& query, ScanControl* control) const {
   auto filter = std::make_shared<const AccessFilter>(query);
   ASSIGN_OR_RETURN(auto extra, MapWrites(*this, *filter));
   auto blocks_of = [this, filter](uint32_t g) -> absl::StatusOr<std::vector<uint32_t>> {
@@ -593,6 +601,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> ProcessReader::Accesses(
 }
 
 absl::StatusOr<ScanPlan> ProcessReader::ExplainAccesses(const AccessQuery& query) const {
+  RETURN_IF_ERROR(CheckIndexed(query.span));
   ScanPlan plan;
   auto [first, last] = BlocksOf(query.span);
   plan.blocks_total = last - first;
@@ -622,6 +631,14 @@ absl::StatusOr<ScanPlan> ProcessReader::ExplainAccesses(const AccessQuery& query
 absl::StatusOr<std::unique_ptr<Cursor<Execution>>> ProcessReader::Executions(
     std::vector<AddressRange> code, TimeSpan span, Direction direction,
     std::optional<ThreadNo> thread, ScanControl* control) const {
+  return WhereIndexed<Execution>(span, direction, [&](TimeSpan part) {
+    return IndexedExecutions(std::move(code), part, direction, thread, control);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Cursor<Execution>>> ProcessReader::IndexedExecutions(
+    std::vector<AddressRange> code, TimeSpan span, Direction direction,
+    std::optional<ThreadNo> thread, ScanControl* control) const {
   auto filter = std::make_shared<ExecutionFilter>(
       ExecutionFilter{RangeSet(std::move(code)), span, thread, {}});
   ASSIGN_OR_RETURN(auto ids, SuperblocksIn(filter->code.ranges()));
@@ -648,6 +665,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Execution>>> ProcessReader::Executions(
 
 absl::StatusOr<ScanPlan> ProcessReader::ExplainExecutions(const std::vector<AddressRange>& code,
                                                           TimeSpan span) const {
+  RETURN_IF_ERROR(CheckIndexed(span));
   ScanPlan plan;
   plan.uses_index = true;
   auto [first, last] = BlocksOf(span);

@@ -589,6 +589,16 @@ class CallCursor : public Cursor<Call> {
 
 absl::StatusOr<std::unique_ptr<Cursor<Call>>> ProcessReader::Calls(CallQuery query,
                                                                    ScanControl* control) const {
+  // They may return at any time.
+  if (query.want_returns && LacksEnd({query.span.begin, kTimeMax})) return NoteUnindexed();
+  return WhereIndexed<Call>(query.span, query.direction, [&](TimeSpan part) {
+    query.span = part;
+    return IndexedCalls(std::move(query), control);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Cursor<Call>>> ProcessReader::IndexedCalls(
+    CallQuery query, ScanControl* control) const {
   auto filter = std::make_shared<CallFilter>();
   std::vector<AddressRange> code;
   absl::flat_hash_set<uint64_t> entries;

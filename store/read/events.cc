@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Cursor<Event>>> ProcessReader::Events(EventQuery 
                    [](const Event& a, const Event& b) { return a.time < b.time; });
   // Later rows are of a group that has no record.
   if (info_.end < kTimeMax) query.span.end = std::min(query.span.end, info_.end + 1);
-  if (blocks_.empty()) query.span.end = Time(0);
+  if (blocks_.empty() && info_.is_indexed()) query.span.end = Time(0);
   return std::make_unique<EventCursor>(*this, std::move(query), std::move(derived));
 }
 

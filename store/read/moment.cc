@@ -100,6 +100,7 @@ absl::Status StoredMoment::EnterBlock(uint32_t number) {
 }
 
 absl::Status StoredMoment::MoveTo(Time t) {
+  RETURN_IF_ERROR(process_.CheckIndexed(t));
   if (process_.blocks().empty()) return absl::OutOfRangeError("nothing was recorded");
   if (t > process_.info().end) {
     return absl::OutOfRangeError(

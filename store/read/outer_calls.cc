@@ -285,6 +285,7 @@ class Joiner {
 absl::Status ProcessReader::OuterCalls(const std::vector<Address>& functions,
                                        const std::function<void(const CallRecord&)>& row,
                                        ScanControl* control) const {
+  RETURN_IF_ERROR(CheckIndexed(TimeSpan()));
   std::vector<AddressRange> code;
   for (Address f : functions) code.push_back({f, f + 1});
   ASSIGN_OR_RETURN(auto ids, SuperblocksIn(code));

@@ -38,7 +38,7 @@ void StoredRecipes::Miss(SuperblockId id) const {
 
 ProcessReader::ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
                              std::vector<Thread> threads, MomentInfo moment, Time fork_time,
-                             const ProcessReader* parent)
+                             const ProcessReader* parent, Unindexed* unindexed)
     : recording_(recording),
       database_(database),
       info_(std::move(info)),
@@ -46,6 +46,7 @@ ProcessReader::ProcessReader(const Recording& recording, const Database& databas
       moment_(std::move(moment)),
       fork_time_(fork_time),
       parent_(parent),
+      unindexed_(unindexed),
       recipes_(std::make_shared<StoredRecipes>(database, info_.number,
                                                parent ? parent->recipes_ : nullptr)) {}
 
@@ -65,7 +66,7 @@ absl::Status ProcessReader::Load(bool being_written) {
   auto it = database_.NewIterator(Family::kMeta);
   std::string prefix = GroupKey(info_.number, 0);
   prefix.resize(prefix.size() - 4);
-  Time start{0};
+  Time start = info_.indexed.begin;
   for (it->Seek(prefix); it->Valid() && it->key().substr(0, prefix.size()) == prefix; it->Next()) {
     ASSIGN_OR_RETURN(auto stored, ParseGroup(it->value()));
     if (stored.first_block != blocks_.size()) {
@@ -82,6 +83,17 @@ absl::Status ProcessReader::Load(bool being_written) {
     groups_.push_back({stored.first_block, static_cast<uint32_t>(blocks_.size())});
   }
   if (!it->status().ok()) return it->status();
+  if (!info_.is_indexed()) {  // stored as a whole
+    const Time end = std::min(info_.indexed.end, info_.end);
+    if (blocks_.size() == info_.blocks && (blocks_.empty() || start == end)) {
+      return absl::OkStatus();
+    }
+    info_.complete = false;
+    info_.incomplete_reason = "it is damaged: blocks of its history are missing";
+    info_.indexed.end = start;
+    info_.blocks = blocks_.size();
+    return absl::OkStatus();
+  }
   // The record is stored after the groups that it counts; of a recording that is being made it may
   // be read after them too.
   if (blocks_.size() < info_.blocks || start < info_.end) {
@@ -97,6 +109,36 @@ absl::Status ProcessReader::Load(bool being_written) {
   return absl::OkStatus();
 }
 
+absl::Status ProcessReader::CheckIndexed(Time t) const {
+  if (t >= info_.indexed.begin && t <= info_.indexed.end) return absl::OkStatus();
+  return t > info_.end ? absl::OkStatus() : NoteUnindexed();
+}
+
+absl::Status ProcessReader::CheckIndexed(TimeSpan span) const {
+  return LacksBegin(span) || LacksEnd(span) ? NoteUnindexed() : absl::OkStatus();
+}
+
+std::string ProcessReader::WhatIsIndexed() const {
+  std::string what = "nothing";
+  if (!blocks_.empty()) {
+    what = fmt::format("what happened from {} {}", info_.indexed.begin.v,
+                       info_.indexed.end == kTimeMax ? "on"
+                                                     : fmt::format("to {}", info_.indexed.end.v));
+  }
+  return fmt::format("of process {} {} is indexed; `ttq index` does the rest", info_.number.v,
+                     what);
+}
+
+absl::Status ProcessReader::NoteUnindexed() const {
+  absl::Status s = absl::OutOfRangeError(WhatIsIndexed());
+  unindexed_->Asked(s);
+  return s;
+}
+
+void ProcessReader::DoWithout(const std::string& what) const {
+  unindexed_->DoneWithout(absl::OutOfRangeError(fmt::format("{}: {}", what, WhatIsIndexed())));
+}
+
 uint32_t ProcessReader::BlockAt(Time t) const {
   auto it = std::upper_bound(blocks_.begin(), blocks_.end(), t,
                              [](Time time, const BlockSpan& b) { return time < b.end; });
@@ -106,7 +148,9 @@ uint32_t ProcessReader::BlockAt(Time t) const {
 
 std::vector<Time> ProcessReader::BlockStarts() const {
   std::vector<Time> starts;
+  if (info_.indexed.begin.v != 0) starts.emplace_back(0);
   for (const BlockSpan& block : blocks_) starts.push_back(block.start);
+  if (info_.indexed.end < info_.end) starts.push_back(info_.indexed.end);
   return starts;
 }
 
@@ -171,8 +215,10 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
     std::lock_guard lock(mutex_);
     if (changes_) return changes_.get();
   }
+  // Without a group there is no row that counts.
+  const bool has_rows = !blocks_.empty() || !info_.is_indexed();
   auto changes = std::make_shared<std::vector<MapChange>>();
-  if (parent_ != nullptr && !blocks_.empty()) {
+  if (parent_ != nullptr && has_rows) {
     ASSIGN_OR_RETURN(auto inherited, parent_->MapChanges());
     for (const MapChange& c : *inherited) {
       if (c.time > fork_time_) break;
@@ -185,8 +231,7 @@ absl::StatusOr<const std::vector<MapChange>*> ProcessReader::MapChanges() const 
   auto it = database_.NewIterator(Family::kMap);
   std::string prefix = MapKey(info_.number, 0).substr(0, 4);
   uint64_t ordinal = 0;
-  // Without a group there is no row that counts.
-  if (!blocks_.empty()) it->Seek(prefix);
+  if (has_rows) it->Seek(prefix);
   for (; it->Valid() && it->key().substr(0, 4) == prefix; it->Next()) {
     auto change = MapChange::Parse(it->value());
     if (change.ok() && it->key() != MapKey(info_.number, ordinal++)) {
@@ -689,6 +734,7 @@ absl::StatusOr<MemoryImage> ProcessReader::Memory(Address begin, uint64_t size, 
     return absl::InvalidArgumentError("at most 1 GiB of memory can be read at once");
   }
   if (begin.v + size < begin.v) return absl::OutOfRangeError("the range wraps around");
+  RETURN_IF_ERROR(CheckIndexed(t));
   MemoryImage out;
   out.begin = begin;
   out.bytes.assign(size, '\0');
@@ -788,6 +834,7 @@ absl::Status ProcessReader::CheckAlive(ThreadNo thread, Time t) const {
 }
 
 absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<ThreadNo> thread) const {
+  RETURN_IF_ERROR(CheckIndexed(t));
   if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
   if (t > info_.end) {
     return absl::OutOfRangeError(
@@ -819,8 +866,9 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
 }
 
 absl::StatusOr<ThreadNo> ProcessReader::ThreadAt(Time t) const {
-  if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
   if (threads_.size() == 1) return threads_[0].number;
+  RETURN_IF_ERROR(CheckIndexed(t));
+  if (blocks_.empty()) return absl::OutOfRangeError("nothing was recorded");
   ASSIGN_OR_RETURN(auto block, LoadBlock(BlockAt(t)));
   Walker walker(*recipes_);
   StartWalk(*block, &walker);
@@ -832,7 +880,7 @@ absl::StatusOr<ThreadNo> ProcessReader::ThreadAt(Time t) const {
 }
 
 int64_t ProcessReader::WallClock(Time t) const {
-  if (blocks_.empty()) return info_.start_wall_ns;
+  if (blocks_.empty() || !CheckIndexed(t).ok()) return info_.start_wall_ns;
   const BlockSpan& b = blocks_[BlockAt(t)];
   if (b.end == b.start) return b.wall_start_ns;
   // In 128 bits: the clock's values are as stored.

@@ -46,12 +46,36 @@ class StoredRecipes : public RecipeTable {
 
 class ScratchPool;
 
+// What answers would have needed that is not indexed. Thread-safe.
+class Unindexed {
+ public:
+  // An answer may go on without it and be wrong, or says that it does without it.
+  void Asked(const absl::Status& what) { Note(what, &asked_); }
+  void DoneWithout(const absl::Status& what) { Note(what, &done_without_); }
+  // The first of each, Ok while there was none.
+  absl::Status asked() const { return Of(asked_); }
+  absl::Status done_without() const { return Of(done_without_); }
+
+ private:
+  void Note(const absl::Status& what, absl::Status* to) {
+    std::lock_guard lock(mutex_);
+    to->Update(what);
+  }
+  absl::Status Of(const absl::Status& noted) const {
+    std::lock_guard lock(mutex_);
+    return noted;
+  }
+  mutable std::mutex mutex_;
+  absl::Status asked_, done_without_;
+};
+
 class ProcessReader : public Process {
  public:
   // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
+  // `unindexed`, told of what is asked for that is not indexed, outlives the reader, too.
   ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
                 std::vector<Thread> threads, MomentInfo moment, Time fork_time,
-                const ProcessReader* parent);
+                const ProcessReader* parent, Unindexed* unindexed);
   const MomentInfo& moment() const { return moment_; }
   void UseMemory(const OutsideMemory* memory) { memory_ = memory; }
   // Why the process of a recording that somebody still writes is incomplete.
@@ -61,6 +85,7 @@ class ProcessReader : public Process {
 
   const ProcessInfo& info() const override { return info_; }
   const std::vector<Thread>& threads() const override { return threads_; }
+  void DoWithout(const std::string& what) const override;
   absl::StatusOr<std::unique_ptr<Cursor<Access>>> Accesses(AccessQuery query,
                                                            ScanControl* control) const override;
   absl::StatusOr<ScanPlan> ExplainAccesses(const AccessQuery& query) const override;
@@ -132,6 +157,16 @@ class ProcessReader : public Process {
   // Superblocks with an instruction in one of the ranges.
   absl::StatusOr<std::vector<uint32_t>> SuperblocksIn(const std::vector<AddressRange>& code) const;
 
+  // Whether the state at a time, or all that happens in a span, is indexed. OutOfRange, which
+  // Recording::Unindexed tells from then on, when it is not.
+  absl::Status CheckIndexed(Time t) const;
+  absl::Status CheckIndexed(TimeSpan span) const;
+  // `make(part)` gives a cursor for the part of a span that is indexed. That ends with the error of
+  // CheckIndexed where rows may follow that are not.
+  template <class Row, class Make>
+  absl::StatusOr<std::unique_ptr<Cursor<Row>>> WhereIndexed(TimeSpan span, Direction direction,
+                                                            Make make) const;
+
   // Every change of the address space, in order. For a forked child the parent's up to the fork
   // come first, at time 0.
   absl::StatusOr<const std::vector<MapChange>*> MapChanges() const;
@@ -150,6 +185,23 @@ class ProcessReader : public Process {
   absl::Status ReadMapped(const Mapping& mapping, uint64_t page, uint8_t* bytes, bool* known) const;
 
  private:
+  // What happens at the very beginning of a history may be of the block before.
+  bool LacksBegin(TimeSpan span) const {
+    return info_.indexed.begin.v != 0 && span.begin <= info_.indexed.begin;
+  }
+  bool LacksEnd(TimeSpan span) const {
+    return info_.indexed.end != kTimeMax && std::min(span.end, info_.end + 1) > info_.indexed.end;
+  }
+  std::string WhatIsIndexed() const;
+  absl::Status NoteUnindexed() const;
+  absl::StatusOr<std::unique_ptr<Cursor<Access>>> IndexedAccesses(const AccessQuery& query,
+                                                                  ScanControl* control) const;
+  absl::StatusOr<std::unique_ptr<Cursor<Execution>>> IndexedExecutions(
+      std::vector<AddressRange> code, TimeSpan span, Direction direction,
+      std::optional<ThreadNo> thread, ScanControl* control) const;
+  absl::StatusOr<std::unique_ptr<Cursor<Call>>> IndexedCalls(CallQuery query,
+                                                             ScanControl* control) const;
+
   class GroupsOfPage;
   // Whether the spans of groups, where there are such, say that a group has content of a page.
   bool SpansTell(size_t group, uint64_t page) const;
@@ -182,6 +234,7 @@ class ProcessReader : public Process {
   MomentInfo moment_;
   Time fork_time_;
   const ProcessReader* parent_;
+  Unindexed* const unindexed_;
   const OutsideMemory* memory_ = nullptr;
   std::shared_ptr<StoredRecipes> recipes_;
   std::vector<Group> groups_;
@@ -202,6 +255,36 @@ class ProcessReader : public Process {
   mutable std::mutex kept_mutex_;  // guards these two
   mutable KeptPages kept_, kept_before_;
 };
+
+// ---- Implementation -----------------------------------------------------------------------------
+
+template <class Row, class Make>
+absl::StatusOr<std::unique_ptr<Cursor<Row>>> ProcessReader::WhereIndexed(TimeSpan span,
+                                                                         Direction direction,
+                                                                         Make make) const {
+  const bool forward = direction == Direction::kForward;
+  if (forward ? LacksBegin(span) : LacksEnd(span)) return NoteUnindexed();
+  const bool lacks_last = forward ? LacksEnd(span) : LacksBegin(span);
+  absl::StatusOr<std::unique_ptr<Cursor<Row>>> rows =
+      make(TimeSpan{std::max(span.begin, info_.indexed.begin),
+                    std::min(span.end, info_.indexed.end)});
+  if (!rows.ok() || !lacks_last) return rows;
+  class Partial : public Cursor<Row> {
+   public:
+    Partial(std::unique_ptr<Cursor<Row>> rows, const ProcessReader& process)
+        : rows_(std::move(rows)), process_(process) {}
+    absl::StatusOr<std::optional<Row>> Next() override {
+      absl::StatusOr<std::optional<Row>> row = rows_->Next();
+      if (row.ok() && !*row) return process_.NoteUnindexed();
+      return row;
+    }
+
+   private:
+    const std::unique_ptr<Cursor<Row>> rows_;
+    const ProcessReader& process_;
+  };
+  return std::make_unique<Partial>(*std::move(rows), *this);
+}
 
 }  // namespace ttq
 

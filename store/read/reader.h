@@ -10,7 +10,8 @@
 //
 // Errors: NotFound (no such recording, process, thread), DataLoss (a damaged store: the message
 // names the file or record), FailedPrecondition (not a ttq recording, or a version this reader does
-// not know), OutOfRange (a time or address outside what was recorded), Cancelled (interrupted).
+// not know), OutOfRange (a time or address outside what was recorded, or a time that is not
+// indexed), Cancelled (interrupted).
 
 #ifndef TTQ_STORE_READ_READER_H_
 #define TTQ_STORE_READ_READER_H_
@@ -246,6 +247,10 @@ class Process {
   virtual const ProcessInfo& info() const = 0;
   virtual const std::vector<Thread>& threads() const = 0;
 
+  // An answer goes on without `what`, one clause, since it is not indexed: Recording::Damage tells
+  // so from then on, but not Recording::Unindexed.
+  virtual void DoWithout(const std::string& what) const { (void)what; }
+
   // Accesses that overlap the ranges, in time order. `control` may be null.
   virtual absl::StatusOr<std::unique_ptr<Cursor<Access>>> Accesses(AccessQuery query,
                                                                    ScanControl* control) const = 0;
@@ -279,7 +284,7 @@ class Process {
       const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
       ScanControl* control) const = 0;
 
-  // When each block begins, in order.
+  // When each block begins, in order. What is not indexed counts as one.
   virtual std::vector<Time> BlockStarts() const = 0;
 
   // What was executed in the block of the store that holds t, in time order: everything from the
@@ -344,8 +349,11 @@ class Recording {
 
   // The first damage that any question met, Ok while there was none. Some questions go on without
   // what does not read, a name or a file: whoever has answered from a recording asks this last, and
-  // says that the answer may miss something.
+  // says that the answer may miss something. So it is of times that are not indexed.
   virtual absl::Status Damage() const { return absl::OkStatus(); }
+  // OutOfRange: a question met a time that is not indexed (ProcessInfo::indexed). With more of the
+  // history its answer may be another one.
+  virtual absl::Status Unindexed() const { return absl::OkStatus(); }
 
   // Reads every block, index entry and event and checks them against each other. Calls `problem`
   // for each thing that is wrong; Ok means the check itself could be done.

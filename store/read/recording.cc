@@ -258,7 +258,13 @@ class RecordingReader : public Recording {
     return stored;
   }
 
-  absl::Status Damage() const override { return database_->Damage(); }
+  absl::Status Damage() const override {
+    absl::Status s = database_->Damage();
+    s.Update(unindexed_.asked());
+    s.Update(unindexed_.done_without());
+    return s;
+  }
+  absl::Status Unindexed() const override { return unindexed_.asked(); }
 
   absl::Status Check(const std::function<void(const std::string&)>& problem,
                      ScanControl* control) const override {
@@ -390,7 +396,8 @@ class RecordingReader : public Recording {
       ASSIGN_OR_RETURN(parent, OpenReader(stored->info.parent));
     }
     auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
-                                                  stored->moment, stored->fork_time, parent);
+                                                  stored->moment, stored->fork_time, parent,
+                                                  &unindexed_);
     reader->UseMemory(memory_);
     if (!stored->cut_off) {
       RETURN_IF_ERROR(reader->Load(being_written_));
@@ -409,6 +416,7 @@ class RecordingReader : public Recording {
   std::vector<StoredProcess> stored_;
   mutable std::mutex mutex_;
   mutable std::map<ProcessNo, std::unique_ptr<ProcessReader>> open_;
+  mutable ttq::Unindexed unindexed_;
 };
 
 }  // namespace

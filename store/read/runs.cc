@@ -42,6 +42,7 @@ class RunSink {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const std::vector<Run>>> ProcessReader::RunsAround(Time t) const {
+  RETURN_IF_ERROR(CheckIndexed(t));
   if (blocks_.empty()) return std::make_shared<const std::vector<Run>>();
   const uint32_t number = BlockAt(t);
   auto runs = std::make_shared<std::vector<Run>>();

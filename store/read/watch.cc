@@ -207,6 +207,7 @@ absl::Status ProcessReader::WatchBlocks(
     TimeSpan span, const std::function<std::unique_ptr<BlockVisitor>(uint32_t block)>& make,
     const std::function<absl::Status(std::unique_ptr<BlockVisitor>)>& take,
     ScanControl* control) const {
+  RETURN_IF_ERROR(CheckIndexed(span));
   const auto [first, last] = BlocksOf(span);
   if (first >= last) return absl::OkStatus();
   if (control != nullptr) control->blocks_total += last - first;

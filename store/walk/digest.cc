@@ -169,11 +169,105 @@ void ScratchPool::Give(std::unique_ptr<DigestScratch> scratch) {
 
 namespace {
 
+// Which threads ran in a block, what each executed last, and the control records.
+class ThreadNotes {
+ public:
+  ThreadNotes(const RecipeTable& recipes, BlockDigest* out) : recipes_(recipes), out_(*out) {}
+
+  // The header of the last record executed, 0: none; of an open one also the instructions that it
+  // retired.
+  void Executed(uint32_t word) { last_word_ = word; }
+  void Executed(uint32_t word, uint32_t instructions) {
+    last_word_ = word;
+    last_instructions_ = instructions;
+  }
+
+  // Whether a control record is about where threads are, and no more; they are noted.
+  bool TakeThreads(uint32_t kind, std::string_view payload, Time now) {
+    if (kind == kTtqRegisters) {
+      if (!saw_thread_) {  // what every block starts with
+        auto r = LoadPod<TtqRegisters>(payload);
+        ThreadState s;
+        memcpy(s.reg, r.reg, sizeof(s.reg));
+        s.pc = r.pc;
+        out_.first_states.emplace_back(r.tid, s);
+      }
+      return true;
+    }
+    if (kind == kTtqVectors) return true;
+    if (kind != kTtqThread) return false;
+    Note(now);
+    last_word_ = 0;
+    slice_start_ = now.v;
+    current_ = LoadPod<uint32_t>(payload);
+    if (out_.first_tid == 0) out_.first_tid = current_;
+    saw_thread_ = true;
+    return true;
+  }
+
+  // Adds any other control record, behind what was done to pages before it.
+  void Add(uint32_t kind, std::string_view payload, Time now, PageChanges pages) {
+    Note(now);
+    BlockDigest::Step step;
+    step.pages = std::move(pages);
+    out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
+                            kind == kTtqRemap || kind == kTtqProtect;
+    step.has_control = true;
+    step.control = {kind, now.v, current_, LastPcOf(ControlThread(kind, payload)),
+                    0,    std::string(payload)};
+    if (kind == kTtqThreadExit) {
+      // The number may be another thread's soon.
+      uint32_t tid = LoadPod<TtqThread>(payload).tid;
+      step.control.instructions = instructions_of_[tid];
+      instructions_of_.erase(tid);
+      last_pc_.erase(tid);
+    }
+    out_.steps.push_back(std::move(step));
+  }
+
+  void Finish(Time now) {
+    Note(now);
+    out_.last_pc.assign(last_pc_.begin(), last_pc_.end());
+    out_.instructions_of.assign(instructions_of_.begin(), instructions_of_.end());
+    out_.end_tid = current_;
+  }
+
+ private:
+  uint64_t LastPcOf(uint32_t tid) const {
+    auto it = last_pc_.find(tid == 0 ? current_ : tid);
+    return it == last_pc_.end() ? 0 : it->second;
+  }
+
+  // Remembers what the current thread executed last.
+  void Note(Time now) {
+    if (current_ == 0) return;
+    instructions_of_[current_] += now.v - slice_start_;
+    slice_start_ = now.v;
+    if (last_word_ == 0) return;
+    uint32_t id = last_word_ >> kTtqExitBits, exit = last_word_ & ((1 << kTtqExitBits) - 1);
+    const Recipe* recipe = recipes_.Find(SuperblockId(id));
+    // The log is still in the program's reach: it may have changed under us.
+    if (recipe == nullptr || (exit != kTtqExitOpen && exit >= recipe->exit_count())) return;
+    uint32_t n = exit == kTtqExitOpen ? last_instructions_ : recipe->InstructionsAtExit(exit);
+    n = std::min<uint32_t>(n, static_cast<uint32_t>(recipe->instructions().size()));
+    last_pc_[current_] = recipe->instructions()[n > 0 ? n - 1 : 0].address.v;
+  }
+
+  const RecipeTable& recipes_;
+  BlockDigest& out_;
+  absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
+  uint32_t last_word_ = 0, last_instructions_ = 0;
+  uint32_t current_ = 0;
+  uint64_t slice_start_ = 0;
+  bool saw_thread_ = false;
+};
+
 class DigestSink {
  public:
   DigestSink(const RecipeTable& recipes, std::string_view log, Walker* walker,
              DigestScratch* scratch, bool native, BlockDigest* out)
       : recipes_(recipes),
+        threads_(recipes, out),
         log_end_(reinterpret_cast<const uint8_t*>(log.data()) + log.size()),
         walker_(*walker),
         scratch_(*scratch),
@@ -234,7 +328,7 @@ class DigestSink {
       native_->Run(&context_);
     }
     walker_.set_time(Time(context_.time));
-    if (context_.last != nullptr) last_word_ = NativeContext::WordOf(context_.last);
+    if (context_.last != nullptr) threads_.Executed(NativeContext::WordOf(context_.last));
     return context_.record;
   }
 
@@ -249,8 +343,7 @@ class DigestSink {
   }
 
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
-    memcpy(&last_word_, record, 4);
-    last_instructions_ = program.instructions;
+    threads_.Executed(NativeContext::WordOf(record), program.instructions);
     const uint32_t next = WordAt(record + program.record_bytes);
     if (program.index == Program::kNoIndex) [[unlikely]] {  // a fault cut it off
       out_.executions.emplace_back(id, 1);
@@ -270,26 +363,7 @@ class DigestSink {
   bool Control(uint32_t kind, std::string_view payload) {
     PackControl(payload, WordAt(reinterpret_cast<const uint8_t*>(payload.data()) + payload.size()),
                 packed());
-    if (kind == kTtqRegisters) {
-      if (!saw_thread_) {  // what every block starts with
-        auto r = LoadPod<TtqRegisters>(payload);
-        ThreadState s;
-        memcpy(s.reg, r.reg, sizeof(s.reg));
-        s.pc = r.pc;
-        out_.first_states.emplace_back(r.tid, s);
-      }
-      return true;
-    }
-    if (kind == kTtqVectors) return true;
-    if (kind == kTtqThread) {
-      NoteThread();
-      last_word_ = 0;
-      slice_start_ = walker_.time().v;
-      current_ = LoadPod<uint32_t>(payload);
-      if (out_.first_tid == 0) out_.first_tid = current_;
-      saw_thread_ = true;
-      return true;
-    }
+    if (threads_.TakeThreads(kind, payload, walker_.time())) return true;
     if (kind == kTtqKernelWrite) {
       auto w = LoadPod<TtqKernelWrite>(payload);
       std::string_view bytes = payload.substr(sizeof(w));
@@ -304,24 +378,9 @@ class DigestSink {
         return true;
       }
     }
-    NoteThread();
-    BlockDigest::Step step;
     bool memory = kind == kTtqKernelWrite || kind == kTtqMap || kind == kTtqUnmap ||
                   kind == kTtqRemap || kind == kTtqFork || kind == kTtqThreadExit;
-    if (memory) step.pages = TakePages();
-    out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
-                            kind == kTtqRemap || kind == kTtqProtect;
-    step.has_control = true;
-    step.control = {kind, walker_.time().v,    current_, LastPcOf(ControlThread(kind, payload)),
-                    0,    std::string(payload)};
-    if (kind == kTtqThreadExit) {
-      // The number may be another thread's soon.
-      uint32_t tid = LoadPod<TtqThread>(payload).tid;
-      step.control.instructions = instructions_of_[tid];
-      instructions_of_.erase(tid);
-      last_pc_.erase(tid);
-    }
-    out_.steps.push_back(std::move(step));
+    threads_.Add(kind, payload, walker_.time(), memory ? TakePages() : PageChanges());
     return true;
   }
 
@@ -337,14 +396,11 @@ class DigestSink {
   }
 
   void Finish() {
-    NoteThread();
+    threads_.Finish(walker_.time());
     BlockDigest::Step last;
     last.pages = TakePages();
     if (!last.pages.empty()) out_.steps.push_back(std::move(last));
     CountExecutions();
-    out_.last_pc.assign(last_pc_.begin(), last_pc_.end());
-    out_.instructions_of.assign(instructions_of_.begin(), instructions_of_.end());
-    out_.end_tid = current_;
     for (const auto& [tid, state] : walker_.other_threads()) {
       out_.end_states.emplace_back(tid, walker_.StateOf(tid));
     }
@@ -419,27 +475,6 @@ class DigestSink {
       }
     }
     e.resize(n);
-  }
-
-  uint64_t LastPcOf(uint32_t tid) const {
-    auto it = last_pc_.find(tid == 0 ? current_ : tid);
-    return it == last_pc_.end() ? 0 : it->second;
-  }
-
-  // Remembers what the current thread executed last.
-  void NoteThread() {
-    if (current_ == 0) return;
-    uint64_t now = walker_.time().v;
-    instructions_of_[current_] += now - slice_start_;
-    slice_start_ = now;
-    if (last_word_ == 0) return;
-    uint32_t id = last_word_ >> kTtqExitBits, exit = last_word_ & ((1 << kTtqExitBits) - 1);
-    const Recipe* recipe = recipes_.Find(SuperblockId(id));
-    // The log is still in the program's reach: it may have changed under us.
-    if (recipe == nullptr || (exit != kTtqExitOpen && exit >= recipe->exit_count())) return;
-    uint32_t n = exit == kTtqExitOpen ? last_instructions_ : recipe->InstructionsAtExit(exit);
-    n = std::min<uint32_t>(n, static_cast<uint32_t>(recipe->instructions().size()));
-    last_pc_[current_] = recipe->instructions()[n > 0 ? n - 1 : 0].address.v;
   }
 
   PageDelta* Page(uint64_t page) {
@@ -517,6 +552,7 @@ class DigestSink {
   }
 
   const RecipeTable& recipes_;
+  ThreadNotes threads_;
   const uint8_t* log_end_;
   Walker& walker_;
   DigestScratch& scratch_;
@@ -524,12 +560,6 @@ class DigestSink {
   NativeCode* native_;
   BlockDigest& out_;
   absl::flat_hash_map<uint64_t, PageDelta*> pages_;
-  absl::flat_hash_map<uint32_t, uint64_t> last_pc_, instructions_of_;
-  // Header of the last record executed, 0: none; of an open one also the instructions it retired.
-  uint32_t last_word_ = 0, last_instructions_ = 0;
-  uint32_t current_ = 0;
-  uint64_t slice_start_ = 0;
-  bool saw_thread_ = false;
 };
 
 // Tokens and headers are the same again and again. Units are what could not be foreseen: addresses,
@@ -589,6 +619,56 @@ absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_
   }
   scratch->deltas.EndBlock();
   pool->Give(std::move(scratch));
+  return out;
+}
+
+absl::StatusOr<BlockDigest> SkimBlock(const RecipeTable& recipes, std::string_view log,
+                                      ScratchPool* pool) {
+  BlockDigest out;
+  out.log_bytes = static_cast<uint32_t>(log.size());
+  Walker programs(recipes);  // for those alone
+  ThreadNotes threads(recipes, &out);
+  Time now{0};
+  size_t at = 0;
+  const auto word_at = [&](size_t offset) {
+    uint32_t word;
+    memcpy(&word, log.data() + offset, sizeof(word));
+    return word;
+  };
+  constexpr size_t kHead = 8;  // of a control record
+  while (log.size() - at >= sizeof(uint32_t)) {
+    const uint32_t word = word_at(at);
+    if (word >> kTtqExitBits != 0) {
+      if ((word & ((1 << kTtqExitBits) - 1)) == kTtqExitOpen) {
+        // How far it came is told by its registers.
+        ASSIGN_OR_RETURN(out, DigestBlock(recipes, log, pool, Packing::kNone));
+        for (BlockDigest::Step& step : out.steps) step.pages = {};
+        return out;
+      }
+      const Program* program = programs.ProgramOf(word);
+      if (program == nullptr) return LogDamage(at, "a superblock that has no recipe");
+      if (program->record_bytes > log.size() - at) return LogDamage(at, "a record that is cut off");
+      at += program->record_bytes;
+      now = now + program->instructions;
+      threads.Executed(word);
+      continue;
+    }
+    if (log.size() - at < kHead) return LogDamage(at, "a control record that is cut off");
+    const uint32_t bytes = word_at(at + sizeof(word));
+    if (bytes > log.size() - at - kHead) return LogDamage(at, "a control record that is cut off");
+    const std::string_view payload = log.substr(at + kHead, bytes);
+    if (bytes < ControlHeadBytes(word)) return LogDamage(at, "a control record that is cut off");
+    if (ControlThread(word, payload) > kTtqMaxThreads) {
+      return LogDamage(at, "a thread number that is too large");
+    }
+    at += kHead + bytes;
+    if (threads.TakeThreads(word, payload, now)) continue;
+    // What memory holds is of no interest.
+    if (word != kTtqKernelWrite) threads.Add(word, payload, now, {});
+  }
+  if (at != log.size()) return LogDamage(at, "a record that is cut off");
+  threads.Finish(now);
+  out.instructions = now.v;
   return out;
 }
 

@@ -100,13 +100,14 @@ void ProcessIngest::EnsureMapped(uint64_t page) {
 }
 
 void ProcessIngest::Replaced(const std::vector<uint64_t>& pages) {
+  last_mapped_ = {};
+  if (!indexes_) return;
   for (uint64_t page : pages) {
     EntryMaps& entry = Entry(page);
     entry.content.set();
     entry.whole = true;
     image_.Touch(page);
   }
-  last_mapped_ = {};
 }
 
 void ProcessIngest::WriteInitial(uint64_t address, std::string_view bytes) {
@@ -215,7 +216,7 @@ void ProcessIngest::EndThread(const ControlItem& item) {
   Record(thread).instructions += item.instructions;
   AddEvent(EventKind::kThread, thread, pc, Record(thread).os_tid, 0, {}, "", "", 0);
   uint64_t begin;
-  if (t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
+  if (indexes_ && t.clear_address != 0 && image_.Find(t.clear_address, &begin) != nullptr) {
     auto d = std::make_unique<PageDelta>();
     d->page = t.clear_address / kPageBytes;
     const uint64_t offset = t.clear_address % kPageBytes;
@@ -248,6 +249,7 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
   now_ = block_start_ + item.time;
   switch (item.kind) {
     case kTtqKernelWrite: {
+      if (!indexes_) break;
       auto w = LoadPod<TtqKernelWrite>(payload);
       WriteInitial(w.address, payload.substr(sizeof(w)));
       break;
@@ -336,7 +338,8 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
       }
       recording_.forks[{ring_->name(), number}] = {std::make_shared<LiveImage>(image_.Fork()),
                                                    recipes_, now_,
-                                                   static_cast<uint32_t>(info_.blocks) + 1};
+                                                   static_cast<uint32_t>(info_.blocks) + 1,
+                                                   indexes_};
       recording_.fork_known.notify_all();
       break;
     }
@@ -452,13 +455,9 @@ void ProcessIngest::NoteSharedMemory() {
   }
 }
 
-absl::Status ProcessIngest::Commit(const TtqBlock& block, BlockDigest digest) {
-  block_start_ = info_.end;
-  now_ = block_start_;
-  RETURN_IF_ERROR(CheckRegisters(block, digest));
-  std::string header = Header(digest);
-  for (BlockDigest::Step& step : digest.steps) {
-    step.pages.ForEach([this](const PageChanges::Page& page) { Apply(page); });
+absl::Status ProcessIngest::Follow(const TtqBlock& block, const BlockDigest& digest) {
+  for (const BlockDigest::Step& step : digest.steps) {
+    if (indexes_) step.pages.ForEach([this](const PageChanges::Page& page) { Apply(page); });
     if (step.has_control) {
       RETURN_IF_ERROR(Control(step.control));
     }
@@ -473,10 +472,37 @@ absl::Status ProcessIngest::Commit(const TtqBlock& block, BlockDigest digest) {
   }
   current_tid_ = digest.end_tid;
   info_.end = now_;
+  info_.end_wall_ns = block.wall_end_ns;
+  return absl::OkStatus();
+}
+
+absl::Status ProcessIngest::Commit(const TtqBlock& block, BlockDigest digest) {
+  block_start_ = info_.end;
+  now_ = block_start_;
+  if (indexes_ && block_start_ >= recording_.history_end) {
+    indexes_ = false;
+    is_past_history_ = true;
+    info_.indexed.end = block_start_;
+  }
+  if (!indexes_) {
+    RETURN_IF_ERROR(Follow(block, digest));
+    {
+      std::lock_guard lock(recording_.mutex);
+      recording_.skimmed[number_].push_back(now_);
+    }
+    return StoreEarly();
+  }
+  if (std::exchange(starts_anew_, false)) {
+    for (const auto& [tid, state] : digest.first_states) {
+      if (const auto it = live_.find(tid); it != live_.end()) it->second.state = state;
+    }
+  }
+  RETURN_IF_ERROR(CheckRegisters(block, digest));
+  std::string header = Header(digest);
+  RETURN_IF_ERROR(Follow(block, digest));
   info_.writes += digest.writes;
   info_.reads += digest.reads;
   info_.log_bytes += digest.log_bytes;
-  info_.end_wall_ns = block.wall_end_ns;
 
   uint32_t number = static_cast<uint32_t>(info_.blocks);
   uint32_t group = group_first_;
@@ -690,6 +716,8 @@ void ProcessIngest::Describe(schema::Process::Builder p) const {
   p.setIncompleteReason(info_.incomplete_reason);
   p.setClosed(closed_);
   p.setBeginning(static_cast<uint8_t>(moment_.beginning));
+  p.setIndexedFrom(info_.indexed.begin.v);
+  p.setIndexedTo(info_.indexed.end.v);
   auto descriptors = p.initDescriptors(static_cast<unsigned>(moment_.descriptors.size()));
   for (unsigned i = 0; i < moment_.descriptors.size(); ++i) {
     descriptors[i].setFd(moment_.descriptors[i].fd);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -26,6 +27,9 @@ namespace ttq {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A block has 4 MiB of log, which is 2 to 8 million instructions.
+constexpr uint32_t kLastBlocks = 24;
 
 // A directory that is taken away with all that is in it.
 class Scratch {
@@ -75,6 +79,22 @@ absl::Status PutCopy(const std::string& directory, const TtqMap& map, const std:
   return absl::OkStatus();
 }
 
+// Puts a store in the place of the recording's. The seal comes before it: who finds a store finds
+// all.
+absl::Status PutInPlace(const std::string& made, const std::string& directory, bool is_partial) {
+  std::error_code ec;
+  const auto move = [&ec](const std::string& from, const std::string& to) {
+    if (ec) return;
+    fs::rename(from, to, ec);
+  };
+  if (fs::exists(directory + "/db")) move(directory + "/db", made + "/replaced");
+  if (!ec) fs::remove(PartialPath(directory), ec);
+  if (!ec && is_partial && !std::ofstream(PartialPath(directory))) return DiskFull(directory);
+  for (const char* name : {"/seal", "/db"}) move(made + name, directory + name);
+  if (ec) return absl::UnavailableError(fmt::format("{}: {}", directory, ec.message()));
+  return absl::OkStatus();
+}
+
 struct ForEngine {
   std::vector<std::string> roots;  // files of processes that nobody forked, in the order they began
   uint64_t block_bytes = 0;        // of the log
@@ -82,7 +102,9 @@ struct ForEngine {
 };
 
 // Writes the processes' inputs for the engine.
-absl::StatusOr<ForEngine> WriteForEngine(const std::string& directory, const std::string& to) {
+absl::StatusOr<ForEngine> WriteForEngine(
+    const std::string& directory, const std::string& to,
+    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before) {
   ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
   std::map<uint32_t, std::string> paths;  // by process
   ForEngine written;
@@ -108,6 +130,8 @@ absl::StatusOr<ForEngine> WriteForEngine(const std::string& directory, const std
     });
     RETURN_IF_ERROR(s);
     inputs.file.head.cut_off = !inputs.has_ended;
+    inputs.file.head.hold_before =
+        before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
     paths[process.v] = path;
     ++written.processes;
     written.block_bytes = head.block_bytes;
@@ -150,7 +174,72 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer,
   return absl::OkStatus();
 }
 
-absl::Status Make(const std::string& directory,
+// How many of a process's blocks come before its history; it has so many.
+using BlocksBefore = std::function<uint32_t(ProcessNo process, uint32_t blocks)>;
+
+struct SecondRun {
+  const std::string& directory;
+  const LaunchOptions& options;
+  const RecordingInfo& info;
+  const std::function<void(const IngestTotals&)>& watch;
+  size_t jobs;
+};
+
+// Runs all processes again into a recording at `to`, which is finished and closed then; nothing
+// that happens at `end` or later is in it.
+absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& run,
+                                                             const std::string& to,
+                                                             const BlocksBefore& before, Time end) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RecordingWriter> writer,
+                   RecordingWriter::Create(to, run.info, run.jobs));
+  LaunchOptions options = run.options;
+  const std::string again = to + "/again";
+  std::error_code ec;
+  fs::create_directories(again + "/files", ec);
+  options.files = again + "/files";
+  writer->SetCopies(options.files);
+  writer->SetHistoryEnd(end);
+  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(run.directory, again, before));
+  options.block_bytes = written.block_bytes;
+  absl::Status s;
+  for (const std::string& root : written.roots) {
+    options.inputs = root;
+    if (s = RunAgain(options, writer.get(), run.watch); !s.ok()) break;
+  }
+  const absl::Status finished = writer->Finish();
+  RETURN_IF_ERROR(s);
+  RETURN_IF_ERROR(finished);
+  // Where the recorder was killed a fork may be missing that its child is there of.
+  if (run.info.finished && writer->totals().processes != written.processes) {
+    return absl::DataLossError(fmt::format("of its {} processes {} were run again",
+                                           written.processes, writer->totals().processes.load()));
+  }
+  return writer;
+}
+
+// Where the history that is wanted begins.
+absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
+  if (wanted.last) {
+    return [](ProcessNo, uint32_t blocks) {
+      return blocks > kLastBlocks ? blocks - kLastBlocks : 0;
+    };
+  }
+  if (wanted.span.begin.v == 0) return [](ProcessNo, uint32_t) { return 0u; };
+  // How many instructions a block has is not known before it has run.
+  const Scratch counted(run.directory + "/.history");
+  const BlocksBefore all = [](ProcessNo, uint32_t) { return ~uint32_t{0}; };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RecordingWriter> writer,
+                   RunAllAgain(run, counted.path(), all, kTimeMax));
+  return [ends = writer->skimmed(), begin = wanted.span.begin](ProcessNo process, uint32_t) {
+    const auto blocks = ends.find(process);
+    if (blocks == ends.end()) return 0u;
+    // What happens at the very beginning of a block may be in the one before.
+    const auto first = std::lower_bound(blocks->second.begin(), blocks->second.end(), begin);
+    return static_cast<uint32_t>(first - blocks->second.begin());
+  };
+}
+
+absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
                   const std::function<void(const IngestTotals&)>& watch) {
   // Launch is for one thread of a process at a time.
   static std::mutex launching;
@@ -158,51 +247,38 @@ absl::Status Make(const std::string& directory,
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
+  const SecondRun run{directory, options, inputs.info, watch, wanted.jobs};
+  ASSIGN_OR_RETURN(const BlocksBefore before, FindBegin(run, wanted));
   const Scratch made(directory + "/.history");
-  ASSIGN_OR_RETURN(const std::unique_ptr<RecordingWriter> writer,
-                   RecordingWriter::Create(made.path(), inputs.info));
-  const std::string again = made.path() + "/again";
-  std::error_code ec;
-  fs::create_directories(again + "/files", ec);
-  options.files = again + "/files";
-  writer->SetCopies(options.files);
-  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(directory, again));
-  options.block_bytes = written.block_bytes;
-  absl::Status s;
-  for (const std::string& root : written.roots) {
-    options.inputs = root;
-    if (s = RunAgain(options, writer.get(), watch); !s.ok()) break;
-  }
-  const absl::Status finished = writer->Finish();
-  RETURN_IF_ERROR(s);
-  RETURN_IF_ERROR(finished);
-  // Where the recorder was killed a fork may be missing that its child is there of.
-  if (inputs.info.finished && writer->totals().processes != written.processes) {
-    return absl::DataLossError(fmt::format("of its {} processes {} were run again",
-                                           written.processes, writer->totals().processes.load()));
-  }
-  // The store last: who finds it finds all.
-  for (const char* name : {"/seal", "/db"}) {
-    fs::rename(made.path() + name, directory + name, ec);
-    if (ec) return absl::UnavailableError(fmt::format("{}{}: {}", directory, name, ec.message()));
-  }
-  return absl::OkStatus();
+  bool is_partial = false;
+  const BlocksBefore noted = [&](ProcessNo process, uint32_t blocks) {
+    const uint32_t n = before(process, blocks);
+    is_partial = is_partial || n != 0;
+    return n;
+  };
+  const Time end = wanted.last ? kTimeMax : wanted.span.end;
+  RETURN_IF_ERROR(RunAllAgain(run, made.path(), noted, end).status());
+  return PutInPlace(made.path(), directory, is_partial || end != kTimeMax);
 }
 
 }  // namespace
 
-absl::Status MakeHistory(const std::string& directory,
+absl::Status MakeHistory(const std::string& directory, const HistoryWanted& wanted,
                          const std::function<void(const IngestTotals&)>& watch) {
-  std::error_code ignored;
-  if (fs::exists(directory + "/db", ignored)) return absl::OkStatus();
+  const auto is_there = [&] {
+    std::error_code ignored;
+    return fs::exists(directory + "/db", ignored) &&
+           (wanted.last || !HistoryIsPartial(directory));
+  };
+  if (is_there()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   if (inputs.being_recorded) {
     return absl::UnavailableError(fmt::format(
         "{} is being recorded; its history can be made when the program has ended", directory));
   }
   const InputsLock lock(directory, true);
-  if (!HoldsInputsOnly(directory)) return absl::OkStatus();  // made meanwhile
-  const absl::Status s = Make(directory, watch);
+  if (is_there()) return absl::OkStatus();  // made meanwhile
+  const absl::Status s = Make(directory, wanted, watch);
   if (s.ok() || absl::IsCancelled(s)) return s;
   return absl::Status(s.code(), fmt::format("the history of {} cannot be made: {}", directory,
                                             std::string(s.message())));
@@ -212,9 +288,10 @@ absl::Status DropHistory(const std::string& directory) {
   RETURN_IF_ERROR(Summary(directory).status());
   const InputsLock lock(directory, true);
   std::error_code ec;
-  for (const char* name : {"/db", "/seal"}) {
-    fs::remove_all(directory + name, ec);
-    if (ec) return absl::UnavailableError(fmt::format("{}{}: {}", directory, name, ec.message()));
+  for (const std::string& path :
+       {directory + "/db", directory + "/seal", PartialPath(directory)}) {
+    fs::remove_all(path, ec);
+    if (ec) return absl::UnavailableError(fmt::format("{}: {}", path, ec.message()));
   }
   return absl::OkStatus();
 }

@@ -15,13 +15,24 @@
 
 namespace ttq {
 
-// Makes it, all of it, unless it is there. Another process that is making it is waited for. The
-// recording has no history until it has all: what a process that was killed had made is made anew.
+// What a history is to cover of each process's time line.
+struct HistoryWanted {
+  // The last blocks alone, which a second or two are enough for once the second run is there. Of
+  // `span` the rest then means nothing.
+  bool last = false;
+  // At least that; a block is indexed as a whole.
+  TimeSpan span;
+  size_t jobs = 0;  // threads that index; 0: one for each processor
+};
+
+// Makes it, unless what is wanted is there; a history that covers less is replaced. Another process
+// that is making one is waited for. The recording has none until it has all that was wanted: what a
+// process that was killed had made is made anew.
 // FailedPrecondition says why the recording cannot be run again: it has no inputs, shares memory
 // with others, or a file has changed; DataLoss, that its inputs are damaged, or that a process
 // differed when it was run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a
 // second or more with what there is of it.
-absl::Status MakeHistory(const std::string& directory,
+absl::Status MakeHistory(const std::string& directory, const HistoryWanted& wanted = {},
                          const std::function<void(const IngestTotals&)>& watch = {});
 
 // Leaves the inputs only. FailedPrecondition when there are none, or when they cannot make it

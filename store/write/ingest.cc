@@ -176,7 +176,7 @@ RecordingWriter::~RecordingWriter() {
 }
 
 absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
-    const std::string& directory, const RecordingInfo& info) {
+    const std::string& directory, const RecordingInfo& info, size_t jobs) {
   if (mkdir(directory.c_str(), 0700) != 0) {
     return NumberedError(errno, "cannot make " + directory, directory);
   }
@@ -188,7 +188,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
     if (absl::Status opened = impl.Open(); !opened.ok()) {
       return absl::IsResourceExhausted(opened) ? DiskFull(directory) : opened;
     }
-    impl.workers = std::make_unique<WorkerPool>(std::max<size_t>(2, UsefulThreads()));
+    impl.workers = std::make_unique<WorkerPool>(jobs != 0 ? jobs : std::max<size_t>(2, UsefulThreads()));
     return impl.workers->status();
   });
   if (s.ok()) return out;
@@ -248,6 +248,10 @@ void RecordingWriter::SetWorkingDirectory(const std::string& path) {
 }
 
 void RecordingWriter::SetCopies(const std::string& path) { impl_->copies = path; }
+void RecordingWriter::SetHistoryEnd(Time end) { impl_->history_end = end; }
+const std::map<ProcessNo, std::vector<Time>>& RecordingWriter::skimmed() const {
+  return impl_->skimmed;
+}
 
 bool RecordingWriter::Idle() const {
   std::lock_guard lock(impl_->mutex);

@@ -48,9 +48,11 @@ struct IngestTotals {
 class RecordingWriter {
  public:
   // Makes the directory (0700, it must not exist) with an empty store in it. `info`: what the
-  // recording says of itself; when it is finished, only if that is.
+  // recording says of itself; when it is finished, only if that is. `jobs`: threads that digest; 0:
+  // one for each processor, at least two.
   static absl::StatusOr<std::unique_ptr<RecordingWriter>> Create(const std::string& directory,
-                                                                 const RecordingInfo& info);
+                                                                 const RecordingInfo& info,
+                                                                 size_t jobs = 0);
   ~RecordingWriter();
 
   // The program's, where it is not this process's own, or is not known (""). Before Start.
@@ -58,6 +60,9 @@ class RecordingWriter {
 
   // Where copies of mapped files are (recorder/inputs.h) that may have changed. Before Start.
   void SetCopies(const std::string& path);
+
+  // The histories end there, each in its process's time. Before Start.
+  void SetHistoryEnd(Time end);
 
   // Takes on a new process. Returns at once; a thread consumes the ring to its end.
   void Start(std::shared_ptr<Ring> ring);
@@ -77,6 +82,8 @@ class RecordingWriter {
   // limit is reached. After an error the programs run on unrecorded.
   absl::Status error() const;
   const IngestTotals& totals() const;
+  // Of each process that has them: when the blocks that are not in its history ended.
+  const std::map<ProcessNo, std::vector<Time>>& skimmed() const;
 
  private:
   friend class ProcessIngest;

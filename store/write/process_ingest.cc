@@ -33,6 +33,11 @@ ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<R
     info_.working_directory = words[1];
     info_.arguments.assign(words.begin() + 2, words.end());
   }
+  if (ring_->hold_before() != 0) {
+    indexes_ = false;
+    indexed_from_block_ = ~uint32_t{0};
+    info_.indexed.begin = kTimeMax;  // until it begins
+  }
   if (std::string missing = ring_->incomplete(); !missing.empty()) Incomplete(missing);
   stored_.info = info_;
 }
@@ -98,7 +103,9 @@ absl::Status ProcessIngest::Ingest() {
       std::unique_lock lock(mutex);
       pending.push_back({view, {}});
       try {
-        pending.back().digest = recording_.workers->Submit([this, log = view.log] {
+        const bool skim = view.head.number < indexed_from_block_ || is_past_history_;
+        pending.back().digest = recording_.workers->Submit([this, skim, log = view.log] {
+          if (skim) return SkimBlock(*recipes_, log, &recording_.scratches);
           return DigestBlock(*recipes_, log, &recording_.scratches,
                              ring_->verify() ? Packing::kCompare : Packing::kPack);
         });
@@ -142,6 +149,7 @@ absl::Status ProcessIngest::Ingest() {
     result = Attempt([&] {
       absl::StatusOr<BlockDigest> digest = next->digest.get();
       absl::Status s = digest.ok() ? Commit(block, std::move(*digest)) : digest.status();
+      if (s.ok() && ring_->hold_before() == block.number + 1) s = BeginHistory(block);
       return s.ok() && ring_->verify() && block.ends_between_superblocks ? Verify() : s;
     });
     if (ring_->verify()) ring_->Verified(block.number);
@@ -190,6 +198,13 @@ absl::Status ProcessIngest::Inherit() {
   recipes_ = std::make_shared<RecipeTable>(it->second.recipes);
   fork_time_ = it->second.time;
   fork_blocks_ = it->second.blocks;
+  if (!it->second.is_indexed) {  // what it goes on from is not known
+    indexes_ = false;
+    indexed_from_block_ = ~uint32_t{0};
+    info_.indexed.begin = kTimeMax;
+    fork_blocks_ = 0;
+    ring_->LetGoOn();
+  }
   recording_.forks.erase(it);
   return absl::OkStatus();
 }
@@ -218,6 +233,86 @@ absl::Status ProcessIngest::Verify() {
     if (s.ok() || attempt == 20 || !absl::IsAborted(s)) return s;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+absl::Status ProcessIngest::BeginHistory(const TtqBlock& before) {
+  absl::Status s = TakeMemory();
+  if (s.ok()) {
+    // Content is of a block: of one in which nothing happens.
+    absl::StatusOr<BlockDigest> nothing =
+        DigestBlock(*recipes_, "", &recording_.scratches, Packing::kPack);
+    if (!nothing.ok()) return nothing.status();
+    nothing->end_tid = current_tid_;
+    TtqBlock block = before;
+    block.between_superblocks = 0;
+    block.wall_start_ns = before.wall_end_ns;
+    indexes_ = true;
+    info_.indexed.begin = info_.end;
+    s = Commit(block, *std::move(nothing));
+  }
+  starts_anew_ = true;
+  indexed_from_block_ = before.number + 1;
+  ring_->LetGoOn();
+  return s;
+}
+
+absl::Status ProcessIngest::TakeMemory() {
+  const int memory = open(fmt::format("/proc/{}/mem", ring_->filler_pid()).c_str(),
+                          O_RDONLY | O_CLOEXEC);
+  if (memory < 0) {
+    return absl::PermissionDeniedError(
+        fmt::format("the memory of the second run cannot be read: {}", strerror(errno)));
+  }
+  absl::Status s;
+  for (auto area = image_.areas().begin(); s.ok() && area != image_.areas().end(); ++area) {
+    if (area->second.content_unknown) continue;
+    for (const AddressRange& run : RunsToCompare(area->first, area->second)) {
+      if (s = TakeMemoryOf(memory, run); !s.ok()) break;
+    }
+  }
+  close(memory);
+  return s;
+}
+
+absl::Status ProcessIngest::TakeMemoryOf(int memory, const AddressRange& run) {
+  std::vector<uint8_t> actual(1 << 20);
+  uint8_t mapped[kPageBytes];
+  const std::vector<uint64_t> inherited = image_.PagesIn(run.begin.v, run.end.v);
+  for (uint64_t at = run.begin.v; at < run.end.v;) {
+    const size_t want = std::min<uint64_t>(actual.size(), run.end.v - at);
+    const ssize_t got = pread(memory, actual.data(), want, static_cast<off_t>(at));
+    if (got < static_cast<ssize_t>(kPageBytes)) {
+      at += kPageBytes;  // beyond the end of a mapped file
+      continue;
+    }
+    const auto whole = static_cast<size_t>(got) & ~(kPageBytes - 1);
+    for (size_t done = 0; done < whole; done += kPageBytes) {
+      const uint64_t page = (at + done) / kPageBytes;
+      const uint8_t* bytes = actual.data() + done;
+      image_.Read(page, mapped);
+      // A page that moved has no content where it was mapped.
+      if (memcmp(mapped, bytes, kPageBytes) == 0 &&
+          !std::binary_search(inherited.begin(), inherited.end(), page)) {
+        continue;
+      }
+      EntryMaps& entry = Entry(page);
+      entry.content.set();
+      entry.whole = true;
+      memcpy(image_.Touch(page).bytes, bytes, kPageBytes);
+    }
+    at += whole;
+    if (entries_.size() < kTakenPages) continue;
+    StorePages(group_first_, static_cast<uint32_t>(info_.blocks));
+    RETURN_IF_ERROR(StoreEarly());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProcessIngest::StoreEarly() {
+  if (batch_.bytes() < kGroupBytes) return absl::OkStatus();
+  absl::Status s = recording_.database->Add(std::exchange(batch_, Database::Batch()));
+  if (!s.ok()) recording_.StorageFailed(s);
+  return s;
 }
 
 void ProcessIngest::TakePending(uint64_t begin, const uint8_t* actual, uint8_t* expected) const {

@@ -50,6 +50,7 @@ constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
 constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
 constexpr size_t kFileBatchBytes = 8 << 20;  // of a file, added to the store at once
 constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped file at every block
+constexpr size_t kTakenPages = 4096;    // made rows of at once, where a history begins
 constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 
 // The status of `work`, also where it runs out of memory, or a library gives up by an exception:
@@ -74,12 +75,14 @@ struct ForkPoint {
   std::shared_ptr<const RecipeTable> recipes;
   Time time;
   uint32_t blocks;  // of the parent's, that of the fork included
+  bool is_indexed;  // the parent's history goes up to there: `image` has its memory
 };
 
 struct RecordingWriter::Impl {
   std::string directory;
   RecordingInfo info;
   std::string copies;  // of mapped files; empty: there are none
+  Time history_end = kTimeMax;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
   ScratchPool scratches;
@@ -93,6 +96,7 @@ struct RecordingWriter::Impl {
   absl::Status error;
   ProcessNumbers numbers;
   absl::flat_hash_set<std::string> ended;  // rings, by name
+  std::map<ProcessNo, std::vector<Time>> skimmed;  // the ends of blocks that were not indexed
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
 
@@ -275,6 +279,18 @@ class ProcessIngest {
   }
 
   absl::Status Commit(const TtqBlock& block, BlockDigest digest);
+  // What comes of a block whether it is indexed or not.
+  absl::Status Follow(const TtqBlock& block, const BlockDigest& digest);
+
+  // ---- A history that begins later than the process, or ends sooner ------------------------------
+
+  // The process stands still before its next block: the history begins there.
+  absl::Status BeginHistory(const TtqBlock& before);
+  // Stores what of its memory differs from what was mapped, as content of the block that comes.
+  absl::Status TakeMemory();
+  absl::Status TakeMemoryOf(int memory, const AddressRange& run);
+  // Stores rows before their group is complete: they do not count yet.
+  absl::Status StoreEarly();
 
   // A block that began while the program ran must begin with the registers the one before it ended
   // with: a check of every derivation, at no cost.
@@ -331,6 +347,11 @@ class ProcessIngest {
   Time fork_time_{0};
   uint32_t fork_blocks_ = 0;
   bool closed_ = false;
+  // Blocks before that are skimmed, not indexed.
+  std::atomic<uint32_t> indexed_from_block_{0};
+  std::atomic<bool> is_past_history_{false};
+  bool indexes_ = true;        // what is committed
+  bool starts_anew_ = false;   // the registers that the next block starts with were not derived
   bool broken_ = false;     // an exception left what is to be stored next in part
   bool is_orphan_ = false;  // forked by a process whose memory then is not known
   std::optional<Time> crash_;
