@@ -17,7 +17,7 @@ int RunCheck(int argc, char** argv) {
   app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<Recording>> recording =
-      OpenRecording(trace.empty() ? option : trace);
+      OpenRecording(trace.empty() ? option : trace, FileAccess::kRead, HistoryNeed::kSome);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
 
   ScanControl control;

@@ -172,8 +172,9 @@ std::optional<int> OpenAsked(const std::string& trace, const std::string& proces
   return std::nullopt;
 }
 
-HeldOutput::HeldOutput(const Recording& recording) : recording_(recording) {
-  const std::vector<ProcessInfo>& processes = recording.processes();
+HeldOutput::HeldOutput(const Recording* recording) : recording_(recording) {
+  if (recording == nullptr) return;
+  const std::vector<ProcessInfo>& processes = recording->processes();
   const bool all = std::all_of(processes.begin(), processes.end(),
                                [](const ProcessInfo& p) { return p.is_indexed(); });
   if (!all) g_held.emplace();
@@ -182,7 +183,7 @@ HeldOutput::HeldOutput(const Recording& recording) : recording_(recording) {
 bool HeldOutput::IsOn() { return g_held.has_value(); }
 
 int HeldOutput::End(int status) {
-  drop_ = !recording_.Unindexed().ok();
+  drop_ = recording_ != nullptr && !recording_->Unindexed().ok();
   return drop_ ? kAskAgain : status;
 }
 

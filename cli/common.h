@@ -59,10 +59,10 @@ std::optional<int> OpenAsked(const std::string& trace, const std::string& proces
                              HistoryNeed need = HistoryNeed::kAll);
 
 // While it lives, what a command writes about a recording waits, where not all of its history is
-// there.
+// there. Of null nothing waits.
 class HeldOutput {
  public:
-  explicit HeldOutput(const Recording& recording);
+  explicit HeldOutput(const Recording* recording);
   ~HeldOutput();
   HeldOutput(const HeldOutput&) = delete;
   static bool IsOn();
@@ -71,7 +71,7 @@ class HeldOutput {
   int End(int status);
 
  private:
-  const Recording& recording_;
+  const Recording* recording_;
   bool drop_ = false;
 };
 inline constexpr int kAskAgain = -1;

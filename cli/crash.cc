@@ -342,7 +342,7 @@ int RunCrash(int argc, char** argv) {
             OpenAsked(trace.empty() ? option : trace, process, &asked, need)) {
       return *failed;
     }
-    HeldOutput held(*asked.recording);
+    HeldOutput held(asked.recording.get());
     return held.End(AnswerCrash(asked, format == "json", no_pager));
   });
 }

@@ -171,6 +171,9 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
         {"working_directory", p.working_directory},
         {"history_unknown", moment},
         {"instructions", moment ? Json() : Json(p.end.v)},
+        {"indexed", p.is_indexed() ? Json()
+                                   : Json{{"from", p.indexed.begin.v},
+                                          {"to", std::min(p.indexed.end, p.end).v}}},
         {"crash", p.crash ? Json(p.crash->v) : Json()},
         {"signal", p.fatal_signal == 0 ? Json() : Json(SignalName(p.fatal_signal))},
         {"exit_status", p.exit_status ? Json(*p.exit_status) : Json()},

@@ -34,7 +34,7 @@ struct QueryOptions {
   std::string said_as;  // how the next question is typed; empty: with --trace
   std::string process;
   std::optional<uint64_t> limit;
-  bool exit_code = false, explain = false, full_scan = false, csv_safe = false;
+  bool exit_code = false, explain = false, full_scan = false, indexed = false, csv_safe = false;
   bool wide = false, no_pager = false, quiet = false;
 };
 
@@ -61,6 +61,8 @@ void Declare(CLI::App& app, QueryOptions* options) {
   app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
   app.add_flag("--csv-safe", options->csv_safe,
                "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
+  app.add_flag("--indexed", options->indexed,
+               "Answer from what of the history is there; an answer that needs more says so");
   app.add_flag("--full-scan", options->full_scan,
                "Use no index (for checking; the answer is the same)");
 }
@@ -175,7 +177,7 @@ int AskRecording(const QueryOptions& options, std::string_view text,
   absl::StatusOr<std::unique_ptr<Recording>> recording =
       OpenRecording(options.trace, FileAccess::kMap, need);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  HeldOutput held(**recording);
+  HeldOutput held(need == HistoryNeed::kNone ? nullptr : recording->get());
   if (memory != nullptr) (*recording)->UseMemory(memory);
   std::vector<ProcessNo> processes;
   const bool all = options.process == "all";
@@ -261,7 +263,9 @@ int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryO
   }
 
   const bool about_last = std::all_of(queries.begin(), queries.end(), IsAboutLast);
-  return AnswerFromLeast(about_last ? HistoryNeed::kLast : HistoryNeed::kSome,
+  return AnswerFromLeast(options.indexed ? HistoryNeed::kNone
+                         : about_last    ? HistoryNeed::kLast
+                                         : HistoryNeed::kSome,
                          [&](HistoryNeed need) {
                            return AskRecording(options, text, queries, memory, need);
                          });

@@ -85,7 +85,8 @@ bool MakeHistoryOf(const RecordedRun& run, bool last, bool quiet) {
 struct Given {
   std::string output, on_full = "stop", until, keep = "all", max_size, max_time, free_space;
   std::string engine = "auto", index = "now";
-  uint64_t block_mib = 0, repeat = 1;
+  std::string block_size;
+  uint64_t repeat = 1;
   bool report = false;
 };
 
@@ -131,9 +132,9 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
          "them; last: its last part as soon as the program has ended; all: all of it then")
       ->check(CLI::IsMember({"now", "none", "last", "all"}))
       ->type_name("WHEN");
-  app.add_option("--block-size", given->block_mib, "MiB of log per block")
-      ->check(CLI::Range(1, 256))
-      ->type_name("MIB");
+  app.add_option("--block-size", given->block_size,
+                 "Log per block: MiB, or a size from 512Ki to 256Mi (default: 4)")
+      ->type_name("SIZE");
   app.add_flag("--verify", options->launch.verify,
                "Compare all memory with the recording after every block");
 }
@@ -144,7 +145,6 @@ int RunRecord(int argc, char** argv) {
   CLI::App app("Record a program's whole history", "ttq record");
   RecordOptions options;
   Given given;
-  given.block_mib = options.launch.block_bytes >> 20;
   Declare(app, &options, &given);
   app.add_option("program", options.launch.command, "program and its arguments")->required();
   app.prefix_command();
@@ -176,7 +176,6 @@ int RunRecord(int argc, char** argv) {
     return Complain(e.what(), kOwnFailure);
   }
   options.launch.command.assign(argv + at, argv + argc);
-  options.launch.block_bytes = given.block_mib << 20;
   options.stop_when_full = given.on_full == "stop";
   if (given.engine == "valgrind") options.launch.recorder = RecorderKind::kValgrind;
   options.may_change_recorder = given.engine == "auto";
@@ -187,6 +186,15 @@ int RunRecord(int argc, char** argv) {
                     "there to verify yet; leave out {}",
                     given.index, options.launch.verify ? "--verify" : "--engine=valgrind"),
         kOwnFailure);
+  }
+  if (!given.block_size.empty()) {
+    const bool is_number = given.block_size.find_first_not_of("0123456789") == std::string::npos;
+    const std::optional<uint64_t> bytes = ParseBytes(given.block_size + (is_number ? "Mi" : ""));
+    if (!bytes || *bytes < 512 << 10 || *bytes > 256 << 20) {
+      return Complain(fmt::format("--block-size {}: a size from 512Ki to 256Mi", given.block_size),
+                      kOwnFailure);
+    }
+    options.launch.block_bytes = *bytes & ~uint64_t{4095};
   }
   const auto size_of = [](const char* option, const std::string& text,
                           std::optional<uint64_t>* bytes) {

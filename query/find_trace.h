@@ -40,7 +40,8 @@ absl::Status EnsureHistory(const std::string& directory);  // all of it
 enum class HistoryNeed {
   kAll,
   kSome,  // all where there is nothing yet
-  kLast,  // the last part where there is nothing yet
+  kLast,  // the last part where there is nothing yet; of a short run, all
+  kNone,  // FailedPrecondition where there is nothing yet
 };
 
 // Opens the recording in a directory. What is missing of the history is made before.

@@ -490,6 +490,9 @@ absl::Status ProcessIngest::Commit(const TtqBlock& block, BlockDigest digest) {
       std::lock_guard lock(recording_.mutex);
       recording_.skimmed[number_].push_back(now_);
     }
+    // Counted here: FinishStoring counts what came since `stored_`.
+    recording_.totals.instructions += digest.instructions;
+    stored_.info.end = info_.end;
     return StoreEarly();
   }
   if (std::exchange(starts_anew_, false)) {

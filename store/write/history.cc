@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 
 // A block has 4 MiB of log, which is 2 to 8 million instructions.
 constexpr uint32_t kLastBlocks = 24;
+// To index so many takes three or four seconds; to index the last of them, a third of that.
+constexpr uint32_t kShortBlocks = 1000;
 
 // A directory that is taken away with all that is in it.
 class Scratch {
@@ -220,8 +222,8 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
 // Where the history that is wanted begins.
 absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
   if (wanted.last) {
-    return [](ProcessNo, uint32_t blocks) {
-      return blocks > kLastBlocks ? blocks - kLastBlocks : 0;
+    return [most = wanted.all_of_short ? kShortBlocks : kLastBlocks](ProcessNo, uint32_t blocks) {
+      return blocks > most ? blocks - kLastBlocks : 0;
     };
   }
   if (wanted.span.begin.v == 0) return [](ProcessNo, uint32_t) { return 0u; };
@@ -235,6 +237,7 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
     if (blocks == ends.end()) return 0u;
     // What happens at the very beginning of a block may be in the one before.
     const auto first = std::lower_bound(blocks->second.begin(), blocks->second.end(), begin);
+    if (first == blocks->second.end()) return ~uint32_t{0};
     return static_cast<uint32_t>(first - blocks->second.begin());
   };
 }

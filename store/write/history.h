@@ -20,6 +20,8 @@ struct HistoryWanted {
   // The last blocks alone, which a second or two are enough for once the second run is there. Of
   // `span` the rest then means nothing.
   bool last = false;
+  // With `last`: of a process of few blocks all of them, since that takes little longer.
+  bool all_of_short = false;
   // At least that; a block is indexed as a whole.
   TimeSpan span;
   size_t jobs = 0;  // threads that index; 0: one for each processor
