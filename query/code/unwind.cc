@@ -520,6 +520,22 @@ std::optional<std::pair<uint64_t, uint64_t>> UnwindTable::FunctionAt(uint64_t ad
   return std::nullopt;
 }
 
+std::optional<UnwindTable::Body> UnwindTable::BodyBy(uint64_t cfa_register, uint64_t address) {
+  constexpr uint64_t kLongestPrologue = 512;
+  const auto function = FunctionAt(address);
+  if (!function) return std::nullopt;
+  std::optional<Body> body;
+  const uint64_t end = std::min(function->second, function->first + kLongestPrologue);
+  for (uint64_t at = function->first; at < end; ++at) {
+    const UnwindRow* row = Find(at);
+    if (row == nullptr || !row->cfa_expression.empty() || row->cfa_register != cfa_register) {
+      continue;
+    }
+    if (!body || row->cfa_offset > body->cfa_offset) body = Body{at, row->cfa_offset};
+  }
+  return body;
+}
+
 const UnwindRow* UnwindTable::Find(uint64_t address) {
   if (rows_.size() >= kMaxRows) rows_.clear();
   auto [it, is_new] = rows_.try_emplace(address);

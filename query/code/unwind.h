@@ -63,6 +63,14 @@ class UnwindTable {
 
   // The row of the instruction at `address`; null where there is none. Valid as long as the table.
   const UnwindRow* Find(uint64_t address);
+  // Where the CFA is from a register in the body of the function around `address`, and the
+  // instruction from which on it is there; before that the function sets the register up. nullopt
+  // where no row has the CFA by that register.
+  struct Body {
+    uint64_t begin = 0;
+    int64_t cfa_offset = 0;
+  };
+  std::optional<Body> BodyBy(uint64_t cfa_register, uint64_t address);
   // [begin, end) of the code around `address` that one entry is about: a function, or a part of one
   // that lies elsewhere. nullopt where there is none.
   std::optional<std::pair<uint64_t, uint64_t>> FunctionAt(uint64_t address);

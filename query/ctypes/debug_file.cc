@@ -403,10 +403,12 @@ void DebugFile::ReadArray(const Die& die, CType* type) const {
     Dimension d;
     d.count = range.Unsigned(DW_AT_count);
     if (!d.count) {
-      if (const auto bound = range.Unsigned(DW_AT_upper_bound)) {
+      if ((d.at = range.Find(DW_AT_count))) {
+        // As clang has it: a variable of its own, or an expression.
+      } else if (const auto bound = range.Unsigned(DW_AT_upper_bound)) {
         d.count = *bound + 1;  // all ones: none
-      } else if ((d.at = range.Find(DW_AT_upper_bound))) {
-        type->count_at = d.at;
+      } else {
+        d.at = range.Find(DW_AT_upper_bound);
       }
     }
     dimensions.push_back(d);

@@ -246,6 +246,17 @@ LocationInput FrameState::Input(const TypeSpace::Placed& placed, const DwarfUnit
       if (!entry.span.Contains(view_.pc.v - placed_->bias)) continue;
       std::string why;
       base = EvaluateNumber(entry.expression, Input(*placed_, outer_.unit()), &why);
+      // A compiler that has it in a register means what the register is in the function's body.
+      constexpr uint8_t kFirst = DW_OP_reg0, kLast = DW_OP_reg31;
+      if (entry.expression.size() != 1 || entry.expression[0] < kFirst ||
+          entry.expression[0] > kLast) {
+        continue;
+      }
+      const std::optional<uint64_t> offset =
+          types_.OffsetBeforeBody(view_.pc, entry.expression[0] - kFirst);
+      if (!offset) continue;
+      const std::optional<uint64_t> cfa = FrameAddress();
+      base = cfa ? std::optional<uint64_t>(*cfa - *offset) : std::nullopt;
     }
     --depth_;
     return base;
@@ -404,7 +415,7 @@ const CType* FrameState::SizedArray(const CType* type, const TypeSpace::Placed& 
   const CType* array = type->Strip();
   if (array->kind != CType::Kind::kArray || array->count || !array->count_at) return type;
   const DieAttribute& at = *array->count_at;
-  std::optional<uint64_t> bound;
+  std::optional<uint64_t> number;
   const DieRef ref = placed.file->data().Ref(unit, at);
   if (ref.valid()) {
     if (depth_ > kMaxEntryValues) return type;
@@ -412,18 +423,20 @@ const CType* FrameState::SizedArray(const CType* type, const TypeSpace::Placed& 
     absl::StatusOr<CValue> value = ValueOf(placed.file->data().At(ref), false);
     --depth_;
     if (value.ok() && value->missing.empty()) {
-      if (value->in_memory) {
-        bound = Load(value->address, 8);
-      } else if (value->known.empty() && value->bytes.size() == 8) {
-        std::memcpy(&bound.emplace(), value->bytes.data(), 8);
+      const uint64_t size = types_.SizeOf(value->type).value_or(8);
+      if (value->in_memory && size <= 8) {
+        number = Load(value->address, static_cast<uint32_t>(size));
+      } else if (value->known.empty() && value->bytes.size() <= 8) {
+        std::memcpy(&number.emplace(0), value->bytes.data(), value->bytes.size());
       }
     }
   } else if (!at.block.empty()) {
     std::string why;
-    bound = EvaluateNumber(at.block, Input(placed, unit), &why);
+    number = EvaluateNumber(at.block, Input(placed, unit), &why);
   }
-  return bound && *bound + 1 < (uint64_t{1} << 40) ? types_.ArrayOf(array->target(), *bound + 1)
-                                                   : type;
+  if (!number) return type;
+  const uint64_t count = at.name == DW_AT_count ? *number : *number + 1;
+  return count < (uint64_t{1} << 40) ? types_.ArrayOf(array->target(), count) : type;
 }
 
 absl::StatusOr<CValue> FrameState::GlobalValue(const TypeSpace::Placed& placed,

@@ -75,7 +75,7 @@ struct CType {
   std::string name;                      // qualified: "ns::Point", "unsigned long"; "" without one
   std::optional<uint64_t> size;          // bytes
   std::optional<uint64_t> count;         // arrays: elements
-  std::optional<DieAttribute> count_at;  // arrays: where their variable length is
+  std::optional<DieAttribute> count_at;  // arrays: where their variable length is, or its last index
   std::vector<CMember> members;
   std::vector<CEnumerator> enumerators;
   std::vector<DieRef> parameters;                              // functions

@@ -315,6 +315,28 @@ std::optional<uint64_t> TypeSpace::SizeOf(const CType* type) const {
   return complete == stripped ? std::nullopt : complete->Size();
 }
 
+std::optional<uint64_t> TypeSpace::OffsetBeforeBody(Address pc, int base_register) const {
+  const Module* module = symbols_->ModuleAt(pc);
+  const SymbolFile* file = module ? module->file() : nullptr;
+  if (file == nullptr) return std::nullopt;
+  const uint64_t at = pc.v - module->load_bias();
+  const auto number = static_cast<uint64_t>(base_register);
+  std::lock_guard<std::mutex> lock(mutex_);
+  UnwindTable& table = UnwindOf(file);
+  const std::optional<UnwindTable::Body> body = table.BodyBy(number, at);
+  const UnwindRow* row = table.Find(at);
+  if (!body || row == nullptr || (at >= body->begin && row->cfa_register == number)) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(body->cfa_offset);
+}
+
+UnwindTable& TypeSpace::UnwindOf(const SymbolFile* file) const {
+  std::unique_ptr<UnwindTable>& table = unwind_[file];
+  if (!table) table = std::make_unique<UnwindTable>(file->elf(), file->debug_elf());
+  return *table;
+}
+
 std::optional<uint64_t> TypeSpace::FrameAddress(
     Address pc, const std::function<std::optional<uint64_t>(int)>& registers,
     const std::function<std::optional<uint64_t>(uint64_t, uint32_t)>& memory) const {
@@ -326,9 +348,7 @@ std::optional<uint64_t> TypeSpace::FrameAddress(
   absl::Span<const uint8_t> expression;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<UnwindTable>& table = unwind_[file];
-    if (!table) table = std::make_unique<UnwindTable>(file->elf(), file->debug_elf());
-    const UnwindRow* row = table->Find(pc.v - module->load_bias());
+    const UnwindRow* row = UnwindOf(file).Find(pc.v - module->load_bias());
     if (row == nullptr) return std::nullopt;
     base_register = row->cfa_register;
     offset = row->cfa_offset;

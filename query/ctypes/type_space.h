@@ -82,8 +82,13 @@ class TypeSpace {
   std::optional<uint64_t> FrameAddress(
       Address pc, const std::function<std::optional<uint64_t>(int dwarf_register)>& registers,
       const std::function<std::optional<uint64_t>(uint64_t, uint32_t)>& memory) const;
+  // How far below the canonical frame address a register (DWARF's number) is in the body of the
+  // function that holds `pc`, where at `pc` it is not set up yet, or not any more; nullopt: it is.
+  std::optional<uint64_t> OffsetBeforeBody(Address pc, int base_register) const;
 
  private:
+  // REQUIRES: mutex_ is held.
+  UnwindTable& UnwindOf(const SymbolFile* file) const;
   const Symbolizer* symbols_;
   DebugFiles* files_;
   std::string program_;

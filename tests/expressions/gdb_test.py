@@ -57,6 +57,7 @@ PLACES = [
     ("values_cc_O0", 2, 1, CC_MEMBER),
     ("values_cc_O2", 1, 1, CC_OPTIMIZED),
 ]
+PLACES += [(program.replace("values", "clang"), *where) for program, *where in PLACES]
 # What gdb calls optimized out and the recording knows: the struct that by_value was given.
 PAST = {("values_c_O2", "full_args"): "{in = 10, out = 20}", ("values_c_O2", "full_args.in"): "10"}
 
@@ -112,6 +113,8 @@ def compare(ttq, folder, traces, place):
                                                         expressions)):
         row, note = ask_ttq(ttq, trace, time, frame, expression)
         where = f"{program}, call {call}: print {expression}"
+        if row is None and wanted is None:
+            continue  # the compiler left it out
         if row is None or wanted is None:
             failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {note if row is None else row}")
         elif wanted == "<optimized out>":
@@ -199,12 +202,18 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
         traces = {}
-        for program in sorted({place[0] for place in PLACES}):
+        places = [place for place in PLACES if os.path.exists(f"{folder}/{place[0]}")]
+        if len(places) < len(PLACES):
+            print("no clang: its programs are left out")
+        for program in sorted({place[0] for place in places}):
             traces[program] = os.path.join(scratch, program + ".ttq")
             subprocess.run([ttq, "record", "-o", traces[program], "--", f"{folder}/{program}"],
                            check=True, capture_output=True, timeout=300)
-        count = sum(compare(ttq, folder, traces, place) for place in PLACES)
+        count = sum(compare(ttq, folder, traces, place) for place in places)
         check_forms(ttq, traces)
+        if "clang_c_O0" in traces:
+            check(ttq, traces["clang_c_O0"], "first write to limit after (calls to sum_to)",
+                  "sum_to at values_c.c")
         check_cache(ttq, traces)
     for failure in failures:
         print(failure)
