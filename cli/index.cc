@@ -68,7 +68,9 @@ int RunIndex(int argc, char** argv) {
     const absl::Status dropped = DropHistory(*directory);
     return dropped.ok() ? int{kAnswered} : Complain(dropped, kUnreadable);
   }
-  const auto has_all = [&] { return !HoldsInputsOnly(*directory) && !HistoryIsPartial(*directory); };
+  const auto has_all = [&] {
+    return !HoldsInputsOnly(*directory) && !HistoryIsPartial(*directory);
+  };
   if (has_all()) {
     WriteOut(fmt::format("{} has its history\n", Printable(*directory)));
     return kAnswered;
@@ -78,8 +80,8 @@ int RunIndex(int argc, char** argv) {
     if (word->empty() || *word == (word == &from ? "start" : "end")) continue;
     const absl::StatusOr<Time> named = TimeNamed(*directory, *word);
     if (!named.ok()) {
-      return Complain(named.status(), absl::IsInvalidArgument(named.status()) ? kUsage
-                                                                              : kUnreadable);
+      return Complain(named.status(),
+                      absl::IsInvalidArgument(named.status()) ? kUsage : kUnreadable);
     }
     *time = *named;
   }

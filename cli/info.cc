@@ -253,7 +253,8 @@ int RunInfo(int argc, char** argv) {
   const absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
-  absl::StatusOr<std::unique_ptr<Recording>> recording = OpenWithHistory(*directory, FileAccess::kRead, HistoryNeed::kSome);
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      OpenWithHistory(*directory, FileAccess::kRead, HistoryNeed::kSome);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
   std::string text;
   const absl::Status status = Describe(**recording, format == "json", &text);

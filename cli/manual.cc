@@ -147,8 +147,13 @@ Exit status: that of the program; 126 and 127 when it could not be run or found.
 their inputs alone, and stores what they did. Nothing of what the program did to
 the world is done again. The first question does the same; --drop takes the
 history away, the inputs stay.
+
+With --from or --to a part is stored, for less time and disk: of each process
+what happened between two of its times, which are numbers, start, end or crash,
+perhaps with + N or - N. A question that needs more has all of it stored.
 )",
      R"(ttq record --index=none ./program; ttq index  # recorded at little cost
+ttq index --from 'crash - 1000000'  # what happened last
 )"},
     {"check", RunCheck, "ttq check [OPTIONS] [TRACE]", "verify a recording",
      R"(Reads every block and index of a recording and compares them. Exits with 3 when

@@ -263,12 +263,11 @@ int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryO
   }
 
   const bool about_last = std::all_of(queries.begin(), queries.end(), IsAboutLast);
-  return AnswerFromLeast(options.indexed ? HistoryNeed::kNone
-                         : about_last    ? HistoryNeed::kLast
-                                         : HistoryNeed::kSome,
-                         [&](HistoryNeed need) {
-                           return AskRecording(options, text, queries, memory, need);
-                         });
+  return AnswerFromLeast(
+      options.indexed ? HistoryNeed::kNone
+      : about_last    ? HistoryNeed::kLast
+                      : HistoryNeed::kSome,
+      [&](HistoryNeed need) { return AskRecording(options, text, queries, memory, need); });
 }
 
 }  // namespace

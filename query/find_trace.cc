@@ -97,8 +97,8 @@ absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& di
   return Recording::Open(directory, files);
 }
 
-absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name,
-                                                         FileAccess files, HistoryNeed need) {
+absl::StatusOr<std::unique_ptr<Recording>> OpenRecording(const std::string& name, FileAccess files,
+                                                         HistoryNeed need) {
   ASSIGN_OR_RETURN(std::string directory, FindTrace(name));
   return OpenWithHistory(directory, files, need);
 }

@@ -38,7 +38,7 @@ struct TtqInputs {
   uint32_t argument_bytes;
   uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
   uint32_t cut_off;      // the recorder was killed, and the process may have gone on
-  uint32_t hold_before;   // for the second run, as in TtqRing
+  uint32_t hold_before;  // for the second run, as in TtqRing
 };
 static_assert(sizeof(TtqInputs) % 8 == 0);
 

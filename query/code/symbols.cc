@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -110,6 +111,7 @@ struct SymbolFile::Impl {
   std::unique_ptr<DwarfInfo> dwarf;
   bool tables_read = false;
   std::vector<TableSymbol> functions, data;
+  absl::flat_hash_set<std::string_view> function_names;  // those of `functions`, once needed
 
   static bool HasDwarf(const ElfFile& e) {
     return e.FindSection(".debug_info") != nullptr || e.FindSection(".zdebug_info") != nullptr;
@@ -395,9 +397,24 @@ struct SymbolFile::Impl {
     return FromTable(*s);
   }
 
-  VariableInfo VariableFromTable(const TableSymbol& s) const {
+  // As its source has it: clang puts a function's name before a static variable's in it,
+  // work.calls.
+  DemangledName NameOfVariable(const TableSymbol& s) {
+    const std::string_view symbol = s.name;
+    const size_t dot = symbol.find('.');
+    if (s.global || dot == symbol.npos || dot + 1 == symbol.size() || isdigit(symbol[dot + 1])) {
+      return VariableName(symbol);
+    }
+    if (function_names.empty()) {
+      for (const TableSymbol& function : functions) function_names.insert(function.name);
+    }
+    const bool in_function = function_names.contains(symbol.substr(0, dot));
+    return VariableName(in_function ? symbol.substr(dot + 1) : symbol);
+  }
+
+  VariableInfo VariableFromTable(const TableSymbol& s) {
     VariableInfo v;
-    v.name = VariableName(s.name).name;
+    v.name = NameOfVariable(s).name;
     v.symbol = s.name;
     v.address = Address(s.address);
     v.size = s.size;
@@ -421,12 +438,12 @@ struct SymbolFile::Impl {
     for (size_t i = 0; i < data.size(); ++i) {
       const TableSymbol& s = data[i];
       full_table |= s.source == NameSource::kSymtab;
-      if (!matcher.MayMatch(s.name) || !matcher.Matches(VariableName(s.name))) continue;
+      if (!matcher.MayMatch(s.name) || !matcher.Matches(NameOfVariable(s))) continue;
       if (!found.empty() && found.back().address.v == s.address) found.pop_back();
       found.push_back(VariableFromTable(s));
     }
-    // .symtab has every static too; only without it must DWARF be searched.
-    DwarfInfo* info = full_table ? nullptr : Dwarf();
+    // .symtab has every static too, if perhaps by another name.
+    DwarfInfo* info = full_table && !found.empty() ? nullptr : Dwarf();
     if (info != nullptr) {
       for (VariableInfo& v : info->FindVariables(matcher)) {
         bool known = false;

@@ -72,10 +72,11 @@ struct CType {
   // struct, union: its own copy or move constructor, destructor or virtual table forbids that it
   // is copied bit by bit. Its members and bases may as well.
   bool copied_by_code = false;
-  std::string name;                      // qualified: "ns::Point", "unsigned long"; "" without one
-  std::optional<uint64_t> size;          // bytes
-  std::optional<uint64_t> count;         // arrays: elements
-  std::optional<DieAttribute> count_at;  // arrays: where their variable length is, or its last index
+  std::string name;               // qualified: "ns::Point", "unsigned long"; "" without one
+  std::optional<uint64_t> size;   // bytes
+  std::optional<uint64_t> count;  // arrays: elements
+  // Arrays: where their variable length is, or their last index.
+  std::optional<DieAttribute> count_at;
   std::vector<CMember> members;
   std::vector<CEnumerator> enumerators;
   std::vector<DieRef> parameters;                              // functions

@@ -37,7 +37,7 @@ struct ProcessInfo {
   std::string program;
   std::vector<std::string> arguments;
   std::string working_directory;
-  Time end;                        // instructions retired
+  Time end;  // instructions retired
   // What of that there is a history of. Threads, events and mappings are known of all of it.
   TimeSpan indexed;
   std::optional<Time> crash;       // the time of the instruction that raised the fatal signal

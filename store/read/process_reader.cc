@@ -121,9 +121,9 @@ absl::Status ProcessReader::CheckIndexed(TimeSpan span) const {
 std::string ProcessReader::WhatIsIndexed() const {
   std::string what = "nothing";
   if (!blocks_.empty()) {
-    what = fmt::format("what happened from {} {}", info_.indexed.begin.v,
-                       info_.indexed.end == kTimeMax ? "on"
-                                                     : fmt::format("to {}", info_.indexed.end.v));
+    what = fmt::format(
+        "what happened from {} {}", info_.indexed.begin.v,
+        info_.indexed.end == kTimeMax ? "on" : fmt::format("to {}", info_.indexed.end.v));
   }
   return fmt::format("of process {} {} is indexed; `ttq index` does the rest", info_.number.v,
                      what);

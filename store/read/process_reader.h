@@ -265,9 +265,8 @@ absl::StatusOr<std::unique_ptr<Cursor<Row>>> ProcessReader::WhereIndexed(TimeSpa
   const bool forward = direction == Direction::kForward;
   if (forward ? LacksBegin(span) : LacksEnd(span)) return NoteUnindexed();
   const bool lacks_last = forward ? LacksEnd(span) : LacksBegin(span);
-  absl::StatusOr<std::unique_ptr<Cursor<Row>>> rows =
-      make(TimeSpan{std::max(span.begin, info_.indexed.begin),
-                    std::min(span.end, info_.indexed.end)});
+  absl::StatusOr<std::unique_ptr<Cursor<Row>>> rows = make(
+      TimeSpan{std::max(span.begin, info_.indexed.begin), std::min(span.end, info_.indexed.end)});
   if (!rows.ok() || !lacks_last) return rows;
   class Partial : public Cursor<Row> {
    public:

@@ -395,9 +395,9 @@ class RecordingReader : public Recording {
         stored->info.parent < number) {
       ASSIGN_OR_RETURN(parent, OpenReader(stored->info.parent));
     }
-    auto reader = std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
-                                                  stored->moment, stored->fork_time, parent,
-                                                  &unindexed_);
+    auto reader =
+        std::make_unique<ProcessReader>(*this, *database_, stored->info, stored->threads,
+                                        stored->moment, stored->fork_time, parent, &unindexed_);
     reader->UseMemory(memory_);
     if (!stored->cut_off) {
       RETURN_IF_ERROR(reader->Load(being_written_));

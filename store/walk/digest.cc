@@ -213,8 +213,8 @@ class ThreadNotes {
     out_.changes_mappings = out_.changes_mappings || kind == kTtqMap || kind == kTtqUnmap ||
                             kind == kTtqRemap || kind == kTtqProtect;
     step.has_control = true;
-    step.control = {kind, now.v, current_, LastPcOf(ControlThread(kind, payload)),
-                    0,    std::string(payload)};
+    step.control = {
+        kind, now.v, current_, LastPcOf(ControlThread(kind, payload)), 0, std::string(payload)};
     if (kind == kTtqThreadExit) {
       // The number may be another thread's soon.
       uint32_t tid = LoadPod<TtqThread>(payload).tid;

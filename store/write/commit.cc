@@ -336,10 +336,9 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
       if (recording_.forks.size() >= kMaxForks) {
         return absl::DataLossError("too many forks whose child never came");
       }
-      recording_.forks[{ring_->name(), number}] = {std::make_shared<LiveImage>(image_.Fork()),
-                                                   recipes_, now_,
-                                                   static_cast<uint32_t>(info_.blocks) + 1,
-                                                   indexes_};
+      recording_.forks[{ring_->name(), number}] = {
+          std::make_shared<LiveImage>(image_.Fork()), recipes_, now_,
+          static_cast<uint32_t>(info_.blocks) + 1, indexes_};
       recording_.fork_known.notify_all();
       break;
     }

@@ -270,8 +270,7 @@ absl::Status MakeHistory(const std::string& directory, const HistoryWanted& want
                          const std::function<void(const IngestTotals&)>& watch) {
   const auto is_there = [&] {
     std::error_code ignored;
-    return fs::exists(directory + "/db", ignored) &&
-           (wanted.last || !HistoryIsPartial(directory));
+    return fs::exists(directory + "/db", ignored) && (wanted.last || !HistoryIsPartial(directory));
   };
   if (is_there()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
@@ -291,8 +290,7 @@ absl::Status DropHistory(const std::string& directory) {
   RETURN_IF_ERROR(Summary(directory).status());
   const InputsLock lock(directory, true);
   std::error_code ec;
-  for (const std::string& path :
-       {directory + "/db", directory + "/seal", PartialPath(directory)}) {
+  for (const std::string& path : {directory + "/db", directory + "/seal", PartialPath(directory)}) {
     fs::remove_all(path, ec);
     if (ec) return absl::UnavailableError(fmt::format("{}: {}", path, ec.message()));
   }

@@ -188,7 +188,8 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
     if (absl::Status opened = impl.Open(); !opened.ok()) {
       return absl::IsResourceExhausted(opened) ? DiskFull(directory) : opened;
     }
-    impl.workers = std::make_unique<WorkerPool>(jobs != 0 ? jobs : std::max<size_t>(2, UsefulThreads()));
+    impl.workers =
+        std::make_unique<WorkerPool>(jobs != 0 ? jobs : std::max<size_t>(2, UsefulThreads()));
     return impl.workers->status();
   });
   if (s.ok()) return out;

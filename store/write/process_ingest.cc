@@ -257,8 +257,8 @@ absl::Status ProcessIngest::BeginHistory(const TtqBlock& before) {
 }
 
 absl::Status ProcessIngest::TakeMemory() {
-  const int memory = open(fmt::format("/proc/{}/mem", ring_->filler_pid()).c_str(),
-                          O_RDONLY | O_CLOEXEC);
+  const int memory =
+      open(fmt::format("/proc/{}/mem", ring_->filler_pid()).c_str(), O_RDONLY | O_CLOEXEC);
   if (memory < 0) {
     return absl::PermissionDeniedError(
         fmt::format("the memory of the second run cannot be read: {}", strerror(errno)));

@@ -50,7 +50,7 @@ constexpr size_t kReserveBytes = 512 << 10;  // kept free for the last records
 constexpr int kWholePageEvery = 16;          // index entries of a page from one whole to the next
 constexpr size_t kFileBatchBytes = 8 << 20;  // of a file, added to the store at once
 constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped file at every block
-constexpr size_t kTakenPages = 4096;    // made rows of at once, where a history begins
+constexpr size_t kTakenPages = 4096;             // made rows of at once, where a history begins
 constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 
 // The status of `work`, also where it runs out of memory, or a library gives up by an exception:
@@ -95,7 +95,7 @@ struct RecordingWriter::Impl {
   bool storage_failed = false;
   absl::Status error;
   ProcessNumbers numbers;
-  absl::flat_hash_set<std::string> ended;  // rings, by name
+  absl::flat_hash_set<std::string> ended;          // rings, by name
   std::map<ProcessNo, std::vector<Time>> skimmed;  // the ends of blocks that were not indexed
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
@@ -282,7 +282,7 @@ class ProcessIngest {
   // What comes of a block whether it is indexed or not.
   absl::Status Follow(const TtqBlock& block, const BlockDigest& digest);
 
-  // ---- A history that begins later than the process, or ends sooner ------------------------------
+  // ---- A history of a part of the process -------------------------------------------------------
 
   // The process stands still before its next block: the history begins there.
   absl::Status BeginHistory(const TtqBlock& before);
@@ -350,10 +350,10 @@ class ProcessIngest {
   // Blocks before that are skimmed, not indexed.
   std::atomic<uint32_t> indexed_from_block_{0};
   std::atomic<bool> is_past_history_{false};
-  bool indexes_ = true;        // what is committed
-  bool starts_anew_ = false;   // the registers that the next block starts with were not derived
-  bool broken_ = false;     // an exception left what is to be stored next in part
-  bool is_orphan_ = false;  // forked by a process whose memory then is not known
+  bool indexes_ = true;       // what is committed
+  bool starts_anew_ = false;  // the registers that the next block starts with were not derived
+  bool broken_ = false;       // an exception left what is to be stored next in part
+  bool is_orphan_ = false;    // forked by a process whose memory then is not known
   std::optional<Time> crash_;
   std::shared_ptr<RecipeTable> recipes_;
   LiveImage image_;

@@ -214,6 +214,7 @@ def main():
         if "clang_c_O0" in traces:
             check(ttq, traces["clang_c_O0"], "first write to limit after (calls to sum_to)",
                   "sum_to at values_c.c")
+            check(ttq, traces["clang_c_O0"], "writes to calls", "sum_to at values_c.c")
         check_cache(ttq, traces)
     for failure in failures:
         print(failure)

@@ -158,9 +158,19 @@ std::map<uint64_t, Line> GdbLines(const std::string& path, const std::vector<uin
   return lines;
 }
 
+// The programs are by the compiler that this file is by. What is expected of them is of gcc's: its
+// cold parts, and what addr2line reads (binutils 2.40 does not find inlined calls in clang's
+// ranges; llvm-symbolizer does, and names the same).
+#ifdef __clang__
+#define SKIP_UNLESS_GCC() GTEST_SKIP() << "the programs are not gcc's"
+#else
+#define SKIP_UNLESS_GCC()
+#endif
+
 class AgainstAddr2line : public testing::TestWithParam<const char*> {};
 
 TEST_P(AgainstAddr2line, EveryInstruction) {
+  SKIP_UNLESS_GCC();
   std::string path = kPrograms + "/" + GetParam();
   auto elf = ElfFile::Parse(*FileImage::Map(path));
   ASSERT_TRUE(elf.ok());
@@ -215,6 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, AgainstAddr2line,
                                          "symbols_cc", "symbols_linked"));
 
 TEST(Symbols, AFunctionHasItsColdPartAndItsInlinedCopies) {
+  SKIP_UNLESS_GCC();
   Symbolizer symbolizer = Load("symbols_c");
   FunctionInfo risky = Function(symbolizer, "Risky");
   ASSERT_TRUE(risky.entry.has_value());
@@ -244,6 +255,7 @@ TEST(Symbols, AFunctionHasItsColdPartAndItsInlinedCopies) {
 }
 
 TEST(Symbols, WithoutDebugInformationTheSymbolTableAnswersAndSaysSo) {
+  SKIP_UNLESS_GCC();
   Symbolizer symbolizer = Load("symbols_c_plain");
   FunctionInfo work = Function(symbolizer, "Work");
   EXPECT_EQ(work.source, NameSource::kSymtab);
