@@ -646,18 +646,18 @@ absl::StatusOr<BlockDigest> SkimBlock(const RecipeTable& recipes, std::string_vi
         return out;
       }
       const Program* program = programs.ProgramOf(word);
-      if (program == nullptr) return LogDamage(at, "a superblock that has no recipe");
-      if (program->record_bytes > log.size() - at) return LogDamage(at, "a record that is cut off");
+      if (program == nullptr) return LogDamage(at, "an unknown superblock or exit");
+      if (program->reach > log.size() - at) return LogDamage(at, "the last record is cut off");
       at += program->record_bytes;
       now = now + program->instructions;
       threads.Executed(word);
       continue;
     }
-    if (log.size() - at < kHead) return LogDamage(at, "a control record that is cut off");
+    if (log.size() - at < kHead) return LogDamage(at, "a control record is cut off");
     const uint32_t bytes = word_at(at + sizeof(word));
-    if (bytes > log.size() - at - kHead) return LogDamage(at, "a control record that is cut off");
+    if (bytes > log.size() - at - kHead) return LogDamage(at, "a control record is cut off");
     const std::string_view payload = log.substr(at + kHead, bytes);
-    if (bytes < ControlHeadBytes(word)) return LogDamage(at, "a control record that is cut off");
+    if (bytes < ControlHeadBytes(word)) return LogDamage(at, "a control record is cut off");
     if (ControlThread(word, payload) > kTtqMaxThreads) {
       return LogDamage(at, "a thread number that is too large");
     }
@@ -666,7 +666,7 @@ absl::StatusOr<BlockDigest> SkimBlock(const RecipeTable& recipes, std::string_vi
     // What memory holds is of no interest.
     if (word != kTtqKernelWrite) threads.Add(word, payload, now, {});
   }
-  if (at != log.size()) return LogDamage(at, "a record that is cut off");
+  if (at != log.size()) return LogDamage(at, "a record is cut off");
   threads.Finish(now);
   out.instructions = now.v;
   return out;

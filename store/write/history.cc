@@ -89,7 +89,7 @@ absl::Status PutInPlace(const std::string& made, const std::string& directory, b
     if (ec) return;
     fs::rename(from, to, ec);
   };
-  if (fs::exists(directory + "/db")) move(directory + "/db", made + "/replaced");
+  if (fs::exists(directory + "/db", ec)) move(directory + "/db", made + "/replaced");
   if (!ec) fs::remove(PartialPath(directory), ec);
   if (!ec && is_partial && !std::ofstream(PartialPath(directory))) return DiskFull(directory);
   for (const char* name : {"/seal", "/db"}) move(made + name, directory + name);
@@ -176,7 +176,8 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer,
   return absl::OkStatus();
 }
 
-// How many of a process's blocks come before its history; it has so many.
+constexpr uint32_t kNone = ~uint32_t{0};
+// How many of a process's blocks come before its history, kNone: it has none; it has `blocks`.
 using BlocksBefore = std::function<uint32_t(ProcessNo process, uint32_t blocks)>;
 
 struct SecondRun {
@@ -229,7 +230,7 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   if (wanted.span.begin.v == 0) return [](ProcessNo, uint32_t) { return 0u; };
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");
-  const BlocksBefore all = [](ProcessNo, uint32_t) { return ~uint32_t{0}; };
+  const BlocksBefore all = [](ProcessNo, uint32_t) { return kNone; };
   ASSIGN_OR_RETURN(const std::unique_ptr<RecordingWriter> writer,
                    RunAllAgain(run, counted.path(), all, kTimeMax));
   return [ends = writer->skimmed(), begin = wanted.span.begin](ProcessNo process, uint32_t) {
@@ -237,7 +238,7 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
     if (blocks == ends.end()) return 0u;
     // What happens at the very beginning of a block may be in the one before.
     const auto first = std::lower_bound(blocks->second.begin(), blocks->second.end(), begin);
-    if (first == blocks->second.end()) return ~uint32_t{0};
+    if (first == blocks->second.end()) return kNone;
     return static_cast<uint32_t>(first - blocks->second.begin());
   };
 }
@@ -253,14 +254,19 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
   const SecondRun run{directory, options, inputs.info, watch, wanted.jobs};
   ASSIGN_OR_RETURN(const BlocksBefore before, FindBegin(run, wanted));
   const Scratch made(directory + "/.history");
-  bool is_partial = false;
+  bool is_partial = false, any = false;
   const BlocksBefore noted = [&](ProcessNo process, uint32_t blocks) {
     const uint32_t n = before(process, blocks);
     is_partial = is_partial || n != 0;
+    any = any || n != kNone;
     return n;
   };
   const Time end = wanted.last ? kTimeMax : wanted.span.end;
   RETURN_IF_ERROR(RunAllAgain(run, made.path(), noted, end).status());
+  if (!any) {
+    return absl::OutOfRangeError(
+        fmt::format("no process of it reaches time {}", wanted.span.begin.v));
+  }
   return PutInPlace(made.path(), directory, is_partial || end != kTimeMax);
 }
 

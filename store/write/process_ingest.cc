@@ -33,7 +33,8 @@ ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<R
     info_.working_directory = words[1];
     info_.arguments.assign(words.begin() + 2, words.end());
   }
-  if (ring_->hold_before() != 0) {
+  // The header is in a program's reach; that of one that is run again is the engine's.
+  if (ring_->process() != 0 && ring_->hold_before() != 0) {
     indexes_ = false;
     indexed_from_block_ = ~uint32_t{0};
     info_.indexed.begin = kTimeMax;  // until it begins
@@ -149,7 +150,9 @@ absl::Status ProcessIngest::Ingest() {
     result = Attempt([&] {
       absl::StatusOr<BlockDigest> digest = next->digest.get();
       absl::Status s = digest.ok() ? Commit(block, std::move(*digest)) : digest.status();
-      if (s.ok() && ring_->hold_before() == block.number + 1) s = BeginHistory(block);
+      if (s.ok() && !indexes_ && !is_past_history_ && ring_->hold_before() == block.number + 1) {
+        s = BeginHistory(block);
+      }
       return s.ok() && ring_->verify() && block.ends_between_superblocks ? Verify() : s;
     });
     if (ring_->verify()) ring_->Verified(block.number);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Any recipes and any log: they are refused with words, or digested, and machine code and
-// interpreter come to the same.
+// interpreter come to the same; skimmed they are the same as far as that goes.
 
 #include <cstdint>
 #include <map>
@@ -52,6 +52,32 @@ void RequireSame(const BlockDigest& a, const BlockDigest& b) {
       return words;
     };
     Require(pages(a.steps[i]) == pages(b.steps[i]), "pages differ");
+  }
+}
+
+// Control records but for those that write memory.
+std::vector<const ControlItem*> ControlsOf(const BlockDigest& digest) {
+  std::vector<const ControlItem*> controls;
+  for (const BlockDigest::Step& step : digest.steps) {
+    if (step.has_control && step.control.kind != kTtqKernelWrite) controls.push_back(&step.control);
+  }
+  return controls;
+}
+
+void RequireSkimmed(const BlockDigest& a, const BlockDigest& b) {
+  Require(a.instructions == b.instructions, "skimmed: instructions differ");
+  const auto by_thread = [](auto list) { return std::map(list.begin(), list.end()); };
+  Require(by_thread(a.last_pc) == by_thread(b.last_pc), "skimmed: last instructions differ");
+  Require(by_thread(a.instructions_of) == by_thread(b.instructions_of),
+          "skimmed: instructions of threads differ");
+  Require(a.first_tid == b.first_tid && a.end_tid == b.end_tid, "skimmed: threads differ");
+  const auto controls = ControlsOf(a), others = ControlsOf(b);
+  Require(controls.size() == others.size(), "skimmed: control records differ");
+  for (size_t i = 0; i < controls.size(); ++i) {
+    const ControlItem &c = *controls[i], &d = *others[i];
+    Require(c.time == d.time && c.tid == d.tid && c.last_pc == d.last_pc && c.kind == d.kind &&
+                c.payload == d.payload && c.instructions == d.instructions,
+            "skimmed: a control record differs");
   }
 }
 
@@ -112,6 +138,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     RequireSame(*expected, *actual);
     Require(actual->log == expected->log, "packed differently");
   }
+  const auto skimmed = SkimBlock(table, view, &pool);
+  Require(skimmed.status() == expected.status(), "skimming refuses what digesting does not",
+          (skimmed.ok() ? expected : skimmed).status().ToString());
+  if (skimmed.ok()) RequireSkimmed(*expected, *skimmed);
   Walker walker(table);
   InsideSink sink{table, walker};
   const absl::Status walked = walker.Walk(view, sink);
