@@ -63,8 +63,7 @@ uint64_t SizeOf(ObjectReader& objects, uint64_t object, const TypeInfo& type) {
     if (info && !info->heap()) return kStaticType;
   }
   if (type.itemsize > 0) {
-    const int64_t n = objects.memory().Get<int64_t>(object + layout.object_size).value_or(0);
-    size += static_cast<uint64_t>(std::clamp<int64_t>(n, 0, 1 << 24) * type.itemsize);
+    size += objects.ItemsOf(object, type) * static_cast<uint64_t>(type.itemsize);
   }
   // Attributes that follow the object, as many as the class has ever seen names (at most 30).
   if (layout.traits.attribute_values >= AttributeValues::kBehindHead && type.Is(kInlineValues)) {

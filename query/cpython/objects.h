@@ -99,6 +99,9 @@ class ObjectReader {
   bool IsCalled(const TypeInfo& type, std::string_view wanted);
 
   std::optional<Refcount> RefcountOf(uint64_t object);
+  // Of a type with itemsize: how many items the object has, of an int its digits. 0 also where that
+  // cannot be read; at most 2^24.
+  uint64_t ItemsOf(uint64_t object, const TypeInfo& type);
   // Tracked by the cycle collector, where a header says so.
   bool IsGarbageCollected(const TypeInfo& type) const { return type.Is(kHaveGc); }
 

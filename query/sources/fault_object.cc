@@ -144,12 +144,7 @@ class Search {
     const uint64_t before = type.Is(python::kHaveGc) ? kHeader : 0;
     uint64_t size = static_cast<uint64_t>(std::max<int64_t>(type.basicsize, 16));
     if (type.itemsize > 0) {
-      constexpr int64_t kMaxItems = 1 << 20;
-      const python::Layout& layout = instance.objects.layout();
-      const int64_t items =
-          instance.objects.memory().Get<int64_t>(object + layout.object_size).value_or(0);
-      // Up to 3.11 an int's sign is in its size.
-      size += static_cast<uint64_t>(std::min(std::abs(items), kMaxItems) * type.itemsize);
+      size += instance.objects.ItemsOf(object, type) * static_cast<uint64_t>(type.itemsize);
     }
     // Where its items begin is its own, even if it has none.
     const uint64_t end = size + (type.itemsize > 0 ? 1 : 0);

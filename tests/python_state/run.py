@@ -483,6 +483,10 @@ def check_crashes(ttq, python, version):
     # What it was when it was made, though it no longer is.
     made, = ttq.ask(traces["overwritten"], f"who created {address}")["rows"]
     same("its type", made["type"], "__main__.Victim")
+    if version >= (3, 12):  # an int's size has its sign in it
+        found, address = crash("beside")
+        same("beside", brief(found or dict.fromkeys(["address", "type", "state"])),
+             [address, "__main__.Slotted", "overwritten"])
     crash("null")
     return 3
 

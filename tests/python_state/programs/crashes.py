@@ -10,6 +10,10 @@ class Victim:
         self.name = "victim"
 
 
+class Slotted:
+    __slots__ = ("name", "other")  # with the collector's header 48 bytes, in all versions
+
+
 def make():
     def victim():
         return sys  # a global: some versions get as far as here
@@ -40,6 +44,18 @@ def overwritten():
     victim.name
 
 
+def beside():
+    # The block before the victim's is free, and becomes an int's that is longer than it seems.
+    many = [Slotted() for _ in range(64)]
+    at = next(i for i in range(63) if 0 < id(many[i + 1]) - id(many[i]) <= 64)
+    victim = many[at + 1]
+    victim.name = "victim"
+    many[at] = None
+    print(hex(id(victim)), flush=True)
+    overrun(id(victim))
+    victim.name
+
+
 def overrun(address):
     ctypes.memset(address + object.__basicsize__ - 8, 0x66, 8)  # its type, the last word of its head
 
@@ -52,4 +68,4 @@ def null():
 ready = threading.Event()
 threading.Thread(target=wait, args=(ready,), daemon=True).start()
 ready.wait()
-{"freed": freed, "overwritten": overwritten, "null": null}[sys.argv[1]]()
+{"freed": freed, "overwritten": overwritten, "beside": beside, "null": null}[sys.argv[1]]()
