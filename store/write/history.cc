@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 // A block has 4 MiB of log, which is 2 to 8 million instructions.
 constexpr uint32_t kLastBlocks = 24;
-// To index so many takes three or four seconds; to index the last of them, a third of that.
+// To index so many takes two or three seconds; to index the last of them, half of that.
 constexpr uint32_t kShortBlocks = 1000;
 
 // A directory that is taken away with all that is in it.
