@@ -12,12 +12,11 @@ namespace ttq {
 
 int RunCheck(int argc, char** argv) {
   CLI::App app("Verifies every block and index of a recording against each other.", "ttq check");
-  std::string trace, option;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  TraceOption trace;
+  AddTraceOption(app, &trace);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<Recording>> recording =
-      OpenRecording(trace.empty() ? option : trace, FileAccess::kRead, HistoryNeed::kSome);
+      OpenRecording(trace.name(), FileAccess::kRead, HistoryNeed::kSome);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);
 
   ScanControl control;

@@ -108,6 +108,11 @@ std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> argume
   }
 }
 
+void AddTraceOption(CLI::App& app, TraceOption* trace) {
+  app.add_option("TRACE", trace->argument, "A path or a name of `ttq ls` (default: the latest)");
+  app.add_option("-t,--trace", trace->option, "The same")->type_name("TRACE");
+}
+
 int ComplainOfProcess(const absl::Status& status, bool named) {
   return Complain(status, named && absl::IsNotFound(status) ? kUsage : kUnreadable);
 }

@@ -42,6 +42,13 @@ void ShowHistories();
 std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments);
 std::vector<std::string> Arguments(int argc, char** argv);
 
+// The recording that a command is about: TRACE, or -t TRACE, which is the same.
+struct TraceOption {
+  std::string argument, option;
+  const std::string& name() const { return argument.empty() ? option : argument; }
+};
+void AddTraceOption(CLI::App& app, TraceOption* trace);
+
 // A recording, and the engine of one of its processes.
 struct Asked {
   std::unique_ptr<Recording> recording;

@@ -324,10 +324,9 @@ int AnswerCrash(const Asked& asked, bool as_json, bool no_pager) {
 
 int RunCrash(int argc, char** argv) {
   CLI::App app("Says why the program died.", "ttq crash");
-  std::string trace, option, format = "text";
-  std::string process;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  TraceOption trace;
+  std::string process, format = "text";
+  AddTraceOption(app, &trace);
   app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
       ->type_name("N");
   app.add_option("-f,--format", format, "text or json")
@@ -338,8 +337,7 @@ int RunCrash(int argc, char** argv) {
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   return AnswerFromLeast(HistoryNeed::kLast, [&](HistoryNeed need) {
     Asked asked;
-    if (const std::optional<int> failed =
-            OpenAsked(trace.empty() ? option : trace, process, &asked, need)) {
+    if (const std::optional<int> failed = OpenAsked(trace.name(), process, &asked, need)) {
       return *failed;
     }
     HeldOutput held(asked.recording.get());

@@ -137,10 +137,10 @@ int RunGdbCommand(int argc, char** argv) {
       std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
   const std::vector<std::string> gdb_arguments(std::min(dashes + 1, end), end);
   CLI::App app("Starts gdb on a recording, at the crash; or serves it to a debugger.", "ttq gdb");
-  std::string trace, option, process, program = "gdb";
+  TraceOption trace;
+  std::string process, program = "gdb";
   std::optional<uint16_t> port;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  AddTraceOption(app, &trace);
   app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
       ->type_name("N");
   app.add_option("--port", port,
@@ -156,8 +156,7 @@ int RunGdbCommand(int argc, char** argv) {
     return Complain("with --port no gdb is started: nothing may follow --", kUsage);
   }
   Asked asked;
-  if (const std::optional<int> failed =
-          OpenAsked(trace.empty() ? option : trace, process, &asked)) {
+  if (const std::optional<int> failed = OpenAsked(trace.name(), process, &asked)) {
     return *failed;
   }
   const ProcessInfo& info = asked.engine->process().info();

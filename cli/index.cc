@@ -46,11 +46,11 @@ absl::StatusOr<Time> TimeNamed(const std::string& directory, const std::string& 
 
 int RunIndex(int argc, char** argv) {
   CLI::App app("Makes the history of a recording that has its inputs only.", "ttq index");
-  std::string trace, option, from, to;
+  TraceOption trace;
+  std::string from, to;
   bool drop = false;
   HistoryWanted wanted;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  AddTraceOption(app, &trace);
   app.add_option("--from", from, "Of each process what happens from there on (default: start)")
       ->type_name("TIME");
   app.add_option("--to", to, "and before that (default: end)")->type_name("TIME");
@@ -59,7 +59,7 @@ int RunIndex(int argc, char** argv) {
       ->type_name("N");
   app.add_flag("--drop", drop, "Take the history away, and leave the inputs");
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  const absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
+  const absl::StatusOr<std::string> directory = FindTrace(trace.name());
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (drop) {
     if (!from.empty() || !to.empty()) {

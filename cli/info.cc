@@ -241,16 +241,16 @@ int ShowInputs(const std::string& directory, bool json) {
 
 int RunInfo(int argc, char** argv) {
   CLI::App app("Says what a recording holds.", "ttq info");
-  std::string trace, option, format = "table";
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  TraceOption trace;
+  std::string format = "table";
+  AddTraceOption(app, &trace);
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
   bool no_pager = false;
   AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  const absl::StatusOr<std::string> directory = FindTrace(trace.empty() ? option : trace);
+  const absl::StatusOr<std::string> directory = FindTrace(trace.name());
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
   absl::StatusOr<std::unique_ptr<Recording>> recording =

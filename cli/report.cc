@@ -74,10 +74,10 @@ bool WritePage(const std::string& trace, const std::string& path) {
 
 int RunReport(int argc, char** argv) {
   CLI::App app("Writes why the program died as one page of HTML.", "ttq report");
-  std::string trace, option, process, output, format = "html", redact;
+  TraceOption trace;
+  std::string process, output, format = "html", redact;
   AutopsyOptions options;
-  app.add_option("TRACE", trace, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
+  AddTraceOption(app, &trace);
   app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
       ->type_name("N");
   app.add_option("-o,--output", output, "The file (default: NAME.html, - for stdout)")
@@ -93,8 +93,7 @@ int RunReport(int argc, char** argv) {
     return Complain(fmt::format("--redact takes a list of {}", kRedactions), kUsage);
   }
   Asked asked;
-  if (const std::optional<int> failed =
-          OpenAsked(trace.empty() ? option : trace, process, &asked)) {
+  if (const std::optional<int> failed = OpenAsked(trace.name(), process, &asked)) {
     return *failed;
   }
   ScanControl control;

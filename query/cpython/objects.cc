@@ -277,13 +277,15 @@ SharedReferences SharedReferencesOf(int64_t word) {
 uint64_t ObjectReader::ItemsOf(uint64_t object, const TypeInfo& type) {
   constexpr uint64_t kMax = 1 << 24;
   constexpr unsigned kTagBits = 3;  // of an int that has them, below its size
-  const auto size = memory_.Get<int64_t>(object + static_cast<uint64_t>(layout_.object_size));
-  if (!size) return 0;
-  if (!type.Is(kLongSubclass)) return *size < 0 ? 0 : std::min(static_cast<uint64_t>(*size), kMax);
-  if (layout_.traits.tagged_ints) return std::min(static_cast<uint64_t>(*size) >> kTagBits, kMax);
-  // Up to 3.11 an int's sign is in its size.
-  return std::min(*size < 0 ? 0 - static_cast<uint64_t>(*size) : static_cast<uint64_t>(*size),
-                  kMax);
+  const int64_t size =
+      memory_.Get<int64_t>(object + static_cast<uint64_t>(layout_.object_size)).value_or(0);
+  auto items = static_cast<uint64_t>(size);
+  if (type.Is(kLongSubclass) && layout_.traits.tagged_ints) {
+    items >>= kTagBits;
+  } else if (size < 0) {  // an int's sign, up to 3.11; nothing else has fewer than 0
+    items = type.Is(kLongSubclass) ? 0 - items : 0;
+  }
+  return std::min(items, kMax);
 }
 
 std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {

@@ -323,11 +323,12 @@ std::optional<uint64_t> TypeSpace::OffsetBeforeBody(Address pc, int base_registe
   const auto number = static_cast<uint64_t>(base_register);
   std::lock_guard<std::mutex> lock(mutex_);
   UnwindTable& table = UnwindOf(file);
-  const std::optional<UnwindTable::Body> body = table.BodyBy(number, at);
   const UnwindRow* row = table.Find(at);
-  if (!body || row == nullptr || (at >= body->begin && row->cfa_register == number)) {
-    return std::nullopt;
-  }
+  // Only the stack pointer moves on after the CFA is told by it: that takes a look at all rows.
+  const bool is_by_it = row != nullptr && row->cfa_register == number;
+  if (row == nullptr || (is_by_it && base_register != kDwarfRsp)) return std::nullopt;
+  const std::optional<UnwindTable::Body> body = table.BodyBy(number, at);
+  if (!body || (is_by_it && at >= body->begin)) return std::nullopt;
   return static_cast<uint64_t>(body->cfa_offset);
 }
 

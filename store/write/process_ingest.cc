@@ -34,11 +34,7 @@ ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<R
     info_.arguments.assign(words.begin() + 2, words.end());
   }
   // The header is in a program's reach; that of one that is run again is the engine's.
-  if (ring_->process() != 0 && ring_->hold_before() != 0) {
-    indexes_ = false;
-    indexed_from_block_ = ~uint32_t{0};
-    info_.indexed.begin = kTimeMax;  // until it begins
-  }
+  if (ring_->process() != 0 && ring_->hold_before() != 0) IndexNothingYet();
   if (std::string missing = ring_->incomplete(); !missing.empty()) Incomplete(missing);
   stored_.info = info_;
 }
@@ -202,9 +198,7 @@ absl::Status ProcessIngest::Inherit() {
   fork_time_ = it->second.time;
   fork_blocks_ = it->second.blocks;
   if (!it->second.is_indexed) {  // what it goes on from is not known
-    indexes_ = false;
-    indexed_from_block_ = ~uint32_t{0};
-    info_.indexed.begin = kTimeMax;
+    IndexNothingYet();
     fork_blocks_ = 0;
     ring_->LetGoOn();
   }
@@ -236,6 +230,12 @@ absl::Status ProcessIngest::Verify() {
     if (s.ok() || attempt == 20 || !absl::IsAborted(s)) return s;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+void ProcessIngest::IndexNothingYet() {
+  indexes_ = false;
+  indexed_from_block_ = ~uint32_t{0};
+  info_.indexed.begin = kTimeMax;
 }
 
 absl::Status ProcessIngest::BeginHistory(const TtqBlock& before) {

@@ -284,6 +284,8 @@ class ProcessIngest {
 
   // ---- A history of a part of the process -------------------------------------------------------
 
+  // Blocks are skimmed until BeginHistory.
+  void IndexNothingYet();
   // The process stands still before its next block: the history begins there.
   absl::Status BeginHistory(const TtqBlock& before);
   // Stores what of its memory differs from what was mapped, as content of the block that comes.

@@ -113,8 +113,8 @@ def compare(ttq, folder, traces, place):
                                                         expressions)):
         row, note = ask_ttq(ttq, trace, time, frame, expression)
         where = f"{program}, call {call}: print {expression}"
-        if row is None and wanted is None:
-            continue  # the compiler left it out
+        if row is None and wanted is None and program.startswith("clang"):
+            continue  # it has left out what nobody reads
         if row is None or wanted is None:
             failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {note if row is None else row}")
         elif wanted == "<optimized out>":

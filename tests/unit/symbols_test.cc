@@ -162,7 +162,7 @@ std::map<uint64_t, Line> GdbLines(const std::string& path, const std::vector<uin
 // cold parts, and what addr2line reads (binutils 2.40 does not find inlined calls in clang's
 // ranges; llvm-symbolizer does, and names the same).
 #ifdef __clang__
-#define SKIP_UNLESS_GCC() GTEST_SKIP() << "the programs are not gcc's"
+#define SKIP_UNLESS_GCC() GTEST_SKIP() << "this build is clang's, and gcc's programs are wanted"
 #else
 #define SKIP_UNLESS_GCC()
 #endif
