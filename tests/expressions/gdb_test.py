@@ -9,6 +9,7 @@ says <optimized out>, ttq must give a value that it marks as past, or a reason.
     gdb_test.py TTQ FOLDER-OF-PROGRAMS
 """
 
+import functools
 import json
 import os
 import re
@@ -101,6 +102,12 @@ def ask_ttq(ttq, trace, time, frame, expression):
     return answer["rows"][0], answer["note"]
 
 
+@functools.cache
+def is_clangs(path):
+    with open(path, "rb") as file:
+        return b"clang version" in file.read()
+
+
 def compare(ttq, folder, traces, place):
     program, call, frame, text = place
     expressions = split(text)
@@ -113,7 +120,7 @@ def compare(ttq, folder, traces, place):
                                                         expressions)):
         row, note = ask_ttq(ttq, trace, time, frame, expression)
         where = f"{program}, call {call}: print {expression}"
-        if row is None and wanted is None and program.startswith("clang"):
+        if row is None and wanted is None and is_clangs(f"{folder}/{program}"):
             continue  # it has left out what nobody reads
         if row is None or wanted is None:
             failures.append(f"{where}\n  gdb: {wanted}\n  ttq: {note if row is None else row}")
