@@ -34,10 +34,15 @@ int RunCheck(int argc, char** argv) {
   const std::string& directory = (*recording)->info().path;
   if (const auto inputs = ListInputs(directory); inputs.ok()) {
     for (const ProcessNo process : *inputs) {
-      const absl::Status read = ReadInputs(InputsPath(directory, process)).status();
-      if (read.ok()) continue;
+      const std::string path = InputsPath(directory, process);
+      const auto read = ReadInputs(path);
+      const absl::Status all =
+          read.ok()
+              ? ForEachLogBlock(path, *read, [](const BlockView&) { return absl::OkStatus(); })
+              : read.status();
+      if (all.ok()) continue;
       ++problems;
-      progress.Without([&] { Complain(read, 0); });
+      progress.Without([&] { Complain(all, 0); });
     }
   }
   progress.Stop();

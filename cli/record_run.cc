@@ -160,6 +160,12 @@ std::string AmountOf(const InputsWriter& writer) {
   return fmt::format("the inputs of {}", Processes(writer.totals()));
 }
 
+// What came of that beside the inputs.
+std::string LogOf(const InputsWriter& writer) {
+  const std::string why = writer.log_because();
+  return why.empty() ? "" : fmt::format(", and from some point on the log, since {},", why);
+}
+
 // What was recorded, in a line.
 std::string Summary(const RecordingWriter& writer, const std::string& directory, double seconds) {
   const IngestTotals& totals = writer.totals();
@@ -169,11 +175,12 @@ std::string Summary(const RecordingWriter& writer, const std::string& directory,
 }
 
 std::string Summary(const InputsWriter& writer, const std::string& directory, double seconds) {
-  const bool can_run_again = writer.not_again().empty();
-  return fmt::format("recorded {} in {:.1f} s, {:.1f} MB{}: {}", AmountOf(writer), seconds,
-                     static_cast<double>(BytesUnder(directory)) / 1e6,
-                     can_run_again ? "; the first question, or `ttq index`, makes the history" : "",
-                     Printable(directory));
+  return fmt::format(
+      "recorded {}{} in {:.1f} s, {:.1f} MB; the first question, or `ttq index`, makes the "
+      "history: "
+      "{}",
+      AmountOf(writer), LogOf(writer), seconds, static_cast<double>(BytesUnder(directory)) / 1e6,
+      Printable(directory));
 }
 
 // When all is stored.
@@ -182,13 +189,7 @@ void Complete(const RecordingWriter&, const std::string& directory,
   WithinMemory([&] { return FindPythonFrames(directory, took); }).IgnoreError();
 }
 
-void Complete(const InputsWriter& writer, const std::string&, std::chrono::steady_clock::duration) {
-  if (writer.not_again().empty()) return;
-  fmt::print(stderr,
-             "ttq: no history can be made from these inputs: {}; record the program with "
-             "--index=now\n",
-             writer.not_again());
-}
+void Complete(const InputsWriter&, const std::string&, std::chrono::steady_clock::duration) {}
 
 template <class Writer>
 RecordedRun RecordWith(const RecordOptions& options, const std::string& output) {

@@ -4,7 +4,7 @@
 // with its place, but for those that every block starts with. A process of the native engine can be
 // run again from them: see docs/inputs-format.md.
 //
-// A block of a ring that holds inputs (TtqRing::holds_inputs), in place of its log: one
+// A block of a ring that holds inputs (TtqRing::inputs_before), in place of its log: one
 // TtqInputsBlock, then records. A record is one TtqInput and its payload, padded to eight bytes.
 //
 // A file, for the engine: one TtqInputs, the program's arguments as in TtqRing padded to eight
@@ -39,6 +39,8 @@ struct TtqInputs {
   uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
   uint32_t cut_off;      // the recorder was killed, and the process may have gone on
   uint32_t hold_before;  // for the second run, as in TtqRing
+  uint32_t log_follows;  // behind the blocks, the process's log does
+  uint32_t unused;
 };
 static_assert(sizeof(TtqInputs) % 8 == 0);
 
@@ -63,6 +65,9 @@ namespace ttq {
 
 // Beside the inputs may be copies of the files that are mapped, for when those change:
 // DEV-INO-BYTES-MTIME, in hexadecimal, as TtqMap has them.
+
+// What is missing of a process whose inputs do not end, as TtqRing::incomplete.
+constexpr char kRecorderKilled[] = "the recorder was killed; what came after that is not recorded";
 
 // Of a record, with its padding.
 inline uint64_t BytesOfInput(const TtqInput& input) {

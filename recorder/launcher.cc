@@ -486,6 +486,7 @@ void LetProgramsGo() {
 }
 
 bool InterruptedTwice() { return g_interrupted_twice; }
+bool Interrupted() { return g_interrupted_at != 0; }
 
 absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& on_ring,
                                     const std::function<bool()>& all_consumed) {

@@ -67,6 +67,8 @@ void LetProgramsGo();
 
 // Whether Ctrl-C was pressed twice within two seconds since the last Launch began.
 bool InterruptedTwice();
+// Whether Ctrl-C was pressed since the last Launch began.
+bool Interrupted();
 
 }  // namespace ttq
 

@@ -46,11 +46,26 @@ absl::StatusOr<std::unique_ptr<RingProducer>> RingProducer::Make(const RingHead&
     memcpy(h->arguments + h->argument_bytes, word.c_str(), n);
     h->argument_bytes += static_cast<uint32_t>(n);
   }
-  auto ring = Ring::Adopt(h, bytes, "moment");
+  h->again = {.pid = head.process != 0 ? head.pid : 0,
+              .process = head.process,
+              .parent = head.parent,
+              .superseded = head.superseded,
+              .goes_on = 0};
+  h->became_other = head.became_other;
+  h->fork_number = head.fork_number;
+  head.parent_ring.copy(h->parent_ring, sizeof(h->parent_ring) - 1);
+  auto ring = Ring::Adopt(h, bytes, head.name);
   if (!ring.ok()) return ring.status();
   std::unique_ptr<RingProducer> out(new RingProducer);
   out->header_ = h;
   out->ring_ = *std::move(ring);
+  return out;
+}
+
+std::unique_ptr<RingProducer> RingProducer::GoOn(std::shared_ptr<Ring> ring) {
+  std::unique_ptr<RingProducer> out(new RingProducer);
+  out->header_ = ring->header_;
+  out->ring_ = std::move(ring);
   return out;
 }
 
@@ -60,20 +75,28 @@ RingProducer::~RingProducer() {
 
 TtqBlock* RingProducer::Block() {
   return reinterpret_cast<TtqBlock*>(reinterpret_cast<char*>(header_) + kTtqRingHeaderBytes +
-                                     size_t{header_->produced % kBlocks} * kBlockBytes);
+                                     size_t{header_->produced % header_->block_count} *
+                                         header_->block_bytes);
+}
+
+// The reader has to have given the block back.
+void RingProducer::WaitForRoom() {
+  for (;;) {
+    const uint32_t consumed = __atomic_load_n(&header_->consumed, __ATOMIC_ACQUIRE);
+    if (header_->produced - consumed < header_->block_count) return;
+    Futex(&header_->consumed, FUTEX_WAIT, consumed);
+  }
+}
+
+void RingProducer::HandOver() {
+  __atomic_store_n(&header_->produced, header_->produced + 1, __ATOMIC_RELEASE);
+  Futex(&header_->produced, FUTEX_WAKE, 1 << 30);
 }
 
 void RingProducer::Append(uint32_t kind, std::string_view head, std::string_view more) {
   const size_t payload = head.size() + more.size(), all = 8 + payload;
   if (sizeof(TtqBlock) + log_bytes_ + all > kBlockBytes) EndBlock();
-  if (log_bytes_ == 0) {
-    // The reader has to have given the block back.
-    for (;;) {
-      const uint32_t consumed = __atomic_load_n(&header_->consumed, __ATOMIC_ACQUIRE);
-      if (header_->produced - consumed < kBlocks) break;
-      Futex(&header_->consumed, FUTEX_WAIT, consumed);
-    }
-  }
+  if (log_bytes_ == 0) WaitForRoom();
   char* at = reinterpret_cast<char*>(Block() + 1) + log_bytes_;
   const auto size = static_cast<uint32_t>(payload);
   memcpy(at, &kind, 4);
@@ -90,14 +113,36 @@ void RingProducer::EndBlock() {
             .log_bytes = std::exchange(log_bytes_, 0),
             .wall_start_ns = header_->start_wall_ns,
             .wall_end_ns = header_->start_wall_ns};
-  __atomic_store_n(&header_->produced, header_->produced + 1, __ATOMIC_RELEASE);
-  Futex(&header_->produced, FUTEX_WAKE, 1 << 30);
+  HandOver();
 }
 
-void RingProducer::Finish() {
+absl::Status RingProducer::PutBlock(const BlockView& block) {
+  EndBlock();
+  if (block.head.number != header_->produced ||
+      sizeof(TtqBlock) + block.log.size() + block.recipes.size() > header_->block_bytes) {
+    return absl::DataLossError("a block of a log is damaged");
+  }
+  WaitForRoom();
+  TtqBlock* to = Block();
+  *to = block.head;
+  to->log_bytes = static_cast<uint32_t>(block.log.size());
+  to->recipe_bytes = static_cast<uint32_t>(block.recipes.size());
+  auto* begin = reinterpret_cast<char*>(to);
+  block.log.copy(begin + sizeof(*to), block.log.size());
+  block.recipes.copy(begin + header_->block_bytes - block.recipes.size(), block.recipes.size());
+  HandOver();
+  return absl::OkStatus();
+}
+
+void RingProducer::FinishAs(uint32_t fatal_signal, bool said_so) {
+  header_->fatal_signal = fatal_signal;
+  Finish(said_so ? kTtqFinished : kTtqCutOff);
+}
+
+void RingProducer::Finish(uint32_t state) {
   EndBlock();
   finished_ = true;
-  __atomic_store_n(&header_->state, static_cast<uint32_t>(kTtqFinished), __ATOMIC_RELEASE);
+  __atomic_store_n(&header_->state, state, __ATOMIC_RELEASE);
   Futex(&header_->produced, FUTEX_WAKE, 1 << 30);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Fills a ring from this process (see stream.h): a moment of a program, of which there is nothing
-// to execute, becomes a recording by the same way as a program under the recorder.
+// to execute, or a log that was kept, becomes a recording by the same way as a program under the
+// recorder.
 //
 // Belongs to one thread; the ring's reader is another.
 
@@ -22,18 +23,26 @@ namespace ttq {
 
 // What the ring says of the process.
 struct RingHead {
+  std::string name = "moment";  // of the ring
   uint32_t pid = 0;
   uint32_t beginning = 0;  // ttq::Beginning
   int64_t wall_ns = 0;
   uint32_t fatal_signal = 0;           // 0: none
   std::string incomplete;              // cut where it is too long
   std::vector<std::string> arguments;  // program, working directory, argv; those that find room
+  // Of a process that another one forked.
+  std::string parent_ring;
+  uint32_t fork_number = 0;
+  uint32_t process = 0, parent = 0;  // their numbers in the recording, where they are known
+  bool superseded = false, became_other = false;  // as Ring has them
 };
 
 class RingProducer {
  public:
   // Unavailable when there is no memory for it.
   static absl::StatusOr<std::unique_ptr<RingProducer>> Make(const RingHead& head);
+  // Goes on with the ring of a process that has ended (Ring::goes_on).
+  static std::unique_ptr<RingProducer> GoOn(std::shared_ptr<Ring> ring);
   ~RingProducer();
   RingProducer(const RingProducer&) = delete;
   RingProducer& operator=(const RingProducer&) = delete;
@@ -50,13 +59,21 @@ class RingProducer {
   }
   // What follows is in a block of its own.
   void EndBlock();
+  // A whole block. DataLoss when it does not fit the ring, or is not its next one.
+  absl::Status PutBlock(const BlockView& block);
   // There will be no more.
-  void Finish();
+  void Finish() { Finish(kTtqFinished); }
+  // Of a process that was recorded: nor is more known. `said_so`: it had come to its end;
+  // `fatal_signal`: by that; 0: by none.
+  void FinishAs(uint32_t fatal_signal, bool said_so);
 
  private:
   RingProducer() = default;
   void Append(uint32_t kind, std::string_view head, std::string_view more);
   TtqBlock* Block();
+  void Finish(uint32_t state);
+  void WaitForRoom();
+  void HandOver();
 
   TtqRing* header_ = nullptr;  // the ring's
   std::shared_ptr<Ring> ring_;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "recorder/inputs.h"
 
 namespace ttq {
 namespace {
@@ -79,7 +80,8 @@ absl::Status Ring::CheckHeader(const std::string& path) {
   }
   block_bytes_ = h.block_bytes;
   block_count_ = h.block_count;
-  if (block_bytes_ < sizeof(TtqBlock) || block_count_ == 0 ||
+  log_block_bytes_ = h.inputs_before != 0 ? block_bytes_ / kTtqInputsRoom : block_bytes_;
+  if (log_block_bytes_ < sizeof(TtqBlock) || block_count_ == 0 ||
       (bytes_ - kTtqRingHeaderBytes) / block_bytes_ < block_count_) {
     return absl::DataLossError(path + ": blocks outside the ring");
   }
@@ -100,13 +102,15 @@ bool Ring::ProcessIsGone() const {
 absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
   // The program could write here at any time: what is checked must be what is used.
   memcpy(&out->head, block, sizeof(out->head));
-  const size_t room = block_bytes_ - sizeof(TtqBlock);
+  const bool is_log = out->head.number >= inputs_before();
+  const size_t bytes = is_log ? log_block_bytes_ : block_bytes_;
+  const size_t room = bytes - sizeof(TtqBlock);
   if (out->head.log_bytes > room || out->head.recipe_bytes > room - out->head.log_bytes) {
     return absl::DataLossError(fmt::format("block {}: its log does not fit it", out->head.number));
   }
   const char* begin = reinterpret_cast<const char*>(block);
   out->log = {begin + sizeof(TtqBlock), out->head.log_bytes};
-  out->recipes = {begin + block_bytes_ - out->head.recipe_bytes, out->head.recipe_bytes};
+  out->recipes = {begin + bytes - out->head.recipe_bytes, out->head.recipe_bytes};
   return absl::OkStatus();
 }
 
@@ -118,7 +122,8 @@ const TtqBlock* Ring::Next() {
     if (damaged_) return nullptr;
     if (produced != taken_) break;
     // The order matters: what was produced before the end is seen after it.
-    bool ended = Load(&header_->state) == kTtqFinished || superseded_ || ProcessIsGone();
+    bool ended =
+        Load(&header_->state) != kTtqRunning || superseded_ || (!goes_on() && ProcessIsGone());
     if (ended && Load(&header_->produced) == taken_) return nullptr;
     if (!ended) FutexWait(&header_->produced, produced, 50);
   }
@@ -174,8 +179,20 @@ std::string Ring::incomplete() const {
                      strnlen(header_->incomplete, sizeof(header_->incomplete)));
 }
 
-std::string Ring::not_again() const {
-  return std::string(header_->not_again, strnlen(header_->not_again, sizeof(header_->not_again)));
+uint32_t Ring::inputs_before() const { return Load(&header_->inputs_before); }
+
+std::string Ring::log_because() const {
+  return std::string(header_->log_because,
+                     strnlen(header_->log_because, sizeof(header_->log_because)));
+}
+
+bool Ring::goes_on() const { return Load(&header_->again.goes_on) != 0; }
+
+uint32_t Ring::WaitForEnd() const {
+  pollfd p{pidfd_, POLLIN, 0};
+  while (pidfd_ >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR) {
+  }
+  return Load(&header_->produced);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> Ring::pending() const {

@@ -61,6 +61,11 @@ class Ring {
   void Supersede() { superseded_ = true; }
   // The program goes on unrecorded.
   void Detach();
+  // Of a process that is run again: whether more blocks come when it has ended, by a RingProducer.
+  bool goes_on() const;
+  // Waits until the process has ended. How many blocks it has handed over.
+  uint32_t WaitForEnd() const;
+
   // Ends the process by SIGKILL, if it is still there.
   void Kill() const;
 
@@ -73,15 +78,18 @@ class Ring {
   // none.
   uint32_t process() const { return header_->again.process; }
   uint32_t parent_process() const { return header_->again.parent; }
-  // Where blocks hold inputs: why the process cannot be run again, one clause; empty: it can.
-  std::string not_again() const;
+  // Blocks before this one hold inputs; ~0: all so far.
+  uint32_t inputs_before() const;
+  // Of a process that was recorded by its inputs first: why a log follows them, one clause.
+  std::string log_because() const;
   uint32_t parent_pid() const { return header_->parent_pid; }
   std::string parent_ring() const;
   uint32_t fork_number() const { return header_->fork_number; }
   int64_t start_wall_ns() const { return header_->start_wall_ns; }
   bool verify() const { return header_->verify != 0; }
   uint32_t block_count() const { return block_count_; }
-  uint32_t block_bytes() const { return block_bytes_; }
+  // The most that a block's log and recipes are, with the block's head.
+  uint32_t log_block_bytes() const { return log_block_bytes_; }
   // Program path, working directory, argv.
   std::vector<std::string> arguments() const;
   // With verify(), while the program waits for Verified: address and size of what system calls
@@ -98,6 +106,7 @@ class Ring {
   uint32_t fatal_signal() const { return header_->fatal_signal; }
 
  private:
+  friend class RingProducer;
   Ring() = default;
   bool ProcessIsGone() const;
   absl::Status CheckHeader(const std::string& path);
@@ -106,7 +115,8 @@ class Ring {
   TtqRing* header_ = nullptr;
   size_t bytes_ = 0;
   int pidfd_ = -1;
-  uint32_t block_bytes_ = 0, block_count_ = 0;  // as checked when it was opened
+  // As checked when it was opened.
+  uint32_t block_bytes_ = 0, block_count_ = 0, log_block_bytes_ = 0;
   uint32_t taken_ = 0, released_ = 0;
   std::atomic<bool> superseded_{false}, damaged_{false};
 };

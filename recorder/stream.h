@@ -45,8 +45,10 @@ typedef Long ttq_i64;
 
 // 1: first; 2: kTtqSetVector; 3: kTtqVectors; 4: high halves of vector registers, st(0);
 // 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning; 7: kTtqUndetermined,
-// kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again; 9: TtqRing::hold_before
-enum { kTtqStreamVersion = 9 };
+// kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again; 9: TtqRing::hold_before;
+// 10: TtqRing::inputs_before and log_because in place of holds_inputs and not_again, again.goes_on,
+// kTtqCutOff
+enum { kTtqStreamVersion = 10 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -62,8 +64,8 @@ enum {
 // addresses can depend on.
 enum { kTtqRegFs = 16, kTtqRegGs = 17, kTtqRegDirection = 18, kTtqRegCount = 19 };
 
-// TtqRing::state
-enum { kTtqRunning = 0, kTtqFinished = 1 };
+// TtqRing::state; kTtqCutOff: no more comes, and more may have happened
+enum { kTtqRunning = 0, kTtqFinished = 1, kTtqCutOff = 2 };
 // TtqRing::command, written by the recorder
 enum { kTtqRecord = 0, kTtqDetach = 1 };
 
@@ -85,15 +87,18 @@ typedef struct {
   ttq_u32 verified;        // blocks compared; futex word
   ttq_u32 argument_bytes;  // NUL-separated: program path, working directory, argv…
   char arguments[64 << 10];
-  ttq_u32 beginning;          // ttq::Beginning: 0 from the start, else of one moment alone
-  char incomplete[512];       // what is missing, one clause
-  ttq_u32 became_other;       // it may have become, by exec, a program that cannot be recorded
-  ttq_u32 holds_inputs;       // blocks hold, in place of a log, what recorder/inputs.h says
-  char not_again[256];        // of these: why the process cannot be run again, one clause
+  ttq_u32 beginning;     // ttq::Beginning: 0 from the start, else of one moment alone
+  char incomplete[512];  // what is missing, one clause
+  ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
+  // Blocks before this one hold, in place of a log, what recorder/inputs.h says; 0: none does, ~0:
+  // all so far. Where any may, the ring's blocks are kTtqInputsRoom times what a log gets.
+  ttq_u32 inputs_before;
+  char log_because[256];      // of these: why the others hold a log, one clause
   struct {                    // of a process that is run again: as it was recorded
     ttq_u32 pid;              // 0: it is not
     ttq_u32 process, parent;  // their numbers in the recording; 0: it has no parent
     ttq_u32 superseded;       // it replaced itself, by exec
+    ttq_u32 goes_on;          // its log does, by another producer, when the process has ended
   } again;
   // Of such a process: before this block it stands still, with nothing done that is not logged,
   // until the number is another one; 0: nowhere. Futex word.

@@ -90,6 +90,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
     Syscall(SYS_write, 2, reinterpret_cast<uint64_t>(kUsage), sizeof(kUsage) - 1);
     for (;;) Syscall(SYS_exit_group, 125);
   }
+  options.again = inputs != nullptr;
   syscalls::g_program.engine = OwnPath();
   syscalls::g_program.options = options;
   ring::SetOptions(options);

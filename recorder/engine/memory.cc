@@ -170,6 +170,10 @@ void SetSyscall(int64_t number) { g_syscall = number; }
 void SetThread(uint32_t number) { g_thread = number; }
 void SetFlush(void (*flush)()) { g_flush = flush; }
 
+void TurnToLog(const char* why) {
+  if (ring::TurnToLog(why)) g_flush();
+}
+
 const Mapping* Find(uint64_t address) {
   const size_t at = Lower(address);
   return at < g_count && g_mappings[at].begin <= address ? &g_mappings[at] : nullptr;
@@ -229,7 +233,7 @@ void NoteTranslated(uint64_t address) {
 // Others may write what this process reads.
 static void NoteShared(const Mapping& m) {
   if (m.shared && (m.is_file || m.is_system_v) && m.protection & PROT_WRITE) {
-    ring::SetNotAgain("it can write memory that other processes may share");
+    TurnToLog("it can write memory that other processes may share");
   }
 }
 
@@ -260,7 +264,7 @@ void Map(const Mapping& mapping, uint32_t kind, uint32_t content, const FileInfo
   record.file_bytes = file.bytes;
   record.mtime_ns = file.mtime_ns;
   if (content == kTtqContentUnknown) {
-    ring::SetNotAgain("what a file or device held that it mapped is not known");
+    TurnToLog("what a file or device held that it mapped is not known");
   }
   NoteShared(m);
   ring::Append(kTtqMap, &record, sizeof(record), file.path, Length(file.path));

@@ -75,6 +75,9 @@ void SetSyscall(int64_t number);
 void SetThread(uint32_t number);
 // `flush` gives up all translations.
 void SetFlush(void (*flush)());
+// The process cannot be run again from here on, because `why`, one clause: all that it does from
+// now on is logged, where only its inputs were.
+void TurnToLog(const char* why);
 
 }  // namespace ttq::engine::memory
 

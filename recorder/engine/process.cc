@@ -122,7 +122,7 @@ int64_t Fork(uint64_t number, const uint64_t* args) {
     frames = reinterpret_cast<VforkFrames*>(r);
     frames->begin = g_context.r[kRsp] & ~uint64_t{7};
   }
-  if (memory::SharesWithChild()) ring::SetNotAgain("it shares memory with a process it forked");
+  if (memory::SharesWithChild()) memory::TurnToLog("it shares memory with a process it forked");
   ++g_forks;
   ring::Append(kTtqFork, &g_forks, 4);
   // The child's reader needs it, and this process may wait for the child before it fills a block.

@@ -645,10 +645,8 @@ void FillRing() {
   ring->again.parent = g_head->parent;
   ring->again.superseded = g_head->superseded;
   ring->hold_before = g_head->hold_before;
-  if (g_head->cut_off) {
-    constexpr char kWhy[] = "the recorder was killed; what came after that is not recorded";
-    memcpy(ring->incomplete, kWhy, sizeof(kWhy));
-  }
+  ring->again.goes_on = g_head->log_follows;
+  if (g_head->cut_off) memcpy(ring->incomplete, kRecorderKilled, sizeof(kRecorderKilled));
   ring->argument_bytes = g_head->argument_bytes;
   memcpy(ring->arguments, g_head + 1, g_head->argument_bytes);
 }

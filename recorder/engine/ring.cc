@@ -45,6 +45,9 @@ uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
 Place g_stop = {~uint32_t{0}, 0};
 
+bool g_turns_to_log;    // with the next block
+uint32_t g_log_begins;  // the block from which on there is a log; where there are no inputs: 0
+
 uint32_t g_next_id = 1;
 struct KnownRecipe {
   uint64_t hash;
@@ -145,6 +148,12 @@ uint64_t FirstBytes() { return g_options.inputs ? kInputsStep : BlockBytes(); }
 uint8_t* BlockAt(uint32_t number) {
   return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
          size_t{number % g_ring->block_count} * g_ring->block_bytes;
+}
+
+void DetachForMemory() {
+  WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
+                  << " is not recorded any further: there is no memory for its ring\n");
+  g_detached = true;
 }
 
 // The file, whatever limit and mask the program has set for its own files: a descriptor, or a
@@ -278,6 +287,17 @@ void HoldIfTold() {
   }
 }
 
+// The next block and those after it hold a log.
+void BeginLog() {
+  g_turns_to_log = false;
+  g_options.inputs = false;
+  g_log_begins = g_block_number + 1;
+  __atomic_store_n(&g_ring->inputs_before, g_log_begins, __ATOMIC_RELEASE);
+  // The recipes so far were not handed over.
+  memset(g_known, 0, g_known_capacity * sizeof(*g_known));
+  g_known_count = 0;
+}
+
 // The block has what it starts with.
 void BeginInputs() {
   if (!g_options.inputs) return;
@@ -299,9 +319,7 @@ void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* b
     const uint64_t more = (static_cast<uint64_t>(end - g_inputs_end) + kInputsStep - 1) &
                           ~(uint64_t{kInputsStep} - 1);
     if (!g_detached && !HaveMemory(g_inputs_end, more)) {
-      WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
-                      << " is not recorded any further: there is no memory for its ring\n");
-      g_detached = true;
+      DetachForMemory();
       g_inputs = nullptr;
       return;
     }
@@ -363,11 +381,11 @@ void Create(const Parent& parent) {
   g_ring->fork_number = parent.fork_number;
   memcpy(g_ring->parent_ring, parent.ring, sizeof(g_ring->parent_ring));
   g_ring->block_bytes = static_cast<uint32_t>(BlockBytes());
-  g_ring->holds_inputs = g_options.inputs;
+  g_ring->inputs_before = g_options.inputs ? ~uint32_t{0} : 0;
   g_ring->block_count = g_options.block_count;
   g_ring->start_wall_ns = WallNs();
   g_ring->verify = g_options.verify;
-  g_block_number = 0;
+  g_block_number = g_log_begins = 0;
   g_ended_at = {~uint32_t{0}, 0};
   // A forked child's ids go on from its parent's, whose translations it keeps.
   StartBlock(false);
@@ -424,9 +442,13 @@ void Announce() {
 
 bool IsOpen() { return g_ring != nullptr; }
 bool HoldsInputs() { return g_options.inputs; }
-void SetNotAgain(const char* why) {
-  if (g_ring == nullptr || g_ring->not_again[0] != 0) return;
-  memcpy(g_ring->not_again, why, Least(Length(why), sizeof(g_ring->not_again) - 1));
+bool TurnToLog(const char* why) {
+  const bool counts = g_options.inputs && !g_options.again;
+  if (g_ring == nullptr || g_detached || !counts || g_turns_to_log) return false;
+  memcpy(g_ring->log_because, why, Least(Length(why), sizeof(g_ring->log_because) - 1));
+  g_turns_to_log = true;
+  NextBlock(false);
+  return true;
 }
 bool IsDetached() {
   DetachIfRecorderIsGone();
@@ -448,17 +470,23 @@ void NextBlock(bool between) {
   if (!g_detached) Publish(between);
   WaitUntilVerified();
   HoldIfTold();
-  if (!g_detached && g_block_number + 1 < g_ring->block_count &&
-      !HaveMemory(BlockAt(g_block_number + 1), FirstBytes())) {
+  if (g_turns_to_log) BeginLog();
+  const uint32_t next = g_block_number + 1, block_count = g_ring->block_count;
+  if (!g_detached && next < block_count && !HaveMemory(BlockAt(next), FirstBytes())) {
     // Nothing has used a block twice yet, so the reader finds those before where it would have.
-    __atomic_store_n(&g_ring->block_count, g_block_number + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&g_ring->block_count, next, __ATOMIC_RELEASE);
   }
   for (;;) {
     const uint32_t consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);
     DetachIfTold();
-    if (g_detached || g_block_number + 1 - consumed < g_ring->block_count) break;
+    if (g_detached || next - consumed < g_ring->block_count) break;
     Wait(&g_ring->consumed, consumed);
     DetachIfRecorderIsGone();
+  }
+  // What was used for inputs may have less than a log needs.
+  const bool was_smaller = next >= block_count && next - g_log_begins < block_count;
+  if (!g_detached && g_log_begins != 0 && was_smaller && !HaveMemory(BlockAt(next), FirstBytes())) {
+    DetachForMemory();
   }
   ++g_block_number;
   StartBlock(between);

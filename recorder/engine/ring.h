@@ -20,6 +20,7 @@ struct Options {
   uint32_t block_count = 12;
   bool verify = false;
   bool inputs = false;  // nothing but the inputs is handed over
+  bool again = false;   // what is run was recorded
 };
 
 // Before all else.
@@ -35,8 +36,9 @@ void Announce();
 bool IsOpen();
 // Whether nothing but inputs is recorded: the log is counted, and need not be written.
 bool HoldsInputs();
-// Of these: the process cannot be run again, because `why`, one clause.
-void SetNotAgain(const char* why);
+// Of these: from here on the process cannot be run again, because `why`, one clause. A block begins
+// that has a log, as all behind it. Whether it does: translations are those of a log from now on.
+bool TurnToLog(const char* why);
 // Whether nobody records this process any more.
 bool IsDetached();
 TtqRing* Header();

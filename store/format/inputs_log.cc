@@ -28,15 +28,17 @@ namespace fs = std::filesystem;
 struct FrameHead {
   uint32_t kind, number;
   uint32_t bytes, stored_bytes;  // equal: not compressed
-  uint64_t hash;                 // of the payload; of a head without it: see HashOf
+  uint64_t hash;                 // of what is stored; see HashOf
 };
 
 constexpr size_t kMaxFrameBytes = size_t{1} << 30;
-constexpr int kFrameLevel = 3;  // of zstd
+// Of zstd. A log is much, and the program waits for what is not written yet.
+constexpr int kFrameLevel = 3, kLogLevel = 1;
 
 // Of the numbers too, that no frame is taken for another.
-uint64_t HashOf(const FrameHead& head, std::string_view payload) {
-  const uint64_t numbers[] = {head.kind, head.number, HashBytes(payload.data(), payload.size())};
+uint64_t HashOf(const FrameHead& head, std::string_view stored) {
+  const uint64_t numbers[] = {head.kind, head.number, head.bytes,
+                              HashBytes(stored.data(), stored.size())};
   return HashBytes(numbers, sizeof(numbers));
 }
 
@@ -44,8 +46,8 @@ std::string_view AsText(absl::Span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The next frame's payload, which is taken off `rest`; nullopt: it is cut off.
-absl::StatusOr<std::optional<std::string>> TakeFrame(std::string_view* rest, FrameHead* head) {
+// The next frame's payload as it is stored, which is taken off `rest`; nullopt: it is cut off.
+absl::StatusOr<std::optional<std::string_view>> TakeFrame(std::string_view* rest, FrameHead* head) {
   if (rest->size() < sizeof(*head)) return std::nullopt;
   memcpy(head, rest->data(), sizeof(*head));
   if (head->bytes > kMaxFrameBytes || head->stored_bytes > head->bytes) {
@@ -53,17 +55,19 @@ absl::StatusOr<std::optional<std::string>> TakeFrame(std::string_view* rest, Fra
   }
   if (rest->size() - sizeof(*head) < head->stored_bytes) return std::nullopt;
   const std::string_view stored = rest->substr(sizeof(*head), head->stored_bytes);
-  std::string payload(stored);
-  if (head->stored_bytes < head->bytes) {
-    if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head->bytes) {
-      return absl::DataLossError("is damaged");
-    }
-    payload.resize(head->bytes);
-    const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
-    if (n != head->bytes) return absl::DataLossError("is damaged");
-  }
-  if (HashOf(*head, payload) != head->hash) return absl::DataLossError("is damaged");
   rest->remove_prefix(sizeof(*head) + stored.size());
+  return stored;
+}
+
+absl::StatusOr<std::string> Unpack(const FrameHead& head, std::string_view stored) {
+  if (HashOf(head, stored) != head.hash) return absl::DataLossError("is damaged");
+  if (head.stored_bytes == head.bytes) return std::string(stored);
+  if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head.bytes) {
+    return absl::DataLossError("is damaged");
+  }
+  std::string payload(head.bytes, '\0');
+  const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
+  if (n != head.bytes) return absl::DataLossError("is damaged");
   return payload;
 }
 
@@ -80,27 +84,35 @@ absl::Status TakeHead(std::string_view payload, TtqInputs* head) {
 }
 
 absl::Status TakeAll(std::string_view bytes, RecordedInputs* out) {
+  const char* begin = bytes.data();
   for (uint32_t number = 0;; ++number) {
+    const auto at = static_cast<uint64_t>(bytes.data() - begin);
     FrameHead head;
-    ASSIGN_OR_RETURN(const std::optional<std::string> payload, TakeFrame(&bytes, &head));
-    if (!payload) break;
+    ASSIGN_OR_RETURN(const std::optional<std::string_view> stored, TakeFrame(&bytes, &head));
+    if (!stored) break;
     const auto kind = static_cast<InputsFrame>(head.kind);
     if (head.number != number || (kind == InputsFrame::kBegin) != (number == 0) || out->has_ended) {
       return absl::DataLossError("is damaged");
     }
+    if (kind == InputsFrame::kLog) {  // there may be much of it: ForEachLogBlock has it
+      if (out->log_at == 0) out->log_at = at, out->log_frame = number;
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string payload, Unpack(head, *stored));
     switch (kind) {
       case InputsFrame::kBegin:
-        RETURN_IF_ERROR(TakeHead(*payload, &out->file.head));
-        out->file.arguments = payload->substr(sizeof(TtqInputs));
+        RETURN_IF_ERROR(TakeHead(payload, &out->file.head));
+        out->file.arguments = payload.substr(sizeof(TtqInputs));
         break;
       case InputsFrame::kBlock:
-        RETURN_IF_ERROR(out->file.AddBlock(*payload));
+        if (out->log_at != 0) return absl::DataLossError("is damaged");
+        RETURN_IF_ERROR(out->file.AddBlock(payload));
         break;
-      case InputsFrame::kNotAgain:
-        out->not_again = *payload;
+      case InputsFrame::kLogBecause:
+        out->log_because = payload;
         break;
       case InputsFrame::kEnd:
-        RETURN_IF_ERROR(TakeHead(*payload, &out->file.head));
+        RETURN_IF_ERROR(TakeHead(payload, &out->file.head));
         out->has_ended = true;
         break;
       default:
@@ -110,22 +122,41 @@ absl::Status TakeAll(std::string_view bytes, RecordedInputs* out) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<BlockView> ParseLogBlock(std::string_view payload) {
+  BlockView out;
+  if (payload.size() < sizeof(out.head)) return absl::DataLossError("is damaged");
+  memcpy(&out.head, payload.data(), sizeof(out.head));
+  payload.remove_prefix(sizeof(out.head));
+  if (payload.size() != uint64_t{out.head.log_bytes} + out.head.recipe_bytes) {
+    return absl::DataLossError("is damaged");
+  }
+  out.log = payload.substr(0, out.head.log_bytes);
+  out.recipes = payload.substr(out.head.log_bytes);
+  return out;
+}
+
+absl::Status NameFile(const absl::Status& s, const std::string& path) {
+  return absl::Status(s.code(), fmt::format("{} {}", path, std::string(s.message())));
+}
+
 }  // namespace
 
 std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload) {
   FrameHead head = {static_cast<uint32_t>(kind), number, static_cast<uint32_t>(payload.size()),
                     static_cast<uint32_t>(payload.size()), 0};
-  head.hash = HashOf(head, payload);
-  std::string stored(ZSTD_compressBound(payload.size()), '\0');
-  const size_t n =
-      ZSTD_compress(stored.data(), stored.size(), payload.data(), payload.size(), kFrameLevel);
-  if (ZSTD_isError(n) || n >= payload.size()) {
-    stored = payload;
+  std::string frame(sizeof(head) + payload.size(), '\0');
+  char* stored = frame.data() + sizeof(head);
+  const size_t n = ZSTD_compress(stored, payload.size(), payload.data(), payload.size(),
+                                 kind == InputsFrame::kLog ? kLogLevel : kFrameLevel);
+  if (ZSTD_isError(n) || n >= payload.size()) {  // no smaller
+    payload.copy(stored, payload.size());
   } else {
-    stored.resize(n);
+    head.stored_bytes = static_cast<uint32_t>(n);
   }
-  head.stored_bytes = static_cast<uint32_t>(stored.size());
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + stored;
+  head.hash = HashOf(head, {stored, head.stored_bytes});
+  memcpy(frame.data(), &head, sizeof(head));
+  frame.resize(sizeof(head) + head.stored_bytes);
+  return frame;
 }
 
 std::string InputsDirectory(const std::string& directory) { return directory + "/inputs"; }
@@ -222,12 +253,44 @@ absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory) {
 }
 
 absl::StatusOr<RecordedInputs> ReadInputs(const std::string& path) {
-  ASSIGN_OR_RETURN(const FileImage image, FileImage::Read(path));
+  ASSIGN_OR_RETURN(const FileImage image, FileImage::Map(path));
   RecordedInputs out;
   absl::Status s = TakeAll(AsText(image.bytes()), &out);
   if (s.ok() && out.file.head.magic == 0) s = absl::DataLossError("is cut off");
-  if (s.ok()) return out;
-  return absl::Status(s.code(), fmt::format("{} {}", path, std::string(s.message())));
+  if (!s.ok()) return NameFile(s, path);
+  return out;
+}
+
+bool BeginsWithLog(const RecordedInputs& inputs) {
+  const TtqInputs& head = inputs.file.head;
+  return head.fork_number != 0 && head.log_follows != 0 && inputs.file.blocks.empty();
+}
+
+absl::Status ForEachLogBlock(const std::string& path, const RecordedInputs& inputs,
+                             const std::function<absl::Status(const BlockView& block)>& f) {
+  if (inputs.log_at == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const FileImage image, FileImage::Map(path));
+  std::string_view rest = AsText(image.bytes());
+  rest.remove_prefix(std::min<uint64_t>(inputs.log_at, rest.size()));
+  for (uint32_t number = inputs.log_frame;; ++number) {
+    FrameHead head;
+    const auto stored = TakeFrame(&rest, &head);
+    if (!stored.ok()) return NameFile(stored.status(), path);
+    if (!*stored || head.kind != static_cast<uint32_t>(InputsFrame::kLog)) break;
+    const auto payload = Unpack(head, **stored);
+    if (!payload.ok()) return NameFile(payload.status(), path);
+    const auto block = ParseLogBlock(*payload);
+    if (!block.ok()) return NameFile(block.status(), path);
+    RETURN_IF_ERROR(f(*block));
+  }
+  return absl::OkStatus();
+}
+
+std::string EncodeLogBlock(const BlockView& block) {
+  std::string out(reinterpret_cast<const char*>(&block.head), sizeof(block.head));
+  out += block.log;
+  out += block.recipes;
+  return out;
 }
 
 absl::StatusOr<std::vector<ProcessNo>> ListInputs(const std::string& directory) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/types.h"
 #include "recorder/inputs_file.h"
+#include "recorder/ring.h"
 #include "store/format/recorded.h"
 
 namespace ttq {
@@ -22,8 +23,9 @@ namespace ttq {
 enum class InputsFrame : uint32_t {  // stored: do not renumber
   kBegin = 1,                        // TtqInputs as far as it is known, the program's arguments
   kBlock = 2,                        // a block of the ring's
-  kNotAgain = 3,                     // why the process cannot be run again
+  kLogBecause = 3,                   // why a log follows the blocks
   kEnd = 4,                          // TtqInputs
+  kLog = 5,                          // a block of the log: TtqBlock, log, recipes
 };
 
 // A frame as it is stored: compressed where that pays. `number`: of frames before it in the file.
@@ -78,14 +80,28 @@ class InputsLock {
 
 struct RecordedInputs {
   InputsFile file;
-  std::string not_again;   // why it cannot be run again, one clause; empty: it can
+  std::string
+      log_because;         // why a log follows, one clause; empty: none does, or as with its parent
   bool has_ended = false;  // else the recorder was killed, and the process may have gone on
+  uint64_t log_at = 0;     // in the file; 0: there is no block of a log
+  uint32_t log_frame = 0;  // the number of that
 };
+
+// Whether there is a log from the beginning, and nothing to run again: of a process that was forked
+// by one whose log had begun.
+bool BeginsWithLog(const RecordedInputs& inputs);
 
 // All whole frames of a file. DataLoss, naming it, when a frame is damaged or there is none;
 // FailedPrecondition when it is of another version. A file that is cut off is one of a recorder
 // that was killed.
 absl::StatusOr<RecordedInputs> ReadInputs(const std::string& path);
+// Calls f for each block of the log behind a process's inputs, until one is cut off. DataLoss,
+// naming the file, when one is damaged, or what f says; what is passed to f lives as long as its
+// call.
+absl::Status ForEachLogBlock(const std::string& path, const RecordedInputs& inputs,
+                             const std::function<absl::Status(const BlockView& block)>& f);
+// A frame's payload.
+std::string EncodeLogBlock(const BlockView& block);
 // The processes that there are inputs of, in order.
 absl::StatusOr<std::vector<ProcessNo>> ListInputs(const std::string& directory);
 

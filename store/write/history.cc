@@ -22,6 +22,7 @@
 #include "store/format/inputs_log.h"
 #include "store/write/disk_errors.h"
 #include "store/write/ingest.h"
+#include "store/write/kept_logs.h"
 
 namespace ttq {
 namespace {
@@ -103,21 +104,24 @@ struct ForEngine {
   uint64_t processes = 0;          // forked ones too
 };
 
-// Writes the processes' inputs for the engine.
+// Writes the processes' inputs for the engine. Those that have a log are put into `logs`.
 absl::StatusOr<ForEngine> WriteForEngine(
     const std::string& directory, const std::string& to,
-    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before) {
+    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before, KeptLogs* logs) {
   ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
   std::map<uint32_t, std::string> paths;  // by process
   ForEngine written;
   for (const ProcessNo process : all) {
     ASSIGN_OR_RETURN(RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
-    if (!inputs.not_again.empty()) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: process {} cannot be run again: {}; record it with --index=now",
-                      directory, process.v, inputs.not_again));
+    TtqInputs& head = inputs.file.head;
+    written.block_bytes = head.block_bytes;
+    if (BeginsWithLog(inputs)) {
+      if (!paths.contains(head.parent)) continue;  // what it goes on from is not known
+      paths[process.v] = "";
+      ++written.processes;
+      logs->Add(process, std::move(inputs));
+      continue;
     }
-    const TtqInputs& head = inputs.file.head;
     std::string path = fmt::format("{}/{}", to, process.v);
     if (head.fork_number != 0) {
       const auto parent = paths.find(head.parent);
@@ -131,30 +135,35 @@ absl::StatusOr<ForEngine> WriteForEngine(
       if (s.ok()) s = PutCopy(directory, map, mapped, to + "/files");
     });
     RETURN_IF_ERROR(s);
-    inputs.file.head.cut_off = !inputs.has_ended;
-    inputs.file.head.hold_before =
-        before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
+    head.cut_off = !inputs.has_ended;
+    head.hold_before = before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
+    head.log_follows = inputs.log_at != 0;
+    const uint32_t finished = head.finished;
+    if (head.log_follows) head.finished = 0;  // not where the second run ends
     paths[process.v] = path;
     ++written.processes;
-    written.block_bytes = head.block_bytes;
     std::ofstream out(path, std::ios::binary);
     const std::string bytes = inputs.file.Encode();
     if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
       return DiskFull(directory);
     }
+    if (head.log_follows == 0) continue;
+    head.finished = finished;
+    logs->Add(process, std::move(inputs));
   }
   return written;
 }
 
 // Runs a process and those it forked again, and stores what they did.
-absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer,
+absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer, KeptLogs* logs,
                       const std::function<void(const IngestTotals&)>& watch) {
   ASSIGN_OR_RETURN(const LaunchResult result,
                    Launch(
                        options,
-                       [writer](absl::StatusOr<std::shared_ptr<Ring>> ring) {
+                       [writer, logs](absl::StatusOr<std::shared_ptr<Ring>> ring) {
                          if (!ring.ok()) return writer->Fail(ring.status());
-                         writer->Start(*std::move(ring));
+                         writer->Start(*ring);
+                         if ((*ring)->goes_on()) logs->Follow(*std::move(ring));
                        },
                        [&] {
                          if (watch) watch(writer->totals());
@@ -202,13 +211,15 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   options.files = again + "/files";
   writer->SetCopies(options.files);
   writer->SetHistoryEnd(end);
-  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(run.directory, again, before));
+  KeptLogs logs(run.directory, writer.get());
+  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(run.directory, again, before, &logs));
   options.block_bytes = written.block_bytes;
   absl::Status s;
   for (const std::string& root : written.roots) {
     options.inputs = root;
-    if (s = RunAgain(options, writer.get(), run.watch); !s.ok()) break;
+    if (s = RunAgain(options, writer.get(), &logs, run.watch); !s.ok()) break;
   }
+  if (const absl::Status put = logs.Finish(); s.ok()) s = put;
   const absl::Status finished = writer->Finish();
   RETURN_IF_ERROR(s);
   RETURN_IF_ERROR(finished);
@@ -220,14 +231,29 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   return writer;
 }
 
+// Whether any process has a log.
+absl::StatusOr<bool> HasLogs(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
+  for (const ProcessNo process : all) {
+    ASSIGN_OR_RETURN(const RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
+    if (inputs.log_at != 0 || BeginsWithLog(inputs)) return true;
+  }
+  return false;
+}
+
 // Where the history that is wanted begins.
 absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
+  const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
+  // The memory that a history begins with is that of a process which is there.
+  const bool is_partial = wanted.last || wanted.span.begin.v != 0;
+  ASSIGN_OR_RETURN(const bool has_logs, is_partial ? HasLogs(run.directory) : false);
+  if (has_logs) return whole;
   if (wanted.last) {
     return [most = wanted.all_of_short ? kShortBlocks : kLastBlocks](ProcessNo, uint32_t blocks) {
       return blocks > most ? blocks - kLastBlocks : 0;
     };
   }
-  if (wanted.span.begin.v == 0) return [](ProcessNo, uint32_t) { return 0u; };
+  if (wanted.span.begin.v == 0) return whole;
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");
   const BlocksBefore all = [](ProcessNo, uint32_t) { return kNone; };

@@ -22,7 +22,8 @@ struct HistoryWanted {
   bool last = false;
   // With `last`: of a process of few blocks all of them, since that takes little longer.
   bool all_of_short = false;
-  // At least that; a block is indexed as a whole.
+  // At least that; a block is indexed as a whole. Where a process has a log behind its inputs
+  // histories begin at the start.
   TimeSpan span;
   size_t jobs = 0;  // threads that index; 0: one for each processor
 };
@@ -30,8 +31,8 @@ struct HistoryWanted {
 // Makes it, unless what is wanted is there; a history that covers less is replaced. Another process
 // that is making one is waited for. The recording has none until it has all that was wanted: what a
 // process that was killed had made is made anew.
-// FailedPrecondition says why the recording cannot be run again: it has no inputs, shares memory
-// with others, or a file has changed; DataLoss, that its inputs are damaged, or that a process
+// FailedPrecondition says why the recording cannot be run again: it has no inputs, or a file has
+// changed; DataLoss, that its inputs are damaged, or that a process
 // differed when it was run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a
 // second or more with what there is of it.
 absl::Status MakeHistory(const std::string& directory, const HistoryWanted& wanted = {},

@@ -166,42 +166,48 @@ absl::Status InputsWriter::KeepFiles(std::string_view records) {
   return s;
 }
 
+// Blocks of a log follow.
+absl::Status InputsWriter::BeginLog(const Ring& ring, File* file) {
+  const std::string why = ring.log_because();
+  if (why.empty()) return absl::OkStatus();  // as with the process that forked it
+  {
+    std::lock_guard lock(mutex_);
+    if (log_because_.empty()) log_because_ = why;
+  }
+  return file->Append(InputsFrame::kLogBecause, why);
+}
+
 absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) {
   File file(directory_);
   RETURN_IF_ERROR(file.Open(InputsPath(directory_, numbers.process)));
   InputsFile inputs;
   inputs.Begin(*ring);
-  inputs.head.block_bytes = ring->block_bytes() / kTtqInputsRoom;
+  inputs.head.block_bytes = ring->log_block_bytes();
+  inputs.head.log_follows = ring->inputs_before() == 0 ? 1 : 0;
   inputs.head.process = numbers.process.v;
   inputs.head.parent = numbers.parent.v;
   const auto head = [&inputs] {
     return std::string_view(reinterpret_cast<const char*>(&inputs.head), sizeof(inputs.head));
   };
   RETURN_IF_ERROR(file.Append(InputsFrame::kBegin, std::string(head()) + inputs.arguments));
-  bool told = false;
-  const auto tell_not_again = [&]() -> absl::Status {
-    const std::string why = told ? "" : ring->not_again();
-    if (why.empty()) return absl::OkStatus();
-    told = true;
-    {
-      std::lock_guard lock(mutex_);
-      if (not_again_.empty()) not_again_ = why;
-    }
-    return file.Append(InputsFrame::kNotAgain, why);
-  };
+  bool has_log = false;
   while (const TtqBlock* block = ring->Next()) {
     BlockView view;
     RETURN_IF_ERROR(ring->Take(block, &view));
-    RETURN_IF_ERROR(file.Append(InputsFrame::kBlock, view.log));
-    if (view.log.size() > sizeof(TtqInputsBlock)) {
-      RETURN_IF_ERROR(KeepFiles(view.log.substr(sizeof(TtqInputsBlock))));
+    if (view.head.number >= ring->inputs_before()) {
+      if (!std::exchange(has_log, true)) RETURN_IF_ERROR(BeginLog(*ring, &file));
+      RETURN_IF_ERROR(file.Append(InputsFrame::kLog, EncodeLogBlock(view)));
+    } else {
+      RETURN_IF_ERROR(file.Append(InputsFrame::kBlock, view.log));
+      if (view.log.size() > sizeof(TtqInputsBlock)) {
+        RETURN_IF_ERROR(KeepFiles(view.log.substr(sizeof(TtqInputsBlock))));
+      }
     }
     ring->Release();
-    RETURN_IF_ERROR(tell_not_again());
   }
   RETURN_IF_ERROR(ring->status());
-  RETURN_IF_ERROR(tell_not_again());
   inputs.End(*ring);
+  inputs.head.log_follows = has_log || inputs.head.log_follows != 0;
   if (!ring->finished() && !ring->superseded()) totals_.lost = true;
   return file.Append(InputsFrame::kEnd, head());
 }
@@ -264,9 +270,9 @@ absl::Status InputsWriter::error() const {
   return error_;
 }
 
-std::string InputsWriter::not_again() const {
+std::string InputsWriter::log_because() const {
   std::lock_guard lock(mutex_);
-  return not_again_;
+  return log_because_;
 }
 
 }  // namespace ttq

@@ -46,8 +46,8 @@ class InputsWriter {
   // The first error so far; ResourceExhausted when the disk is full. After one the programs run on
   // unrecorded.
   absl::Status error() const;
-  // Why the recording cannot be run again, one clause; empty: it can.
-  std::string not_again() const;
+  // Why a process has a log, one clause; empty: none has.
+  std::string log_because() const;
   // Without instructions and writes, which nobody has counted.
   const IngestTotals& totals() const { return totals_; }
 
@@ -58,6 +58,7 @@ class InputsWriter {
       : directory_(std::move(directory)), info_(std::move(info)), lock_(directory_, false) {}
   void FailBy(const absl::Status& why);
   absl::Status KeepFiles(std::string_view records);
+  absl::Status BeginLog(const Ring& ring, File* file);
   absl::Status Consume(Ring* ring, ProcessNumbers::Numbers numbers);
   absl::Status WriteRecord(bool finished) const;
 
@@ -71,7 +72,7 @@ class InputsWriter {
   std::list<std::thread> threads_;
   std::list<std::weak_ptr<Ring>> rings_;
   absl::Status error_;
-  std::string not_again_;
+  std::string log_because_;
   std::mutex copies_mutex_;  // held while a file is copied
   std::set<std::string> copies_;
 };

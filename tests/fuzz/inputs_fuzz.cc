@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     uint32_t number = 0;
     for (size_t at = 1; at + 3 <= size;) {
-      const auto kind = static_cast<ttq::InputsFrame>(data[at] % 6);
+      const auto kind = static_cast<ttq::InputsFrame>(data[at] % 7);
       const size_t length = data[at + 1] | (data[at + 2] % 4) << 8;
       file += ttq::EncodeInputsFrame(kind, number++, bytes.substr(at + 3, length));
       at += 3 + length;
@@ -36,6 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ttq::ForEachMappedFile(read->file.records, [](const TtqMap& map, const std::string& mapped) {
     if (mapped.empty() || ttq::CopyName(map).empty()) abort();
   });
+  const absl::Status logs = ttq::ForEachLogBlock(path, *read, [](const ttq::BlockView& block) {
+    if (block.log.size() != block.head.log_bytes) abort();
+    return absl::OkStatus();
+  });
+  if (logs.ok() && read->log_at == 0 && read->log_frame != 0) abort();
   if (read->file.Encode().size() < sizeof(TtqInputs)) abort();
   return 0;
 }

@@ -36,7 +36,7 @@ bool Print(Ring& ring) {
   RecipeTable recipes;
   Printer printer;
   while (const TtqBlock* block = ring.Next()) {
-    const char* end = reinterpret_cast<const char*>(block) + ring.block_bytes();
+    const char* end = reinterpret_cast<const char*>(block) + ring.log_block_bytes();
     for (const char* at = end - block->recipe_bytes; at < end;) {
       auto head = LoadPod<TtqRecipe>(std::string_view(at, sizeof(TtqRecipe)));
       if (!recipes.Add(std::string_view(at, head.bytes)).ok()) return false;
