@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
@@ -59,15 +60,57 @@ absl::StatusOr<std::optional<std::string_view>> TakeFrame(std::string_view* rest
   return stored;
 }
 
+enum class Way { kTo, kBack };
+
+// Most of a record is what a record before it had: registers and system calls of the same thread.
+// Puts the difference (exclusive or) in the place of that, and of a record's offset; or, back, what
+// was there. Records that are cut off stay as they are.
+void Difference(Way way, std::string* block) {
+  absl::flat_hash_map<uint64_t, std::string> before;  // by kind and thread
+  uint32_t offset_before = 0;
+  size_t at = sizeof(TtqInputsBlock);
+  while (at + sizeof(TtqInput) <= block->size()) {
+    TtqInput input;
+    memcpy(&input, block->data() + at, sizeof(input));
+    if (BytesOfInput(input) > block->size() - at) return;
+    const uint32_t was = input.offset;
+    input.offset = way == Way::kTo ? was - offset_before : was + offset_before;
+    offset_before = way == Way::kTo ? was : input.offset;
+    memcpy(block->data() + at, &input, sizeof(input));
+    const std::string_view payload(block->data() + at + sizeof(input), input.bytes);
+    at += BytesOfInput(input);
+    const bool is_call = input.kind == kTtqSyscallEnter || input.kind == kTtqSyscallExit;
+    if (!is_call && input.kind != kTtqRegisters && input.kind != kTtqVectors) continue;
+    uint32_t thread = 0;  // which they all begin with
+    if (payload.size() <= sizeof(thread)) continue;
+    memcpy(&thread, payload.data(), sizeof(thread));
+    // A call ends with the number and arguments that it began with.
+    const uint32_t kind = is_call ? uint32_t{kTtqSyscallEnter} : input.kind;
+    std::string& last = before[uint64_t{kind} << 32 | thread];
+    std::string now(payload);
+    auto* bytes = const_cast<char*>(payload.data());
+    for (size_t i = sizeof(thread); i < std::min(last.size(), payload.size()); ++i) {
+      bytes[i] = static_cast<char>(bytes[i] ^ last[i]);
+    }
+    last = way == Way::kTo ? std::move(now) : std::string(payload);
+  }
+}
+
 absl::StatusOr<std::string> Unpack(const FrameHead& head, std::string_view stored) {
   if (HashOf(head, stored) != head.hash) return absl::DataLossError("is damaged");
-  if (head.stored_bytes == head.bytes) return std::string(stored);
+  const bool is_block = head.kind == static_cast<uint32_t>(InputsFrame::kBlock);
+  if (head.stored_bytes == head.bytes) {
+    std::string payload(stored);
+    if (is_block) Difference(Way::kBack, &payload);
+    return payload;
+  }
   if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head.bytes) {
     return absl::DataLossError("is damaged");
   }
   std::string payload(head.bytes, '\0');
   const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
   if (n != head.bytes) return absl::DataLossError("is damaged");
+  if (is_block) Difference(Way::kBack, &payload);
   return payload;
 }
 
@@ -142,6 +185,12 @@ absl::Status NameFile(const absl::Status& s, const std::string& path) {
 }  // namespace
 
 std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload) {
+  std::string differences;
+  if (kind == InputsFrame::kBlock) {
+    differences = payload;
+    Difference(Way::kTo, &differences);
+    payload = differences;
+  }
   FrameHead head = {static_cast<uint32_t>(kind), number, static_cast<uint32_t>(payload.size()),
                     static_cast<uint32_t>(payload.size()), 0};
   std::string frame(sizeof(head) + payload.size(), '\0');

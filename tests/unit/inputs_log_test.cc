@@ -94,6 +94,29 @@ TEST_F(InputsLogTest, WhatWasWritten) {
   EXPECT_EQ(mapped, std::vector<std::string>{std::string("801-1234-5678-9abc ") + kPath});
 }
 
+TEST_F(InputsLogTest, RecordsThatHaveMuchInCommon) {
+  std::string records;
+  for (uint32_t k = 0; k < 300; ++k) {
+    TtqRegisters r = {.tid = 1 + k % 3, .pc = 0x401000 + k};
+    for (uint64_t i = 0; i < kTtqRegCount; ++i) r.reg[i] = 0x7ffff7a31230 + i * (k % 2);
+    const TtqSyscall enter = {.tid = r.tid, .number = 202, .args = {k, 2, 3}};
+    TtqSyscall exit = enter;
+    exit.result = -11;
+    exit.wall_ns = 1795747094653219305 + 100 * k;
+    records += Record(0, 100 * k, kTtqSyscallEnter, Bytes(enter));
+    records += Record(0, 100 * k + 80, kTtqSyscallExit, Bytes(exit));
+    records += Record(0, 100 * k + 90, kTtqRegisters, Bytes(r));
+  }
+  records += Record(0, 7, kTtqRegisters, "abc") + Record(0, 7, kTtqVectors, std::string(9, 'v')) +
+             Record(0, 9, kTtqVectors, std::string(19, 'v'));
+  const TtqInputsBlock block = {1, 100000, 1, 10, 20};
+  const std::string frame = EncodeInputsFrame(InputsFrame::kBlock, 1, Bytes(block) + records);
+  EXPECT_LT(frame.size(), records.size() / 20);
+  const auto read = Read(Frames()[0] + frame);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->file.records, records);
+}
+
 TEST_F(InputsLogTest, CutOffAnywhere) {
   std::string all;
   std::vector<size_t> ends;
