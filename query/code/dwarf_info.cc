@@ -350,6 +350,8 @@ struct DwarfInfo::Impl {
       if (offset >= e.end) continue;
       const Die die = data->At(unit, e.begin);
       std::string_view name = die.Text(DW_AT_name);
+      const Die whole = name.empty() ? die.Follow(DW_AT_signature) : Die();
+      if (whole) name = whole.Text(DW_AT_name);
       if (name.empty()) {
         name = die.tag() == DW_TAG_namespace ? "(anonymous namespace)"
                : plain == "operator()"       ? "{lambda}"
@@ -461,7 +463,9 @@ struct DwarfInfo::Impl {
         tag == DW_TAG_rvalue_reference_type) {
       return 8;
     }
-    uint64_t size = SizeOf(die.Follow(DW_AT_type), depth + 1);
+    Die target = die.Follow(DW_AT_type);
+    if (!target) target = die.Follow(DW_AT_signature);
+    uint64_t size = SizeOf(target, depth + 1);
     if (tag != DW_TAG_array_type) return size;
     Die dimension = die.Child();
     for (int i = 0; dimension && i < kMaxReferences; ++i, dimension = dimension.Sibling()) {

@@ -119,6 +119,7 @@ std::optional<DieAttribute> DebugFile::Inherited(const Die& die, uint16_t name, 
     }
     Die next = at.Follow(DW_AT_abstract_origin);
     if (!next) next = at.Follow(DW_AT_specification);
+    if (!next) next = at.Follow(DW_AT_signature);
     at = next;
   }
   return std::nullopt;
@@ -318,6 +319,10 @@ const CType* DebugFile::TypeAt(DieRef ref) const {
   if (known != lazy_->types.end()) return known->second.get();
   const Die die = data_->At(ref);
   if (!die) return UnknownType();
+  // What stands for a type that is in a unit of its own (-fdebug-types-section).
+  if (const Die whole = die.Follow(DW_AT_signature)) {
+    return whole.Has(DW_AT_signature) ? UnknownType() : TypeAt(whole.ref());
+  }
   // In a damaged file a type may need itself to be read.
   if (lazy_->being_read.size() >= kMaxNested || !lazy_->being_read.insert(ref).second) {
     return UnknownType();

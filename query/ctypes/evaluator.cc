@@ -338,6 +338,13 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Object(const ast::Expr& expr,
   return Enumerator(name, /*anywhere=*/false);
 }
 
+std::string Evaluator::NoteOnTypes() const {
+  if (untyped_.empty()) return "";
+  return Cat("no debug information has the type of ", untyped_,
+             ": it is taken for a number, or bytes, of its size; `*(TYPE*)&", untyped_,
+             "` says it");
+}
+
 absl::StatusOr<std::optional<CValue>> Evaluator::Global(const ast::Expr& expr,
                                                         const std::string& name) {
   FrameState anywhere(context_, types_, moment_, FrameView{});
@@ -377,6 +384,7 @@ absl::StatusOr<std::optional<CValue>> Evaluator::Global(const ast::Expr& expr,
       }
     }
     // A symbol without a type: as many bytes as it has.
+    if (untyped_.empty()) untyped_ = name;
     value.type = info.size == 1   ? BuiltinType("signed char")
                  : info.size == 2 ? BuiltinType("short")
                  : info.size == 4 ? BuiltinType("int")
@@ -466,6 +474,7 @@ absl::Status Evaluator::UnknownName(const ast::Expr& expr, const std::string& na
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& unary) {
   const ast::Expr& inner = *unary.operand;
+  const std::string untyped_before = untyped_;
   ASSIGN_OR_RETURN(CValue operand, Value(inner));
   switch (unary.op) {
     case ast::UnaryOp::kAddress: {
@@ -478,6 +487,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
                                     : "this is not in memory, so it has no address";
         return Here(ErrorAt(inner.range, why));
       }
+      untyped_ = untyped_before;  // an address is one whatever is there
       CValue value =
           FromNumber(types_.PointerTo(object.type), object.home.value_or(object.address));
       value.past = object.past;

@@ -51,6 +51,9 @@ class Evaluator {
   // The name that nothing has, by which the last error came; "": by something else.
   const std::string& unknown_name() const { return unknown_name_; }
 
+  // A sentence on a variable whose type no debug information has; "": there was none.
+  std::string NoteOnTypes() const;
+
   // The type that a name in a cast means.
   absl::StatusOr<const CType*> Resolve(const ast::TypeName& name);
 
@@ -110,7 +113,7 @@ class Evaluator {
   bool look_back_ = true;
   int depth_ = 0;
   bool failed_here_ = false, unknown_ = false;
-  std::string unknown_name_;
+  std::string unknown_name_, untyped_;
 };
 
 }  // namespace ttq

@@ -107,6 +107,7 @@ absl::StatusOr<EvaluatedValue> EvaluateExpression(const ProcessTypes& context,
     return WithFrame(value.status(), name, FrameWith(context, *types, moment, thread, name, frame));
   }
   result.value = *std::move(value);
+  result.note = evaluator.NoteOnTypes();
   return result;
 }
 

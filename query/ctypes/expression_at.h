@@ -29,6 +29,7 @@ struct EvaluatedValue {
   CValue value;
   const TypeSpace* types = nullptr;
   std::optional<FrameView> frame;
+  std::string note;  // Evaluator::NoteOnTypes
 };
 
 // `in_frame`: names mean the variables of frame `frame` of `thread` (default: the running one);

@@ -450,7 +450,8 @@ std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
                                                    const CType* type) const {
   const uint64_t n = NumberOf(bytes);
   const Die die = type->file ? type->file->data().At(type->die) : Die();
-  const Die record = die ? die.Follow(DW_AT_containing_type) : Die();
+  Die record = die ? die.Follow(DW_AT_containing_type) : Die();
+  if (const Die whole = record ? record.Follow(DW_AT_signature) : Die()) record = whole;
   if (bytes.size() <= 8) {
     if (n == ~uint64_t{0}) return std::nullopt;
     const CType* owner = record ? reader_.types().Complete(type->file->TypeAt(record.ref())) : type;
@@ -474,9 +475,10 @@ std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
       if (!at || at->block.size() < 2 || at->block[0] != DW_OP_constu) continue;
       ByteCursor number(at->block, 1);
       if (number.Uleb() != (n - 1) / 8) continue;
-      const std::string symbol(method.Text(DW_AT_linkage_name));
-      const DemangledName name = Demangle(symbol);
-      text = Cat("&virtual ", name.full.empty() ? symbol : name.full);
+      std::string_view symbol = method.Text(DW_AT_linkage_name);
+      if (symbol.empty()) symbol = method.Text(DW_AT_MIPS_linkage_name);
+      const DemangledName name = Demangle(std::string(symbol));
+      text = Cat("&virtual ", name.full.empty() ? type->file->QualifiedName(method) : name.full);
     }
   } else {
     text = Cat("(", ToText(type), ") ", Hex(n), " <",

@@ -416,6 +416,9 @@ class Binder {
       return Value(Null{});
     };
     absl::StatusOr<CValue> value = evaluator.Evaluate(*state.expr);
+    if (const std::string note = evaluator.NoteOnTypes(); !note.empty()) {
+      state.moment->AddNote(note);
+    }
     if (!value.ok()) {
       if (evaluator.unknown()) return unknown();
       if (evaluator.failed_here()) return Null{};

@@ -82,6 +82,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Print& source, const ast::Query& quer
     plan.notes.push_back(
         Cat("no value is known of ", ast::ToString(*source.expr), ": ", value.missing));
   }
+  if (!result.note.empty()) plan.notes.push_back(result.note);
   Row row = {at,
              result.frame ? OfThread(result.frame->thread) : Value(Null{}),
              ast::ToString(*source.expr),

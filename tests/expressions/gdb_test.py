@@ -58,7 +58,8 @@ PLACES = [
     ("values_cc_O0", 2, 1, CC_MEMBER),
     ("values_cc_O2", 1, 1, CC_OPTIMIZED),
 ]
-PLACES += [(program.replace("values", "clang"), *where) for program, *where in PLACES]
+PLACES += [(program.replace("values", name), *where) for name in ("clang", "types") for program, *where in PLACES
+           if name == "clang" or program.endswith("O0")]
 # What gdb calls optimized out and the recording knows: the struct that by_value was given.
 PAST = {("values_c_O2", "full_args"): "{in = 10, out = 20}", ("values_c_O2", "full_args.in"): "10"}
 
@@ -192,6 +193,19 @@ def check_forms(ttq, traces):
     check(ttq, cc, f"print line[0] {at}", '"first"')
 
 
+def check_without_types(ttq, scratch, program):
+    """A variable of the symbol table alone is bytes, and says so."""
+    trace, stripped = os.path.join(scratch, "stripped.ttq"), os.path.join(scratch, "stripped")
+    subprocess.run(["strip", "-g", "-o", stripped, program], check=True)
+    subprocess.run([ttq, "record", "-o", trace, "--", stripped], check=True, capture_output=True, timeout=300)
+    note = "no debug information has the type of ratio"
+    for query in ("print ratio at end", "calls to stop_here where ratio > 3"):
+        check(ttq, trace, query, note)
+    answer = subprocess.run([ttq, "-t", trace, "print *(double*)&ratio at end"], capture_output=True, text=True, timeout=120)
+    if "3.1415" not in answer.stdout or note in answer.stdout:
+        failures.append(f"a type that was given: {answer.stdout}{answer.stderr}")
+
+
 def check_cache(ttq, traces):
     """A damaged cache changes no answer."""
     folder = os.path.join(os.environ["XDG_CACHE_HOME"], "ttq")
@@ -222,6 +236,7 @@ def main():
             check(ttq, traces["clang_c_O0"], "first write to limit after (calls to sum_to)",
                   "sum_to at values_c.c")
             check(ttq, traces["clang_c_O0"], "writes to calls", "sum_to at values_c.c")
+        check_without_types(ttq, scratch, f"{folder}/values_c_O0")
         check_cache(ttq, traces)
     for failure in failures:
         print(failure)
