@@ -176,9 +176,8 @@ std::string Summary(const RecordingWriter& writer, const std::string& directory,
 
 std::string Summary(const InputsWriter& writer, const std::string& directory, double seconds) {
   return fmt::format(
-      "recorded {}{} in {:.1f} s, {:.1f} MB; the first question, or `ttq index`, makes the "
-      "history: "
-      "{}",
+      "recorded {}{} in {:.1f} s, {:.1f} MB; "
+      "the first question, or `ttq index`, makes the history: {}",
       AmountOf(writer), LogOf(writer), seconds, static_cast<double>(BytesUnder(directory)) / 1e6,
       Printable(directory));
 }

@@ -80,11 +80,10 @@ class InputsLock {
 
 struct RecordedInputs {
   InputsFile file;
-  std::string
-      log_because;         // why a log follows, one clause; empty: none does, or as with its parent
-  bool has_ended = false;  // else the recorder was killed, and the process may have gone on
-  uint64_t log_at = 0;     // in the file; 0: there is no block of a log
-  uint32_t log_frame = 0;  // the number of that
+  std::string log_because;  // why a log follows, one clause; empty: none does, or its parent's did
+  bool has_ended = false;   // else the recorder was killed, and the process may have gone on
+  uint64_t log_at = 0;      // in the file; 0: there is no block of a log
+  uint32_t log_frame = 0;   // the number of that
 };
 
 // Whether there is a log from the beginning, and nothing to run again: of a process that was forked

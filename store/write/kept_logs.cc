@@ -61,7 +61,9 @@ absl::Status KeptLogs::Put(ProcessNo process, RingProducer* out) {
   const RecordedInputs& log = logs_.at(process);
   absl::Status s =
       ForEachLogBlock(InputsPath(directory_, process), log, [&](const BlockView& block) {
-        return Interrupted() ? absl::CancelledError("interrupted") : out->PutBlock(block);
+        if (Interrupted()) return absl::CancelledError("interrupted");
+        RETURN_IF_ERROR(writer_->error());
+        return out->PutBlock(block);
       });
   // They need what the image was when they were forked, and that the ring has not ended.
   for (const ProcessNo child : children_[process]) {
