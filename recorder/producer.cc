@@ -11,10 +11,11 @@
 #include <cstring>
 #include <utility>
 
+#include "fmt/format.h"
+
 namespace ttq {
 namespace {
 
-constexpr uint32_t kBlockBytes = 8 << 20;
 constexpr uint32_t kBlocks = 6;
 
 void Futex(uint32_t* word, int operation, uint32_t value) {
@@ -26,16 +27,16 @@ void Futex(uint32_t* word, int operation, uint32_t value) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RingProducer>> RingProducer::Make(const RingHead& head) {
-  static_assert(kMaxPayload + sizeof(TtqBlock) + 4096 < kBlockBytes);
-  const size_t bytes = kTtqRingHeaderBytes + size_t{kBlockBytes} * kBlocks;
+  const size_t bytes = kTtqRingHeaderBytes + size_t{head.block_bytes} * kBlocks;
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return absl::UnavailableError("no memory for a ring of 48 MiB");
+  if (at == MAP_FAILED)
+    return absl::UnavailableError(fmt::format("no memory for a ring of {} MiB", bytes >> 20));
   auto* h = static_cast<TtqRing*>(at);
   h->magic = TTQ_RING_MAGIC;
   h->version = kTtqStreamVersion;
   h->pid = head.pid;
   h->beginning = head.beginning;
-  h->block_bytes = kBlockBytes;
+  h->block_bytes = head.block_bytes;
   h->block_count = kBlocks;
   h->start_wall_ns = head.wall_ns;
   h->fatal_signal = head.fatal_signal;
@@ -95,7 +96,7 @@ void RingProducer::HandOver() {
 
 void RingProducer::Append(uint32_t kind, std::string_view head, std::string_view more) {
   const size_t payload = head.size() + more.size(), all = 8 + payload;
-  if (sizeof(TtqBlock) + log_bytes_ + all > kBlockBytes) EndBlock();
+  if (sizeof(TtqBlock) + log_bytes_ + all > header_->block_bytes) EndBlock();
   if (log_bytes_ == 0) WaitForRoom();
   char* at = reinterpret_cast<char*>(Block() + 1) + log_bytes_;
   const auto size = static_cast<uint32_t>(payload);

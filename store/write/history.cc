@@ -125,7 +125,8 @@ absl::StatusOr<ForEngine> WriteForEngine(
     std::string path = fmt::format("{}/{}", to, process.v);
     if (head.fork_number != 0) {
       const auto parent = paths.find(head.parent);
-      if (parent == paths.end()) continue;  // what it goes on from is not known
+      // What it goes on from is not known. Of one with a log all children have one.
+      if (parent == paths.end() || parent->second.empty()) continue;
       path = fmt::format("{}.{}", parent->second, head.fork_number);
     } else {
       written.roots.push_back(path);

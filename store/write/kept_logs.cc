@@ -80,6 +80,7 @@ absl::Status KeptLogs::PutChild(ProcessNo process, const std::string& parent_rin
   RingHead head;
   head.name = fmt::format("log-{}", process.v);
   head.pid = inputs.pid;
+  head.block_bytes = inputs.block_bytes;
   head.wall_ns = inputs.start_wall_ns;
   if (!log.has_ended) head.incomplete = kRecorderKilled;
   head.arguments =
