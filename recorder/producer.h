@@ -64,8 +64,8 @@ class RingProducer {
   absl::Status PutBlock(const BlockView& block);
   // There will be no more.
   void Finish() { Finish(kTtqFinished); }
-  // Of a process that was recorded: nor is more known. `said_so`: it had come to its end;
-  // `fatal_signal`: by that; 0: by none.
+  // There will be no more of a process that was recorded. `said_so`: it had come to its end;
+  // `fatal_signal`: what ended it, 0: no signal.
   void FinishAs(uint32_t fatal_signal, bool said_so);
 
  private:

@@ -36,8 +36,9 @@ void Announce();
 bool IsOpen();
 // Whether nothing but inputs is recorded: the log is counted, and need not be written.
 bool HoldsInputs();
-// Of these: from here on the process cannot be run again, because `why`, one clause. A block begins
-// that has a log, as all behind it. Whether it does: translations are those of a log from now on.
+// Of a process whose inputs are recorded: it cannot be run again from here on, because `why`, one
+// clause. Begins a block that holds a log, as all later ones do. True: translations that were made
+// so far log nothing and are to be given up; false: nothing changes.
 bool TurnToLog(const char* why);
 // Whether nobody records this process any more.
 bool IsDetached();

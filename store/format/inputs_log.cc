@@ -62,9 +62,9 @@ absl::StatusOr<std::optional<std::string_view>> TakeFrame(std::string_view* rest
 
 enum class Way { kTo, kBack };
 
-// Most of a record is what a record before it had: registers and system calls of the same thread.
-// Puts the difference (exclusive or) in the place of that, and of a record's offset; or, back, what
-// was there. Records that are cut off stay as they are.
+// Most of what a record holds was in one before it: registers and system calls of the same thread.
+// Replaces these, and each record's offset, by the difference from those before, so that they
+// compress; or, back, the difference by what it was made of. Leaves records that are cut off.
 void Difference(Way way, std::string* block) {
   absl::flat_hash_map<uint64_t, std::string> before;  // by kind and thread
   uint32_t offset_before = 0;
