@@ -27,10 +27,12 @@ void Futex(uint32_t* word, int operation, uint32_t value) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RingProducer>> RingProducer::Make(const RingHead& head) {
+  static_assert(kMaxPayload + sizeof(TtqBlock) + 4096 < kRingBlockBytes);
   const size_t bytes = kTtqRingHeaderBytes + size_t{head.block_bytes} * kBlocks;
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED)
+  if (at == MAP_FAILED) {
     return absl::UnavailableError(fmt::format("no memory for a ring of {} MiB", bytes >> 20));
+  }
   auto* h = static_cast<TtqRing*>(at);
   h->magic = TTQ_RING_MAGIC;
   h->version = kTtqStreamVersion;

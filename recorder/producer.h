@@ -21,12 +21,14 @@
 
 namespace ttq {
 
+constexpr uint32_t kRingBlockBytes = 8 << 20;
+
 // What the ring says of the process.
 struct RingHead {
   std::string name = "moment";  // of the ring
   uint32_t pid = 0;
-  uint32_t beginning = 0;          // ttq::Beginning
-  uint32_t block_bytes = 8 << 20;  // the most that a block is
+  uint32_t beginning = 0;  // ttq::Beginning
+  uint32_t block_bytes = kRingBlockBytes;
   int64_t wall_ns = 0;
   uint32_t fatal_signal = 0;           // 0: none
   std::string incomplete;              // cut where it is too long

@@ -33,6 +33,12 @@ void FutexWake(uint32_t* word) {
 
 uint32_t Load(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
+// The program could write here at any time: its end may be missing.
+template <size_t n>
+std::string TextOf(const char (&text)[n]) {
+  return std::string(text, strnlen(text, n));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
@@ -169,22 +175,11 @@ void Ring::Kill() const {
   if (pidfd_ >= 0) syscall(SYS_pidfd_send_signal, pidfd_, SIGKILL, nullptr, 0);
 }
 
-std::string Ring::parent_ring() const {
-  return std::string(header_->parent_ring,
-                     strnlen(header_->parent_ring, sizeof(header_->parent_ring)));
-}
-
-std::string Ring::incomplete() const {
-  return std::string(header_->incomplete,
-                     strnlen(header_->incomplete, sizeof(header_->incomplete)));
-}
+std::string Ring::parent_ring() const { return TextOf(header_->parent_ring); }
+std::string Ring::incomplete() const { return TextOf(header_->incomplete); }
+std::string Ring::log_because() const { return TextOf(header_->log_because); }
 
 uint32_t Ring::inputs_before() const { return Load(&header_->inputs_before); }
-
-std::string Ring::log_because() const {
-  return std::string(header_->log_because,
-                     strnlen(header_->log_because, sizeof(header_->log_because)));
-}
 
 bool Ring::goes_on() const { return Load(&header_->again.goes_on) != 0; }
 

@@ -812,6 +812,11 @@ Die Die::Follow(uint16_t name) const {
   return same_unit ? data_->At(*unit_, *root_, ref.offset) : data_->At(ref);
 }
 
+Die Die::Whole() const {
+  const Die whole = Follow(DW_AT_signature);
+  return whole ? whole : *this;
+}
+
 bool Die::Flag(uint16_t name) const {
   const auto a = Find(name);
   return a && a->value != 0;

@@ -139,6 +139,9 @@ class Die {
   // Where the attribute refers to; not valid when it does not.
   DieRef Ref(uint16_t name) const;
   Die Follow(uint16_t name) const;
+  // The type that this one stands for, when that is in a unit of its own (DW_AT_signature, as
+  // -fdebug-types-section has it); else this.
+  Die Whole() const;
   bool Flag(uint16_t name) const;
   // False: it has no Ranges().
   bool MayHaveCode() const;

@@ -349,9 +349,7 @@ struct DwarfInfo::Impl {
       const Enclosure& e = code->enclosures[at];
       if (offset >= e.end) continue;
       const Die die = data->At(unit, e.begin);
-      std::string_view name = die.Text(DW_AT_name);
-      const Die whole = name.empty() ? die.Follow(DW_AT_signature) : Die();
-      if (whole) name = whole.Text(DW_AT_name);
+      std::string_view name = die.Whole().Text(DW_AT_name);
       if (name.empty()) {
         name = die.tag() == DW_TAG_namespace ? "(anonymous namespace)"
                : plain == "operator()"       ? "{lambda}"

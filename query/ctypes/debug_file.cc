@@ -319,8 +319,7 @@ const CType* DebugFile::TypeAt(DieRef ref) const {
   if (known != lazy_->types.end()) return known->second.get();
   const Die die = data_->At(ref);
   if (!die) return UnknownType();
-  // What stands for a type that is in a unit of its own (-fdebug-types-section).
-  if (const Die whole = die.Follow(DW_AT_signature)) {
+  if (const Die whole = die.Whole(); whole.ref() != ref) {
     return whole.Has(DW_AT_signature) ? UnknownType() : TypeAt(whole.ref());
   }
   // In a damaged file a type may need itself to be read.

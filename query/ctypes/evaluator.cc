@@ -474,7 +474,7 @@ absl::Status Evaluator::UnknownName(const ast::Expr& expr, const std::string& na
 
 absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& unary) {
   const ast::Expr& inner = *unary.operand;
-  const std::string untyped_before = untyped_;
+  const bool was_typed = untyped_.empty();
   ASSIGN_OR_RETURN(CValue operand, Value(inner));
   switch (unary.op) {
     case ast::UnaryOp::kAddress: {
@@ -487,7 +487,7 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Unary& un
                                     : "this is not in memory, so it has no address";
         return Here(ErrorAt(inner.range, why));
       }
-      untyped_ = untyped_before;  // an address is one whatever is there
+      if (was_typed) untyped_.clear();  // an address is one whatever is there
       CValue value =
           FromNumber(types_.PointerTo(object.type), object.home.value_or(object.address));
       value.past = object.past;

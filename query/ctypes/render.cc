@@ -451,7 +451,7 @@ std::optional<std::string> Renderer::MemberPointer(std::string_view bytes,
   const uint64_t n = NumberOf(bytes);
   const Die die = type->file ? type->file->data().At(type->die) : Die();
   Die record = die ? die.Follow(DW_AT_containing_type) : Die();
-  if (const Die whole = record ? record.Follow(DW_AT_signature) : Die()) record = whole;
+  if (record) record = record.Whole();
   if (bytes.size() <= 8) {
     if (n == ~uint64_t{0}) return std::nullopt;
     const CType* owner = record ? reader_.types().Complete(type->file->TypeAt(record.ref())) : type;

@@ -77,40 +77,38 @@ void Difference(Way way, std::string* block) {
     input.offset = way == Way::kTo ? was - offset_before : was + offset_before;
     offset_before = way == Way::kTo ? was : input.offset;
     memcpy(block->data() + at, &input, sizeof(input));
-    const std::string_view payload(block->data() + at + sizeof(input), input.bytes);
+    char* payload = block->data() + at + sizeof(input);
     at += BytesOfInput(input);
     const bool is_call = input.kind == kTtqSyscallEnter || input.kind == kTtqSyscallExit;
     if (!is_call && input.kind != kTtqRegisters && input.kind != kTtqVectors) continue;
     uint32_t thread = 0;  // which they all begin with
-    if (payload.size() <= sizeof(thread)) continue;
-    memcpy(&thread, payload.data(), sizeof(thread));
+    if (input.bytes <= sizeof(thread)) continue;
+    memcpy(&thread, payload, sizeof(thread));
     // A call ends with the number and arguments that it began with.
     const uint32_t kind = is_call ? uint32_t{kTtqSyscallEnter} : input.kind;
     std::string& last = before[uint64_t{kind} << 32 | thread];
-    std::string now(payload);
-    auto* bytes = const_cast<char*>(payload.data());
-    for (size_t i = sizeof(thread); i < std::min(last.size(), payload.size()); ++i) {
-      bytes[i] = static_cast<char>(bytes[i] ^ last[i]);
+    std::string other(payload, input.bytes);
+    for (size_t i = sizeof(thread); i < std::min(last.size(), other.size()); ++i) {
+      other[i] = static_cast<char>(other[i] ^ last[i]);
     }
-    last = way == Way::kTo ? std::move(now) : std::string(payload);
+    // The one of both that is no difference.
+    last = way == Way::kTo ? std::string(payload, input.bytes) : other;
+    other.copy(payload, other.size());
   }
 }
 
 absl::StatusOr<std::string> Unpack(const FrameHead& head, std::string_view stored) {
   if (HashOf(head, stored) != head.hash) return absl::DataLossError("is damaged");
-  const bool is_block = head.kind == static_cast<uint32_t>(InputsFrame::kBlock);
-  if (head.stored_bytes == head.bytes) {
-    std::string payload(stored);
-    if (is_block) Difference(Way::kBack, &payload);
-    return payload;
+  std::string payload(stored);
+  if (head.stored_bytes < head.bytes) {
+    if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head.bytes) {
+      return absl::DataLossError("is damaged");
+    }
+    payload.resize(head.bytes);
+    const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
+    if (n != head.bytes) return absl::DataLossError("is damaged");
   }
-  if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head.bytes) {
-    return absl::DataLossError("is damaged");
-  }
-  std::string payload(head.bytes, '\0');
-  const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
-  if (n != head.bytes) return absl::DataLossError("is damaged");
-  if (is_block) Difference(Way::kBack, &payload);
+  if (head.kind == static_cast<uint32_t>(InputsFrame::kBlock)) Difference(Way::kBack, &payload);
   return payload;
 }
 

@@ -245,16 +245,15 @@ absl::StatusOr<bool> HasLogs(const std::string& directory) {
 // Where the history that is wanted begins.
 absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
   const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
+  if (!wanted.last && wanted.span.begin.v == 0) return whole;
   // The memory that a history begins with is that of a process which is there.
-  const bool is_partial = wanted.last || wanted.span.begin.v != 0;
-  ASSIGN_OR_RETURN(const bool has_logs, is_partial ? HasLogs(run.directory) : false);
+  ASSIGN_OR_RETURN(const bool has_logs, HasLogs(run.directory));
   if (has_logs) return whole;
   if (wanted.last) {
     return [most = wanted.all_of_short ? kShortBlocks : kLastBlocks](ProcessNo, uint32_t blocks) {
       return blocks > most ? blocks - kLastBlocks : 0;
     };
   }
-  if (wanted.span.begin.v == 0) return whole;
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");
   const BlocksBefore all = [](ProcessNo, uint32_t) { return kNone; };

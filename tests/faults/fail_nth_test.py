@@ -85,10 +85,8 @@ def disk_full_at_the_seal(failing, directory):
 
 
 def main():
-    seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
+    faults.seed_from(4)
     points = int(sys.argv[5]) if len(sys.argv) > 5 else POINTS
-    print("seed", seed)
-    random.seed(seed)
     with faults.Ttq(sys.argv[1]) as ttq:
         failing = Failing(ttq, sys.argv[2], points)
         directory, runs, failed = ttq.place("recording"), 0, 0

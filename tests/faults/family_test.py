@@ -110,10 +110,8 @@ def one(ttq, family, number, victim, delay):
 
 def main():
     faults.adopt_orphans()
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
+    faults.seed_from(3)
     times = int(sys.argv[4]) if len(sys.argv) > 4 else TIMES
-    print("seed", seed)
-    random.seed(seed)
     with faults.Ttq(sys.argv[1]) as ttq, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         # One that nobody kills, and how long it takes to begin with.
         whole = ttq.place("whole")

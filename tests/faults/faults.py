@@ -6,11 +6,13 @@ import ctypes
 import glob
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 SKIPPED = 77  # as automake's tests do; see CMakeLists.txt
 
@@ -60,6 +62,10 @@ class Ttq:
             raise AssertionError(f"ttq {' '.join(arguments)}: no end after {timeout} s")
         return process.returncode, out, error
 
+    def index(self, directory, *flags):
+        status, _, error = self.run("index", *flags, directory)
+        assert (status, error) == (0, ""), (status, error)
+
     def answer(self, directory, query):
         status, out, error = self.run("-t", directory, "-f", "json", query)
         assert status == 0, (directory, query, status, error)
@@ -103,6 +109,27 @@ class Ttq:
         leftovers = glob.glob(directory + "/db/new-*.sst")
         assert not info["finished"] or not leftovers, leftovers
         return info, value
+
+
+def seed_from(argument):
+    """Seeds `random` by a word of the command line, where there is one, and says by what."""
+    seed = int(sys.argv[argument]) if len(sys.argv) > argument else random.randrange(1 << 32)
+    print("seed", seed, flush=True)
+    random.seed(seed)
+
+
+def one_line(result, *about):
+    """An answer that is refused: one line, and status 3."""
+    status, out, error = result
+    assert status == 3 and out == "" and error.startswith("ttq: ") and error.count("\n") == 1, (about, result)
+
+
+def wait_for_inputs(started, directory, size):
+    """Until the first process has so many bytes of inputs."""
+    path = os.path.join(directory, "inputs", "1")
+    while not os.path.exists(path) or os.path.getsize(path) < size:
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.001)
 
 
 def adopt_orphans():

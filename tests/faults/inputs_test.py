@@ -29,31 +29,19 @@ def record(ttq, counter, name, *flags, most="300000"):
     return directory
 
 
-def one_line(result, *about):
-    status, out, error = result
-    assert status == 3 and out == "" and error.startswith("ttq: ") and error.count("\n") == 1, (about, result)
-
-
-def index(ttq, directory):
-    status, _, error = ttq.run("index", directory)
-    assert (status, error) == (0, ""), (status, error)
-
-
 def kill_recorders(ttq, counter):
     for number in range(6):
         kind, early = ("program", "recorder")[number % 2], number < 2
         directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{number}")
-        inputs = os.path.join(directory, "inputs", "1")
         started = ttq.start("record", "--index=none", "--block-size", "1", "-o", directory, counter, stop)
         program = None
         while program is None:
             time.sleep(0.01)
             program = next(iter(faults.children_of(started.pid)), None)
-        one_line(ttq.run("-t", directory, QUESTION), "while it is recorded")
+        faults.one_line(ttq.run("-t", directory, QUESTION), "while it is recorded")
         # The start takes some 16 kB of inputs, each block of the loop 2 kB.
-        while not early and (not os.path.exists(inputs) or os.path.getsize(inputs) < 1 << 15):
-            assert started.poll() is None, started.communicate()
-            time.sleep(0.001)
+        if not early:
+            faults.wait_for_inputs(started, directory, 1 << 15)
         time.sleep(random.random() / 32)
         os.kill(program if kind == "program" else started.pid, signal.SIGKILL)
         if kind == "program":
@@ -66,7 +54,7 @@ def kill_recorders(ttq, counter):
             _, status = os.waitpid(program, 0)
             assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 7, status
             started.communicate(timeout=60)
-        index(ttq, directory)
+        ttq.index(directory)
         info, value = ttq.expect_readable(directory)
         assert info["finished"] == (kind == "program") and (early or value > 0), (kind, info, value)
     print("killed while recording: 6")
@@ -83,7 +71,7 @@ def kill_while_translating(ttq, _):
             os.kill(program, signal.SIGKILL)
         started.communicate(timeout=60)
         if os.path.exists(directory):
-            index(ttq, directory)
+            ttq.index(directory)
     print("killed while it was translated: 10")
 
 
@@ -111,7 +99,7 @@ def damage(ttq, counter):
     path = os.path.join(directory, "inputs", "1")
     with open(path, "rb") as file:
         right = file.read()
-    index(ttq, directory)
+    ttq.index(directory)
     rows = ttq.answer(directory, QUESTION)["rows"]
     noticed = 0
     for number in range(24):
@@ -126,12 +114,12 @@ def damage(ttq, counter):
         assert ttq.run("index", "--drop", directory)[0] == 0
         result = ttq.run("index", directory)
         if result[0] != 0:
-            one_line(result, number, at)
+            faults.one_line(result, number, at)
             noticed += 1
             continue
         status, out, error = ttq.run("-t", directory, "-f", "json", QUESTION)
         if status != 0:
-            one_line((status, out, error), number, at)
+            faults.one_line((status, out, error), number, at)
         else:
             answer = json.loads(out)
             assert answer["rows"] == rows or not answer["complete"], (number, at, answer)
@@ -140,7 +128,7 @@ def damage(ttq, counter):
     with open(path, "wb") as file:
         file.write(right)
     ttq.run("index", "--drop", directory)
-    index(ttq, directory)
+    ttq.index(directory)
     assert ttq.run("check", directory)[0] == 0
     data = bytearray(right)
     data[16] ^= 1  # the hash of the first frame
@@ -152,10 +140,10 @@ def damage(ttq, counter):
     # Of a later version: its number is in the first frame, behind the frame's own head and the magic number.
     with open(path, "wb") as file:
         file.write(right[:24 + 8] + struct.pack("<I", 99) + right[24 + 12:])
-    one_line(ttq.run("index", directory), "of another version")
+    faults.one_line(ttq.run("index", directory), "of another version")
     os.remove(path)
     os.mkdir(path)
-    one_line(ttq.run("index", directory), "no file")
+    faults.one_line(ttq.run("index", directory), "no file")
     print("damaged: 24, noticed:", noticed)
 
 
@@ -169,7 +157,7 @@ def changed_file(ttq, counter):
     ttq.run("index", "--drop", directory)
     shutil.rmtree(os.path.join(directory, "inputs", "files"))
     result = ttq.run("index", directory)
-    one_line(result)
+    faults.one_line(result)
     assert program in result[2], result
     print("a program that changed")
 
@@ -188,22 +176,20 @@ def full_disk(ttq, counter):
                 continue
             result = ttq.run("index", directory)
             if result[0] != 0:
-                one_line(result, kib)
+                faults.one_line(result, kib)
                 assert "disk is full" in result[2], result
                 said += 1
                 assert sorted(os.listdir(directory)) == ["inputs"], os.listdir(directory)
                 kept = ttq.place(f"kept-{kib}")
                 shutil.copytree(directory, kept)
-                index(ttq, kept)
+                ttq.index(kept)
                 assert ttq.expect_readable(kept, complete=True)[1] == 1000000
     assert said == 3
     print("disks that were full:", said)
 
 
 def main():
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
-    print("seed", seed, flush=True)
-    random.seed(seed)
+    faults.seed_from(3)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
         for test in (damage, kill_recorders, kill_while_translating, kill_indexers, changed_file, full_disk):

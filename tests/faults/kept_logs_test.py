@@ -41,15 +41,10 @@ def record(ttq, program, how, number, *flags):
     return directory, out
 
 
-def index(ttq, directory, *flags):
-    status, _, error = ttq.run("index", *flags, directory)
-    assert (status, error) == (0, ""), (status, error)
-
-
 def all_is_there(ttq, program):
     for how in ("anonymous", "file", "protect", "sysv", "large"):
         directory, out = record(ttq, program, how, N)
-        index(ttq, directory)
+        ttq.index(directory)
         info = json.loads(ttq.run("info", "-f", "json", directory)[1])
         pids = {p["pid"]: p for p in info["processes"]}
         lines = [line.split() for line in out.splitlines()]
@@ -66,8 +61,8 @@ def all_is_there(ttq, program):
                     assert count == (N if which == 0 else 0), (how, which, count)
         assert ttq.run("check", directory)[::2] == (0, ""), how
         again = ttq.answer(directory, "calls to count_to")
-        index(ttq, directory, "--drop")
-        index(ttq, directory, "--to", "200000")  # a part, which begins at the start
+        ttq.index(directory, "--drop")
+        ttq.index(directory, "--to", "200000")  # a part, which begins at the start
         assert ttq.answer(directory, "calls to count_to")["rows"] == again["rows"], how
     print("all of both: 5")
     return directory
@@ -79,11 +74,8 @@ def killed(ttq, program):
         directory = ttq.place(f"killed-{number}")
         started = ttq.start("record", "--index=none", "--block-size", "1", "-o", directory, program, "large", "0",
                             ttq.place("shared"))
-        inputs = os.path.join(directory, "inputs", "1")
         # 1 million rounds have 40 kB of inputs; a block of the log has more.
-        while not os.path.exists(inputs) or os.path.getsize(inputs) < 1 << 20:
-            assert started.poll() is None, started.communicate()
-            time.sleep(0.001)
+        faults.wait_for_inputs(started, directory, 1 << 20)
         recorded = next(iter(faults.children_of(started.pid)))
         time.sleep(random.random() / 16)
         os.kill(recorded if kind == "program" else started.pid, signal.SIGKILL)
@@ -92,7 +84,7 @@ def killed(ttq, program):
             os.kill(recorded, signal.SIGKILL)
             os.waitpid(recorded, 0)
         started.communicate(timeout=60)
-        index(ttq, directory)
+        ttq.index(directory)
         status, out, error = ttq.run("info", "-f", "json", directory)
         assert status == 0, error
         process = json.loads(out)["processes"][0]
@@ -116,10 +108,10 @@ def damaged(ttq, directory):
             data[at] ^= 1 << random.randrange(8)
         with open(path, "wb") as file:
             file.write(data)
-        index(ttq, directory, "--drop")
+        ttq.index(directory, "--drop")
         status, out, error = ttq.run("index", directory)
         if status != 0:
-            assert status == 3 and error.startswith("ttq: ") and error.count("\n") == 1, (number, at, error)
+            faults.one_line((status, out, error), number, at)
             noticed += 1
             continue
         info = json.loads(ttq.run("info", "-f", "json", directory)[1])["processes"][0]
@@ -130,8 +122,8 @@ def damaged(ttq, directory):
     with open(path, "wb") as file:
         file.write(right)
     assert noticed >= 6, noticed
-    index(ttq, directory, "--drop")
-    index(ttq, directory)
+    ttq.index(directory, "--drop")
+    ttq.index(directory)
     assert ttq.run("check", directory)[0] == 0
     with open(path, "r+b") as file:
         file.seek(len(right) * 3 // 4)
@@ -142,9 +134,7 @@ def damaged(ttq, directory):
 
 
 def main():
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
-    print("seed", seed, flush=True)
-    random.seed(seed)
+    faults.seed_from(3)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
         program = os.path.abspath(sys.argv[2])

@@ -129,9 +129,7 @@ def without_recorder(ttq):
 
 def main():
     faults.adopt_orphans()
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32)
-    print("seed", seed)
-    random.seed(seed)
+    faults.seed_from(3)
     with faults.Ttq(sys.argv[1]) as ttq, \
             concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         without_recorder(ttq)
