@@ -192,7 +192,7 @@ Bool __wrap_vgPlain_should_we_trace_this_child(const HChar* name, const HChar** 
 
 static Bool process_option(const HChar* arg) {
   if (VG_STR_CLO(arg, "--ring", clo_ring)) {
-  } else if (VG_BINT_CLO(arg, "--block-bytes", clo_block_bytes, 1 << 20, 256 << 20)) {
+  } else if (VG_BINT_CLO(arg, "--block-bytes", clo_block_bytes, 512 << 10, 256 << 20)) {
   } else if (VG_BINT_CLO(arg, "--block-count", clo_block_count, 2, 1024)) {
   } else if (VG_BOOL_CLO(arg, "--verify", clo_verify)) {
   } else {

@@ -75,7 +75,7 @@ def installed(name, command, given=b""):
 
 def cases():
     for name in ("instructions", "avx2", "signals", "memory", "syscalls", "confined", "code",
-                 "exceptions", "processes", "spawn", "threads", "bare", "siginfo"):
+                 "exceptions", "processes", "spawn", "threads", "bare", "siginfo", "fault_ends"):
         yield ours(name)
     if ENGINE != ["--engine=valgrind"]:  # its recording of it is compared with the native engine's, see native_threads
         yield ours("pthreads")
