@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/record_watch.h"
 #include "cli/recordings.h"
 #include "fmt/format.h"
 #include "import/import_core.h"

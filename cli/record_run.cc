@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/memory_reserve.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -34,6 +35,7 @@
 #include "query/cpython/runtime.h"
 #include "recorder/launcher.h"
 #include "recorder/refusal.h"
+#include "store/format/inputs_log.h"
 #include "store/read/reader.h"
 #include "store/write/ingest.h"
 #include "store/write/inputs_writer.h"
@@ -89,18 +91,28 @@ absl::Status FindPythonFrames(const std::string& directory,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<ProcessInfo>> ProcessesOf(const RecordingWriter&,
+                                                     const std::string& directory) {
+  ASSIGN_OR_RETURN(const auto made, Recording::Open(directory, FileAccess::kMap));
+  return made->processes();
+}
+
+absl::StatusOr<std::vector<ProcessInfo>> ProcessesOf(const InputsWriter&,
+                                                     const std::string& directory) {
+  ASSIGN_OR_RETURN(const InputsSummary inputs, SummariseInputs(directory));
+  return DescribeInputs(directory, inputs);
+}
+
 // A word where most of what was recorded is not the program that was meant.
-void WarnOfShim(const std::string& directory, const std::string& program) {
-  const auto made = Recording::Open(directory, FileAccess::kMap);
-  if (!made.ok()) return;
-  const std::optional<ShimCost> shim = CostlyShim((*made)->processes());
+void WarnOfShim(const std::vector<ProcessInfo>& processes, const std::string& program) {
+  const std::optional<ShimCost> shim = CostlyShim(processes);
   if (!shim) return;
   fmt::print(
       stderr,
-      "ttq: {} took {} instructions in {} {} to find the program, which took {}; this records "
-      "the program alone: ttq record {}\n",
-      Printable(program), Amount(shim->instructions), shim->processes,
-      shim->processes == 1 ? "process" : "processes", Amount(shim->program),
+      "ttq: {} took {} {} and {:.0f} % of what was recorded to find the program; this "
+      "records the program alone: ttq record {}\n",
+      Printable(program), shim->processes, shim->processes == 1 ? "process" : "processes",
+      100 * static_cast<double>(shim->bytes) / static_cast<double>(shim->bytes + shim->program),
       Printable(shim->command));
 }
 
@@ -160,10 +172,16 @@ std::string AmountOf(const InputsWriter& writer) {
   return fmt::format("the inputs of {}", Processes(writer.totals()));
 }
 
-// What came of that beside the inputs.
+// What came of that beside the inputs, or did not come.
 std::string LogOf(const InputsWriter& writer) {
-  const std::string why = writer.log_because();
-  return why.empty() ? "" : fmt::format(", and from some point on the log, since {},", why);
+  std::string out;
+  if (const std::string why = writer.incomplete_because(); !why.empty()) {
+    out = fmt::format(", not all of them, since {},", why);
+  }
+  if (const std::string why = writer.log_because(); !why.empty()) {
+    out += fmt::format("{} and from some point on the log, since {},", out.empty() ? "," : "", why);
+  }
+  return out;
 }
 
 // What was recorded, in a line.
@@ -277,7 +295,10 @@ RecordedRun RecordWith(const RecordOptions& options, const std::string& output) 
   if (!options.quiet) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
     fmt::print(stderr, "ttq: {}\n", Summary(**writer, run.directory, took.count()));
-    if (totals.processes > 1) WarnOfShim(run.directory, options.launch.command[0]);
+    if (totals.processes > 1) {
+      const auto processes = ProcessesOf(**writer, run.directory);
+      if (processes.ok()) WarnOfShim(*processes, options.launch.command[0]);
+    }
   }
   if (!finished.ok()) {
     fmt::print(stderr, "ttq: {}; {}\n", Printable(std::string(finished.message())),

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/directory.h"
 #include "cli/common.h"
 #include "fmt/format.h"
 
@@ -31,15 +32,6 @@ uint64_t DefaultFreeSpace(const std::string& directory) {
   struct statvfs st;
   if (statvfs(directory.c_str(), &st) != 0) return 0;
   return std::min<uint64_t>(kDefaultFree, uint64_t{st.f_blocks} * st.f_frsize / 20);
-}
-
-uint64_t BytesUnder(const std::string& directory) {
-  uint64_t total = 0;
-  std::error_code ec;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
-    if (entry.is_regular_file(ec)) total += entry.file_size(ec);
-  }
-  return total;
 }
 
 RecordWatch::RecordWatch(const std::string& directory, const RecordLimits& limits, bool show)
@@ -82,9 +74,12 @@ std::optional<std::string> RecordWatch::Exceeded() const {
 
 void RecordWatch::Show(const IngestTotals& totals) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
-  line_.Show(fmt::format("ttq: {:.0f} s, {} instructions, {}, {} {}", elapsed.count(),
-                         HumanCount(totals.instructions), HumanBytes(bytes_),
-                         totals.processes.load(), totals.processes == 1 ? "process" : "processes"));
+  // Nobody counts them where only inputs are recorded.
+  const std::string instructions =
+      totals.instructions == 0 ? "" : HumanCount(totals.instructions) + " instructions, ";
+  line_.Show(fmt::format("ttq: {:.0f} s, {}{}, {} {}", elapsed.count(), instructions,
+                         HumanBytes(bytes_), totals.processes.load(),
+                         totals.processes == 1 ? "process" : "processes"));
 }
 
 }  // namespace ttq

@@ -25,9 +25,6 @@ struct RecordLimits {
 // 1 GB, or a twentieth of a disk of less than 20 GB. 0 when it cannot be told.
 uint64_t DefaultFreeSpace(const std::string& directory);
 
-// All bytes of the files below a directory.
-uint64_t BytesUnder(const std::string& directory);
-
 // Belongs to one thread.
 class RecordWatch {
  public:

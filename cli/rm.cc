@@ -3,7 +3,6 @@
 // `ttq rm`: removes recordings, by name or by age. It touches nothing that is no recording, and
 // none that is being made.
 
-#include <sys/stat.h>
 #include <time.h>
 
 #include <algorithm>
@@ -13,15 +12,16 @@
 #include <system_error>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/record_watch.h"
 #include "cli/recordings.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "query/answers/recordings.h"
 #include "query/find_trace.h"
+#include "store/format/inputs_log.h"
 #include "store/read/writer_lock.h"
 
 namespace ttq {
@@ -38,8 +38,8 @@ std::string Resolve(const std::string& name) {
   }
   std::error_code error;
   const fs::path path = fs::canonical(*found, error);
-  struct stat st;
-  if (error || lstat((path.string() + "/db").c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) {
+  const bool has_store = fs::is_directory(fs::symlink_status(path / "db", error));
+  if (!has_store && !HasInputs(path)) {
     Complain(fmt::format("{}: not a recording (it holds no store)", Printable(*found)), 0);
     return "";
   }

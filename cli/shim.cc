@@ -36,10 +36,10 @@ std::optional<ShimCost> CostlyShim(const std::vector<ProcessInfo>& processes) {
     const auto parent = of_program.find(p.parent.v);
     const bool is_program = &p == last || (parent != of_program.end() && parent->second);
     of_program[p.number.v] = is_program;
-    (is_program ? cost.program : cost.instructions) += p.end.v;
+    (is_program ? cost.program : cost.bytes) += p.log_bytes;
     if (!is_program) ++cost.processes;
   }
-  if (cost.instructions <= cost.program) return std::nullopt;
+  if (cost.bytes <= cost.program) return std::nullopt;
   cost.command = ForShell(last->program);
   for (size_t i = 1; i < last->arguments.size(); ++i) {
     cost.command += " " + ForShell(last->arguments[i]);

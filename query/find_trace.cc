@@ -88,7 +88,8 @@ absl::Status EnsureHistory(const std::string& directory) { return EnsureHistory(
 
 absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& directory,
                                                            FileAccess files, HistoryNeed need) {
-  if (HoldsInputsOnly(directory) && need != HistoryNeed::kNone) {
+  const bool needs_any = HoldsInputsOnly(directory) || HistoryIsBehind(directory);
+  if (needs_any && need != HistoryNeed::kNone) {
     const bool last = need == HistoryNeed::kLast;
     RETURN_IF_ERROR(EnsureHistory(directory, {.last = last, .all_of_short = last}));
   } else if (need == HistoryNeed::kAll && HistoryIsPartial(directory)) {

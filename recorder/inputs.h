@@ -37,10 +37,10 @@ struct TtqInputs {
   uint32_t finished, superseded, became_other;
   uint32_t argument_bytes;
   uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
-  uint32_t cut_off;      // the recorder was killed, and the process may have gone on
+  uint32_t unused;
   uint32_t hold_before;  // for the second run, as in TtqRing
   uint32_t log_follows;  // behind the blocks, the process's log does
-  uint32_t unused;
+  uint32_t exit_status;  // as in TtqRing
 };
 static_assert(sizeof(TtqInputs) % 8 == 0);
 
@@ -65,9 +65,6 @@ namespace ttq {
 
 // Beside the inputs may be copies of the files that are mapped, for when those change:
 // DEV-INO-BYTES-MTIME, in hexadecimal, as TtqMap has them.
-
-// What is missing of a process whose inputs do not end, as TtqRing::incomplete.
-constexpr char kRecorderKilled[] = "the recorder was killed; what came after that is not recorded";
 
 // Of a record, with its padding.
 inline uint64_t BytesOfInput(const TtqInput& input) {

@@ -36,12 +36,14 @@ void InputsFile::Add(const TtqInput& input, std::string_view payload) {
   Pad(&records);
 }
 
-absl::Status InputsFile::AddBlock(std::string_view log) {
+absl::Status InputsFile::AddBlock(std::string_view log, bool is_whole) {
   TtqInputsBlock block;
   if (log.size() < sizeof(block) || !AreWhole(log.substr(sizeof(block)))) {
     return absl::DataLossError("a block of inputs is damaged");
   }
   memcpy(&block, log.data(), sizeof(block));
+  if (!last_is_whole_) blocks.pop_back();
+  last_is_whole_ = is_whole;
   blocks.push_back(block);
   records.append(log.substr(sizeof(block)));
   return absl::OkStatus();
@@ -59,6 +61,7 @@ void InputsFile::Begin(const Ring& ring) {
 
 void InputsFile::End(const Ring& ring) {
   head.fatal_signal = ring.fatal_signal();
+  head.exit_status = ring.exit_status();
   head.finished = ring.finished() ? 1 : 0;
   head.superseded = ring.superseded() ? 1 : 0;
   head.became_other = ring.became_other() ? 1 : 0;

@@ -23,14 +23,18 @@ struct InputsFile {
   std::vector<TtqInputsBlock> blocks;
 
   void Add(const TtqInput& input, std::string_view payload);
-  // A block of a ring that holds inputs. DataLoss when it is damaged.
-  absl::Status AddBlock(std::string_view log);
+  // A block of a ring that holds inputs, or, of one that is not whole yet, TtqInputsBlock as of
+  // then and some records: what follows of the block has no others. DataLoss when it is damaged.
+  absl::Status AddBlock(std::string_view log, bool is_whole = true);
   // What the ring says of the process: before its blocks, and, of its end, behind them.
   void Begin(const Ring& ring);
   void End(const Ring& ring);
 
   // The file.
   std::string Encode() const;
+
+ private:
+  bool last_is_whole_ = true;
 };
 
 }  // namespace ttq

@@ -23,6 +23,8 @@ namespace ttq {
 
 constexpr uint32_t kRingBlockBytes = 8 << 20;
 
+constexpr char kLostRing[] = "lost";
+
 // What the ring says of the process.
 struct RingHead {
   std::string name = "moment";  // of the ring
@@ -33,7 +35,7 @@ struct RingHead {
   uint32_t fatal_signal = 0;           // 0: none
   std::string incomplete;              // cut where it is too long
   std::vector<std::string> arguments;  // program, working directory, argv; those that find room
-  // Of a process that another one forked.
+  // Of a process that another one forked. kLostRing: from what it goes on is not recorded.
   std::string parent_ring;
   uint32_t fork_number = 0;
   uint32_t process = 0, parent = 0;  // their numbers in the recording, where they are known

@@ -120,7 +120,38 @@ absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
   return absl::OkStatus();
 }
 
-const TtqBlock* Ring::Next() {
+// The tool lowers the count when it gets no memory for more.
+const char* Ring::BlockAt(uint32_t number) const {
+  const uint32_t count = std::clamp(Load(&header_->block_count), 1u, block_count_);
+  return reinterpret_cast<const char*>(header_) + kTtqRingHeaderBytes +
+         static_cast<size_t>(number % count) * block_bytes_;
+}
+
+std::optional<std::string> Ring::NextSoFar(size_t known) const {
+  const auto& noted = header_->so_far;
+  const uint32_t changes = Load(&noted.changes);
+  const uint32_t block = Load(&noted.block), log_bytes = Load(&noted.log_bytes);
+  const size_t bytes = Load(&noted.bytes);
+  const int64_t wall_ns = __atomic_load_n(&noted.wall_ns, __ATOMIC_ACQUIRE);
+  constexpr size_t kHeads = sizeof(TtqBlock) + sizeof(TtqInputsBlock);
+  if (changes == 0 || block != taken_ || bytes <= known || bytes > block_bytes_ - kHeads) {
+    return std::nullopt;
+  }
+  const char* at = BlockAt(block) + sizeof(TtqBlock);
+  TtqInputsBlock head;
+  memcpy(&head, at, sizeof(head));
+  head.log_bytes = log_bytes;
+  head.ends_between_superblocks = 0;
+  head.wall_end_ns = wall_ns;
+  std::string out(reinterpret_cast<const char*>(&head), sizeof(head));
+  out.append(at + sizeof(head) + known, bytes - known);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  // What a block holds stays as it is until it is released.
+  if (changes % 2 != 0 || Load(&noted.changes) != changes) return std::nullopt;
+  return out;
+}
+
+const TtqBlock* Ring::Next(const std::function<void()>& while_waiting) {
   for (;;) {
     uint32_t produced = Load(&header_->produced);
     // The program could write here at any time; without this it could keep us busy for ever.
@@ -131,20 +162,20 @@ const TtqBlock* Ring::Next() {
     bool ended =
         Load(&header_->state) != kTtqRunning || superseded_ || (!goes_on() && ProcessIsGone());
     if (ended && Load(&header_->produced) == taken_) return nullptr;
-    if (!ended) FutexWait(&header_->produced, produced, 50);
+    if (ended) continue;
+    FutexWait(&header_->produced, produced, 50);
+    if (while_waiting && Load(&header_->produced) == produced) while_waiting();
   }
-  // The tool lowers the count when it gets no memory for more.
-  uint32_t count = std::clamp(Load(&header_->block_count), 1u, block_count_);
-  auto* block = reinterpret_cast<const TtqBlock*>(
-      reinterpret_cast<const char*>(header_) + kTtqRingHeaderBytes +
-      static_cast<size_t>(taken_ % count) * block_bytes_);
-  ++taken_;
-  return block;
+  return reinterpret_cast<const TtqBlock*>(BlockAt(taken_++));
 }
 
 absl::Status Ring::status() const {
   if (!damaged_) return absl::OkStatus();
   return absl::DataLossError("the ring says that it has more blocks than it holds");
+}
+
+bool Ring::HasEnded() const {
+  return Load(&header_->state) != kTtqRunning || superseded_ || ProcessIsGone();
 }
 
 void Ring::Release() {

@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,8 +43,9 @@ class Ring {
 
   // The next block, or null when there will be none, or when the ring is damaged. Waits. The block
   // stays valid until it is released; blocks are released in the order they were taken. The program
-  // waits while all of the ring's blocks are taken or full.
-  const TtqBlock* Next();
+  // waits while all of the ring's blocks are taken or full. `while_waiting` is called several times
+  // a second.
+  const TtqBlock* Next(const std::function<void()>& while_waiting = {});
   // DataLoss when the ring's counters cannot be true.
   absl::Status status() const;
   void Release();
@@ -56,6 +59,13 @@ class Ring {
   uint32_t hold_before() const;
   // It goes on, and does not stand still again.
   void LetGoOn();
+
+  // Of a process whose inputs are recorded: what the next block holds so far of TtqInputsBlock and
+  // of records, those from byte `known` on; nullopt: no more than that, or nobody knows.
+  std::optional<std::string> NextSoFar(size_t known) const;
+
+  // Whether who fills it is done, or gone. What was handed over may not have been taken yet.
+  bool HasEnded() const;
 
   // The process replaced itself; no more blocks come after those produced.
   void Supersede() { superseded_ = true; }
@@ -104,11 +114,13 @@ class Ring {
   std::string incomplete() const;
   bool superseded() const { return superseded_ || header_->again.superseded != 0; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }
+  uint32_t exit_status() const { return header_->exit_status; }  // as in TtqRing
 
  private:
   friend class RingProducer;
   Ring() = default;
   bool ProcessIsGone() const;
+  const char* BlockAt(uint32_t number) const;
   absl::Status CheckHeader(const std::string& path);
 
   std::string name_;

@@ -47,8 +47,8 @@ typedef Long ttq_i64;
 // 5: kTtqMark; 6: kTtqDescriptor, kTtqThreadAt, TtqRing::beginning; 7: kTtqUndetermined,
 // kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again; 9: TtqRing::hold_before;
 // 10: TtqRing::inputs_before and log_because in place of holds_inputs and not_again, again.goes_on,
-// kTtqCutOff
-enum { kTtqStreamVersion = 10 };
+// kTtqCutOff; 11: TtqRing::exit_status, so_far
+enum { kTtqStreamVersion = 11 };
 
 #define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
 
@@ -103,6 +103,14 @@ typedef struct {
   // Of such a process: before this block it stands still, with nothing done that is not logged,
   // until the number is another one; 0: nowhere. Futex word.
   ttq_u32 hold_before;
+  // Of the block that is being filled with inputs, as of the last system call that was begun.
+  struct {
+    ttq_u32 changes;  // odd: it is being changed
+    ttq_u32 block;
+    ttq_u32 log_bytes, bytes;  // of the log; of the records in its place
+    ttq_i64 wall_ns;           // CLOCK_REALTIME
+  } so_far;
+  ttq_u32 exit_status;  // natively: that it ended itself with, and 1; 0: it has not
   // Only with `verify`: memory that system calls under way may be writing.
   ttq_u32 pending_count;
   struct {

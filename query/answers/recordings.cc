@@ -21,6 +21,12 @@
 namespace ttq {
 namespace {
 
+// Empty: it has not ended, or nobody knows how.
+std::string EndingOf(const ProcessInfo& process) {
+  if (process.fatal_signal != 0) return SignalName(process.fatal_signal);
+  return process.exit_status ? fmt::format("exit {}", *process.exit_status) : "";
+}
+
 // A recording whose history is not made.
 Listed LookAtInputs(Listed listed) {
   listed.instructions.reset();
@@ -34,7 +40,15 @@ Listed LookAtInputs(Listed listed) {
   listed.bytes = inputs->bytes;
   listed.running = inputs->being_recorded;
   listed.finished = inputs->info.finished;
-  listed.ending = "inputs";
+  const absl::StatusOr<std::vector<ProcessInfo>> processes = DescribeInputs(listed.path, *inputs);
+  if (!processes.ok()) {
+    listed.problem = std::string(processes.status().message());
+    return listed;
+  }
+  for (const ProcessInfo& p : *processes) {
+    if (!p.complete) listed.complete = false;
+    if (p.number == DefaultProcess(*processes)) listed.ending = EndingOf(p);
+  }
   return listed;
 }
 
@@ -63,11 +77,7 @@ Listed Look(const std::string& home, const std::string& name) {
     }
     if (listed.instructions) *listed.instructions += p.end.v;
     if (!p.complete) listed.complete = false;
-    if (p.number != (*recording)->default_process()) continue;
-    if (p.fatal_signal != 0)
-      listed.ending = SignalName(p.fatal_signal);
-    else if (p.exit_status)
-      listed.ending = fmt::format("exit {}", *p.exit_status);
+    if (p.number == (*recording)->default_process()) listed.ending = EndingOf(p);
   }
   return listed;
 }

@@ -16,7 +16,7 @@ namespace ttq {
 struct Listed {
   std::string name, path, command, ending, problem;
   int64_t start_wall_ns = 0;
-  // nullopt: what happened is unknown, of a core dump or a snapshot.
+  // nullopt: what happened is unknown, of a core dump or a snapshot; the history is not made.
   std::optional<uint64_t> instructions = 0;
   uint64_t bytes = 0;
   bool finished = true;

@@ -209,6 +209,7 @@ void Exit(uint64_t number, uint32_t status) {
     g_frames->bytes = ReadGuest(g_frames->begin, g_frames->content, kSharedStack);
   }
   ring::Append(kTtqExitProcess, &status, 4);
+  ring::Header()->exit_status = (status & 0xff) + 1;
   threads::TellEnd();
   ring::Finish(0);
   for (;;) Syscall(static_cast<int64_t>(number), status);

@@ -482,8 +482,17 @@ void Fork() {
   if (g_head->finished) {
     ring::Finish(g_head->fatal_signal, g_blocks[blocks - 1].ends_between_superblocks != 0);
   } else {
-    ring::Break(ring::Here().block >= blocks);
+    const auto has_begun_another = [&] { return ring::Here().block >= blocks; };
+    // It may have been cut off in a system call: where that is, no record has said.
+    const bool is_cut_off = !g_head->superseded && !g_head->log_follows;
+    if (is_cut_off && !has_begun_another()) threads::TellAllRegisters();
+    ring::Break(has_begun_another());
   }
+  // When this process is gone, so are those that it forked, and who waits for it knows all rings.
+  constexpr uint64_t kAny = ~uint64_t{0}, kAlsoWithoutSignal = 0x40000000;  // __WALL
+  constexpr int64_t kInterrupted = -4;
+  int64_t r = 0;
+  while (!Failed(r) || r == kInterrupted) r = Syscall(SYS_wait4, kAny, 0, kAlsoWithoutSignal, 0);
   for (;;) Syscall(SYS_exit_group, 0);
 }
 
@@ -646,7 +655,7 @@ void FillRing() {
   ring->again.superseded = g_head->superseded;
   ring->hold_before = g_head->hold_before;
   ring->again.goes_on = g_head->log_follows;
-  if (g_head->cut_off) memcpy(ring->incomplete, kRecorderKilled, sizeof(kRecorderKilled));
+  ring->exit_status = g_head->exit_status;
   ring->argument_bytes = g_head->argument_bytes;
   memcpy(ring->arguments, g_head + 1, g_head->argument_bytes);
 }

@@ -151,6 +151,8 @@ uint8_t* BlockAt(uint32_t number) {
 }
 
 void DetachForMemory() {
+  constexpr char kWhy[] = "there was no memory for its ring any more";
+  memcpy(g_ring->incomplete, kWhy, sizeof(kWhy));
   WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
                   << " is not recorded any further: there is no memory for its ring\n");
   g_detached = true;
@@ -303,7 +305,11 @@ void BeginInputs() {
   if (!g_options.inputs) return;
   g_beginning_hash = HashOfBlock();
   g_beginning_end = g_context.log;
-  g_inputs = BlockAt(g_block_number) + sizeof(TtqBlock) + sizeof(TtqInputsBlock);
+  uint8_t* head = BlockAt(g_block_number) + sizeof(TtqBlock);
+  const TtqInputsBlock beginning = {g_beginning_hash, 0, 0,
+                                    reinterpret_cast<TtqBlock*>(g_block)->wall_start_ns, 0};
+  memcpy(head, &beginning, sizeof(beginning));
+  g_inputs = head + sizeof(TtqInputsBlock);
   g_inputs_end = BlockAt(g_block_number) + kInputsStep;
 }
 
@@ -450,6 +456,20 @@ bool TurnToLog(const char* why) {
   NextBlock(false);
   return true;
 }
+void NoteSoFar(int64_t wall_ns) {
+  if (g_inputs == nullptr || g_detached) return;
+  auto& noted = g_ring->so_far;
+  const uint32_t changes = noted.changes;
+  __atomic_store_n(&noted.changes, changes + 1, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  const uint8_t* records = BlockAt(g_block_number) + sizeof(TtqBlock) + sizeof(TtqInputsBlock);
+  __atomic_store_n(&noted.block, g_block_number, __ATOMIC_RELAXED);
+  __atomic_store_n(&noted.log_bytes, Here().offset, __ATOMIC_RELAXED);
+  __atomic_store_n(&noted.bytes, static_cast<uint32_t>(g_inputs - records), __ATOMIC_RELAXED);
+  __atomic_store_n(&noted.wall_ns, wall_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&noted.changes, changes + 2, __ATOMIC_RELEASE);
+}
+
 bool IsDetached() {
   DetachIfRecorderIsGone();
   return g_detached;
@@ -529,10 +549,12 @@ void Finish(uint32_t fatal_signal, bool complete) {
   if (g_ring == nullptr || g_finished) return;
   g_finished = true;
   g_ring->fatal_signal = fatal_signal;
-  if (!g_detached) Publish(complete);
+  const bool is_recorded = !g_detached;
+  if (is_recorded) Publish(complete);
   WaitUntilVerified();
   DetachIfRecorderIsGone();
   g_detached = true;
+  if (!is_recorded) return;  // up to here
   __atomic_store_n(&g_ring->state, uint32_t{kTtqFinished}, __ATOMIC_RELEASE);
   Wake(&g_ring->produced);
 }
@@ -542,6 +564,9 @@ void Break(bool begun) {
   if (!g_detached && !begun) Publish(false);
   WaitUntilVerified();
   g_detached = true;
+  if (g_ring->again.goes_on) return;
+  __atomic_store_n(&g_ring->state, uint32_t{kTtqCutOff}, __ATOMIC_RELEASE);
+  Wake(&g_ring->produced);
 }
 
 void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body,

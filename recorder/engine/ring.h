@@ -40,6 +40,9 @@ bool HoldsInputs();
 // clause. Begins a block that holds a log, as all later ones do. True: translations that were made
 // so far log nothing and are to be given up; false: nothing changes.
 bool TurnToLog(const char* why);
+// Of a process whose inputs are recorded: those so far are of use without what follows. May be said
+// often, and is said before the process waits.
+void NoteSoFar(int64_t wall_ns);
 // Whether nobody records this process any more.
 bool IsDetached();
 TtqRing* Header();

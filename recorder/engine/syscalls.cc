@@ -510,6 +510,7 @@ void Execute() {
   }
   CallNotes notes;
   NoteBeforeSyscall(number, args, &notes);
+  ring::NoteSoFar(s.wall_ns);
   const int64_t result = Run(number, args, notes);
   memory::SetSyscall(s.number);  // other threads have made calls meanwhile
   traces::NoteResult(number, args, result);

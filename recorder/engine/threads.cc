@@ -471,6 +471,9 @@ int64_t SetRobustList(uint64_t address, uint64_t bytes) {
 
 void TellRegisters() { TellRegistersOf(*g_running); }
 void TellVectors() { TellVectorsOf(g_running); }
+void TellAllRegisters() {
+  ForEachAlive([](Thread& t) { TellRegistersOf(t); });
+}
 
 void BeginBlock() {
   ForEachAlive([](Thread& t) {
@@ -483,7 +486,7 @@ void BeginBlock() {
 }
 
 void TellEnd() {
-  ForEachAlive([](Thread& t) { TellRegistersOf(t); });
+  TellAllRegisters();
   ForEachAlive([](Thread& t) {
     TtqThread s = {};
     s.tid = t.number;

@@ -87,6 +87,7 @@ int64_t SetRobustList(uint64_t address, uint64_t bytes);
 // The registers of the thread that runs, as the context has them, when something other than its own
 // code has changed them.
 void TellRegisters();
+void TellAllRegisters();  // of all threads
 void TellVectors();
 // What every block starts with.
 void BeginBlock();

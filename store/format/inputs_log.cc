@@ -3,7 +3,6 @@
 #include "store/format/inputs_log.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -13,9 +12,13 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
@@ -58,6 +61,10 @@ absl::StatusOr<std::optional<std::string_view>> TakeFrame(std::string_view* rest
   const std::string_view stored = rest->substr(sizeof(*head), head->stored_bytes);
   rest->remove_prefix(sizeof(*head) + stored.size());
   return stored;
+}
+
+bool HoldsRecords(InputsFrame kind) {
+  return kind == InputsFrame::kBlock || kind == InputsFrame::kBlockSoFar;
 }
 
 enum class Way { kTo, kBack };
@@ -108,7 +115,7 @@ absl::StatusOr<std::string> Unpack(const FrameHead& head, std::string_view store
     const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
     if (n != head.bytes) return absl::DataLossError("is damaged");
   }
-  if (head.kind == static_cast<uint32_t>(InputsFrame::kBlock)) Difference(Way::kBack, &payload);
+  if (HoldsRecords(static_cast<InputsFrame>(head.kind))) Difference(Way::kBack, &payload);
   return payload;
 }
 
@@ -137,6 +144,7 @@ absl::Status TakeAll(std::string_view bytes, RecordedInputs* out) {
     }
     if (kind == InputsFrame::kLog) {  // there may be much of it: ForEachLogBlock has it
       if (out->log_at == 0) out->log_at = at, out->log_frame = number;
+      out->log_bytes += head.bytes;
       continue;
     }
     ASSIGN_OR_RETURN(const std::string payload, Unpack(head, *stored));
@@ -146,11 +154,15 @@ absl::Status TakeAll(std::string_view bytes, RecordedInputs* out) {
         out->file.arguments = payload.substr(sizeof(TtqInputs));
         break;
       case InputsFrame::kBlock:
+      case InputsFrame::kBlockSoFar:
         if (out->log_at != 0) return absl::DataLossError("is damaged");
-        RETURN_IF_ERROR(out->file.AddBlock(payload));
+        RETURN_IF_ERROR(out->file.AddBlock(payload, kind == InputsFrame::kBlock));
         break;
       case InputsFrame::kLogBecause:
         out->log_because = payload;
+        break;
+      case InputsFrame::kIncomplete:
+        out->incomplete = payload;
         break;
       case InputsFrame::kEnd:
         RETURN_IF_ERROR(TakeHead(payload, &out->file.head));
@@ -184,7 +196,7 @@ absl::Status NameFile(const absl::Status& s, const std::string& path) {
 
 std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload) {
   std::string differences;
-  if (kind == InputsFrame::kBlock) {
+  if (HoldsRecords(kind)) {
     differences = payload;
     Difference(Way::kTo, &differences);
     payload = differences;
@@ -216,9 +228,14 @@ std::string InputsPath(const std::string& directory, ProcessNo process) {
   return fmt::format("{}/{}", InputsDirectory(directory), process.v);
 }
 
+bool HasInputs(const std::string& directory) {
+  std::error_code ec;
+  return fs::exists(InputsRecordPath(directory), ec);
+}
+
 bool HoldsInputsOnly(const std::string& directory) {
   std::error_code ec;
-  return fs::exists(InputsRecordPath(directory), ec) && !fs::exists(directory + "/db", ec);
+  return HasInputs(directory) && !fs::exists(directory + "/db", ec);
 }
 
 std::string PartialPath(const std::string& directory) { return directory + "/partial"; }
@@ -226,6 +243,16 @@ std::string PartialPath(const std::string& directory) { return directory + "/par
 bool HistoryIsPartial(const std::string& directory) {
   std::error_code ec;
   return fs::exists(PartialPath(directory), ec) && fs::exists(directory + "/db", ec);
+}
+
+std::string SoFarPath(const std::string& directory) { return directory + "/so-far"; }
+
+bool HistoryIsBehind(const std::string& directory) {
+  std::ifstream in(SoFarPath(directory));
+  uint64_t bytes = 0;
+  if (!in.is_open()) return false;
+  const absl::StatusOr<InputsSummary> inputs = SummariseInputs(directory);
+  return inputs.ok() && !(in >> bytes && inputs->being_recorded && inputs->bytes == bytes);
 }
 
 void ForEachMappedFile(std::string_view records,
@@ -269,18 +296,8 @@ int OpenUnchanged(const TtqMap& map, const std::string& path) {
   return -1;
 }
 
-InputsLock::InputsLock(const std::string& directory, bool wait)
-    : fd_(open(InputsDirectory(directory).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0) return;
-  int r;
-  do {
-    r = flock(fd_, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
-  } while (r != 0 && errno == EINTR);
-  held_ = r == 0;
-}
-
-InputsLock::~InputsLock() {
-  if (fd_ >= 0) close(fd_);
+bool IsRecordingInputs(const std::string& directory) {
+  return DirectoryLock::IsHeld(InputsDirectory(directory));
 }
 
 absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory) {
@@ -289,13 +306,8 @@ absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory) {
   ASSIGN_OR_RETURN(out.info, ParseRecording(AsText(image.bytes())));
   ASSIGN_OR_RETURN(const std::vector<ProcessNo> processes, ListInputs(directory));
   out.processes = static_cast<uint32_t>(processes.size());
-  std::error_code ec;
-  for (auto it = fs::recursive_directory_iterator(InputsDirectory(directory), ec);
-       !ec && it != fs::recursive_directory_iterator(); it.increment(ec)) {
-    std::error_code ignored;
-    if (it->is_regular_file(ignored)) out.bytes += it->file_size(ignored);
-  }
-  out.being_recorded = !out.info.finished && !InputsLock(directory, false).held();
+  out.bytes = BytesUnder(InputsDirectory(directory));
+  out.being_recorded = !out.info.finished && IsRecordingInputs(directory);
   return out;
 }
 
@@ -303,7 +315,7 @@ absl::StatusOr<RecordedInputs> ReadInputs(const std::string& path) {
   ASSIGN_OR_RETURN(const FileImage image, FileImage::Map(path));
   RecordedInputs out;
   absl::Status s = TakeAll(AsText(image.bytes()), &out);
-  if (s.ok() && out.file.head.magic == 0) s = absl::DataLossError("is cut off");
+  if (s.ok() && out.file.head.magic == 0) s = absl::OutOfRangeError("holds no whole frame");
   if (!s.ok()) return NameFile(s, path);
   return out;
 }
@@ -331,6 +343,45 @@ absl::Status ForEachLogBlock(const std::string& path, const RecordedInputs& inpu
     RETURN_IF_ERROR(f(*block));
   }
   return absl::OkStatus();
+}
+
+std::string WhatIsMissing(const RecordedInputs& inputs, const InputsSummary& summary) {
+  if (inputs.has_ended) return inputs.incomplete;
+  if (summary.being_recorded) return kBeingRecorded;
+  return "the recorder was killed or failed; what came after that is not recorded";
+}
+
+absl::StatusOr<std::vector<ProcessInfo>> DescribeInputs(const std::string& directory,
+                                                        const InputsSummary& summary) {
+  ASSIGN_OR_RETURN(const std::vector<ProcessNo> processes, ListInputs(directory));
+  std::vector<ProcessInfo> all;
+  for (const ProcessNo process : processes) {
+    ProcessInfo& info = all.emplace_back();
+    info.number = process;
+    const absl::StatusOr<RecordedInputs> inputs = ReadInputs(InputsPath(directory, process));
+    if (!absl::IsOutOfRange(inputs.status())) RETURN_IF_ERROR(inputs.status());
+    info.incomplete_reason = WhatIsMissing(inputs.ok() ? *inputs : RecordedInputs(), summary);
+    info.complete = info.incomplete_reason.empty();
+    if (!inputs.ok()) continue;
+    const TtqInputs& head = inputs->file.head;
+    info.parent = ProcessNo(head.parent);
+    info.by_exec = head.parent != 0 && head.fork_number == 0;
+    info.pid = head.pid;
+    info.fatal_signal = static_cast<int>(head.fatal_signal);
+    if (head.exit_status != 0 && head.fatal_signal == 0) {
+      info.exit_status = static_cast<int>(head.exit_status) - 1;
+    }
+    info.start_wall_ns = head.start_wall_ns;
+    info.log_bytes = inputs->log_bytes;
+    for (const TtqInputsBlock& block : inputs->file.blocks) info.log_bytes += block.log_bytes;
+    const std::vector<std::string> words =
+        absl::StrSplit(absl::StripSuffix(inputs->file.arguments, absl::string_view("\0", 1)), '\0');
+    if (words.size() < 2) continue;
+    info.program = words[0];
+    info.working_directory = words[1];
+    info.arguments.assign(words.begin() + 2, words.end());
+  }
+  return all;
 }
 
 std::string EncodeLogBlock(const BlockView& block) {

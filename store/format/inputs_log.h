@@ -26,6 +26,8 @@ enum class InputsFrame : uint32_t {  // stored: do not renumber
   kLogBecause = 3,                   // why a log follows the blocks
   kEnd = 4,                          // TtqInputs
   kLog = 5,                          // a block of the log: TtqBlock, log, recipes
+  kBlockSoFar = 6,  // of a block of the ring's what there was, more of which follows
+  kIncomplete = 7,  // why no more blocks follow, though more may have happened
 };
 
 // A frame as it is stored: compressed where that pays. `number`: of frames before it in the file.
@@ -36,11 +38,17 @@ std::string InputsDirectory(const std::string& directory);
 // What the recording says of itself; see ParseRecording.
 std::string InputsRecordPath(const std::string& directory);
 std::string InputsPath(const std::string& directory, ProcessNo process);
+bool HasInputs(const std::string& directory);
 // Whether there is nothing but inputs: the history is not made.
 bool HoldsInputsOnly(const std::string& directory);
 // Whether the history that is there is one of a part only; what is there then.
 bool HistoryIsPartial(const std::string& directory);
 std::string PartialPath(const std::string& directory);
+// Whether the history that is there was made while the program was being recorded, and there is
+// more by now; what is there then, which has the number of bytes of the inputs that it was made
+// from (InputsSummary).
+bool HistoryIsBehind(const std::string& directory);
+std::string SoFarPath(const std::string& directory);
 
 // Calls f(map, path) for each mapping of a file among a block's records whose bytes are the file's,
 // or whose file is wanted for its symbols.
@@ -62,26 +70,16 @@ struct InputsSummary {
 // What there is, without reading it.
 absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory);
 
-// Held, exclusively, by who records inputs, or makes or drops a history: a lock (flock) on
-// InputsDirectory. The kernel lets go of it however the process ends.
-class InputsLock {
- public:
-  // `wait`: for whoever holds it.
-  InputsLock(const std::string& directory, bool wait);
-  ~InputsLock();
-  InputsLock(const InputsLock&) = delete;
-  InputsLock& operator=(const InputsLock&) = delete;
-  bool held() const { return held_; }
-
- private:
-  const int fd_;
-  bool held_ = false;
-};
+// Held (DirectoryLock) by who records inputs: of InputsDirectory. By who makes a history, or drops
+// it: of CopiesDirectory.
+bool IsRecordingInputs(const std::string& directory);
 
 struct RecordedInputs {
   InputsFile file;
   std::string log_because;  // why a log follows, one clause; empty: none does, or its parent's did
-  bool has_ended = false;   // else the recorder was killed, and the process may have gone on
+  std::string incomplete;   // why the recorder had no more of it, one clause; empty: it had all
+  bool has_ended = false;   // else the recorder was killed, or is at work
+  uint64_t log_bytes = 0;   // of that, with the recipes
   uint64_t log_at = 0;      // in the file; 0: there is no block of a log
   uint32_t log_frame = 0;   // the number of that
 };
@@ -90,15 +88,21 @@ struct RecordedInputs {
 // by one whose log had begun.
 bool BeginsWithLog(const RecordedInputs& inputs);
 
-// All whole frames of a file. DataLoss, naming it, when a frame is damaged or there is none;
-// FailedPrecondition when it is of another version. A file that is cut off is one of a recorder
-// that was killed.
+// All whole frames of a file. DataLoss, naming it, when a frame is damaged; OutOfRange, when there
+// is none yet; FailedPrecondition when it is of another version. A file that is cut off is one of a
+// recorder that was killed, or is at work.
 absl::StatusOr<RecordedInputs> ReadInputs(const std::string& path);
 // Calls f for each block of the log behind a process's inputs, until one is cut off. DataLoss,
 // naming the file, when one is damaged, or what f says; what is passed to f lives as long as its
 // call.
 absl::Status ForEachLogBlock(const std::string& path, const RecordedInputs& inputs,
                              const std::function<absl::Status(const BlockView& block)>& f);
+// What the inputs of each process say of it, in order: no times, no numbers of writes and reads. Of
+// one that has not ended, or has none yet, it says that it is incomplete.
+absl::StatusOr<std::vector<ProcessInfo>> DescribeInputs(const std::string& directory,
+                                                        const InputsSummary& summary);
+// What is missing of a process, one clause; empty: nothing.
+std::string WhatIsMissing(const RecordedInputs& inputs, const InputsSummary& summary);
 // A frame's payload.
 std::string EncodeLogBlock(const BlockView& block);
 // The processes that there are inputs of, in order.

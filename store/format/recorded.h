@@ -51,6 +51,13 @@ struct ProcessInfo {
   bool is_indexed() const { return indexed == TimeSpan(); }
 };
 
+// Why a process that somebody still records is incomplete.
+constexpr char kBeingRecorded[] = "the recording is still being made";
+
+// The one that a question is about unless it says another: that died by a fault, else by a signal,
+// else what the first pid became at last. `all`: in order of their numbers; 0 where there is none.
+ProcessNo DefaultProcess(const std::vector<ProcessInfo>& all);
+
 struct Thread {
   ThreadNo number;
   uint32_t os_tid = 0;

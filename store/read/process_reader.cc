@@ -99,7 +99,7 @@ absl::Status ProcessReader::Load(bool being_written) {
   if (blocks_.size() < info_.blocks || start < info_.end) {
     info_.complete = false;
     info_.incomplete_reason =
-        being_written ? kBeingMade
+        being_written ? kBeingRecorded
                       : fmt::format("it is damaged: of {} blocks up to time {} it has {} up to {}",
                                     info_.blocks, info_.end.v, blocks_.size(), start.v);
   }

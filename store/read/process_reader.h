@@ -78,8 +78,6 @@ class ProcessReader : public Process {
                 const ProcessReader* parent, Unindexed* unindexed);
   const MomentInfo& moment() const { return moment_; }
   void UseMemory(const OutsideMemory* memory) { memory_ = memory; }
-  // Why the process of a recording that somebody still writes is incomplete.
-  static constexpr char kBeingMade[] = "the recording is still being made";
   // Reads the group records.
   absl::Status Load(bool being_written);
 

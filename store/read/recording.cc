@@ -3,7 +3,6 @@
 // Opening a recording. See docs/store-format.md.
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -18,6 +17,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/directory.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
 #include "store/database.h"
@@ -112,31 +112,6 @@ std::optional<FileImage> OpenIfUnchanged(const StoredFile& file, uint64_t id, Fi
   return *std::move(image);
 }
 
-// Signals that say that the program went wrong, not that somebody ended it.
-bool IsOfFault(int signal) {
-  switch (signal) {
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGABRT:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGSYS:
-      return true;
-    default:
-      return false;
-  }
-}
-
-uint64_t BytesOnDisk(const std::string& directory) {
-  uint64_t bytes = 0;
-  std::error_code ec;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, ec)) {
-    if (entry.is_regular_file(ec)) bytes += entry.file_size(ec);
-  }
-  return bytes;
-}
-
 void SetPlace(const std::string& directory, RecordingInfo* info) {
   info->path = directory;
   info->name = fs::path(directory).filename();
@@ -147,10 +122,10 @@ class EmptyRecording : public Recording {
  public:
   EmptyRecording(RecordingInfo info, bool being_written)
       : info_(std::move(info)),
-        nothing_(absl::FailedPreconditionError(fmt::format(
-            "{}: nothing was recorded: {}", info_.path,
-            being_written ? ProcessReader::kBeingMade : "the recorder was killed as it began"))) {
-    info_.bytes_on_disk = BytesOnDisk(info_.path);
+        nothing_(absl::FailedPreconditionError(
+            fmt::format("{}: nothing was recorded: {}", info_.path,
+                        being_written ? kBeingRecorded : "the recorder was killed as it began"))) {
+    info_.bytes_on_disk = BytesUnder(info_.path);
   }
   const RecordingInfo& info() const override { return info_; }
   const std::vector<ProcessInfo>& processes() const override { return processes_; }
@@ -216,25 +191,11 @@ class RecordingReader : public Recording {
   bool lost_seal() const { return lost_seal_; }
 
   const RecordingInfo& info() const override {
-    std::call_once(sized_, [this] { info_.bytes_on_disk = BytesOnDisk(info_.path); });
+    std::call_once(sized_, [this] { info_.bytes_on_disk = BytesUnder(info_.path); });
     return info_;
   }
   const std::vector<ProcessInfo>& processes() const override { return infos_; }
-  ProcessNo default_process() const override {
-    for (const ProcessInfo& p : infos_) {
-      if (IsOfFault(p.fatal_signal)) return p.number;
-    }
-    for (const ProcessInfo& p : infos_) {
-      if (p.fatal_signal != 0) return p.number;
-    }
-    if (infos_.empty()) return ProcessNo(0);
-    // What the first pid became at last: a shell or a shim is not what was meant.
-    ProcessNo last = infos_.front().number;
-    for (const ProcessInfo& p : infos_) {  // in order of their numbers
-      if (p.by_exec && p.parent == last) last = p.number;
-    }
-    return last;
-  }
+  ProcessNo default_process() const override { return DefaultProcess(infos_); }
 
   void UseMemory(const OutsideMemory* memory) override { memory_ = memory; }
   absl::StatusOr<const Process*> Open(ProcessNo number) const override {
@@ -323,7 +284,7 @@ class RecordingReader : public Recording {
     if (!it->status().ok()) problem(std::string(it->status().message()));
   }
 
-  const char* NotStored() const { return being_written_ ? ProcessReader::kBeingMade : kCutOff; }
+  const char* NotStored() const { return being_written_ ? kBeingRecorded : kCutOff; }
 
   // Until a process is closed, its last group says how far it is.
   absl::Status TakeLastGroup(StoredProcess* p) const {

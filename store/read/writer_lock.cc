@@ -7,9 +7,12 @@
 
 #include <cstdio>
 
+#include "store/format/inputs_log.h"
+
 namespace ttq {
 
 bool IsBeingWritten(const std::string& directory) {
+  if (IsRecordingInputs(directory)) return true;
   int fd = open((directory + "/db/LOCK").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   struct flock lock = {};

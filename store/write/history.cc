@@ -12,8 +12,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
 #include "fmt/format.h"
@@ -33,6 +36,8 @@ namespace fs = std::filesystem;
 constexpr uint32_t kLastBlocks = 24;
 // To index so many takes two or three seconds; to index the last of them, half of that.
 constexpr uint32_t kShortBlocks = 1000;
+// Processes that are stored while the next is run again. Each has memory for its ring.
+constexpr size_t kMaxRunning = 4;
 
 // A directory that is taken away with all that is in it.
 class Scratch {
@@ -82,17 +87,29 @@ absl::Status PutCopy(const std::string& directory, const TtqMap& map, const std:
   return absl::OkStatus();
 }
 
+// What a history that was made does not cover.
+struct Lacks {
+  bool parts = false;
+  std::optional<uint64_t> so_far;  // what comes behind so many bytes of inputs
+};
+
 // Puts a store in the place of the recording's. The seal comes before it: who finds a store finds
 // all.
-absl::Status PutInPlace(const std::string& made, const std::string& directory, bool is_partial) {
+absl::Status PutInPlace(const std::string& made, const std::string& directory, const Lacks& lacks) {
   std::error_code ec;
   const auto move = [&ec](const std::string& from, const std::string& to) {
     if (ec) return;
     fs::rename(from, to, ec);
   };
   if (fs::exists(directory + "/db", ec)) move(directory + "/db", made + "/replaced");
-  if (!ec) fs::remove(PartialPath(directory), ec);
-  if (!ec && is_partial && !std::ofstream(PartialPath(directory))) return DiskFull(directory);
+  for (const std::string& path : {PartialPath(directory), SoFarPath(directory)}) {
+    if (!ec) fs::remove(path, ec);
+  }
+  if (!ec && lacks.parts && !std::ofstream(PartialPath(directory))) return DiskFull(directory);
+  if (!ec && lacks.so_far &&
+      !(std::ofstream(SoFarPath(directory)) << *lacks.so_far << '\n').flush()) {
+    return DiskFull(directory);
+  }
   for (const char* name : {"/seal", "/db"}) move(made + name, directory + name);
   if (ec) return absl::UnavailableError(fmt::format("{}: {}", directory, ec.message()));
   return absl::OkStatus();
@@ -101,32 +118,49 @@ absl::Status PutInPlace(const std::string& made, const std::string& directory, b
 struct ForEngine {
   std::vector<std::string> roots;  // files of processes that nobody forked, in the order they began
   uint64_t block_bytes = 0;        // of the log
-  uint64_t processes = 0;          // forked ones too
+  std::vector<RingHead> forked;    // that the second run of the parent comes to
+  bool is_complete = true;         // of each process all is there
 };
+
+// Reads the inputs of each process, in order.
+absl::Status ForEachProcess(const std::string& directory, const InputsSummary& summary,
+                            const std::function<absl::Status(ProcessNo, RecordedInputs)>& f) {
+  ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
+  for (const ProcessNo process : all) {
+    absl::StatusOr<RecordedInputs> inputs = ReadInputs(InputsPath(directory, process));
+    // It has just begun, or had when the recorder was killed.
+    if (absl::IsOutOfRange(inputs.status()) && !summary.info.finished) continue;
+    RETURN_IF_ERROR(inputs.status());
+    RETURN_IF_ERROR(f(process, *std::move(inputs)));
+  }
+  return absl::OkStatus();
+}
 
 // Writes the processes' inputs for the engine. Those that have a log are put into `logs`.
 absl::StatusOr<ForEngine> WriteForEngine(
-    const std::string& directory, const std::string& to,
-    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before, KeptLogs* logs) {
-  ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
+    const std::string& directory, const InputsSummary& summary, const std::string& to,
+    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before,
+    RecordingWriter* writer, KeptLogs* logs) {
   std::map<uint32_t, std::string> paths;  // by process
   ForEngine written;
-  for (const ProcessNo process : all) {
-    ASSIGN_OR_RETURN(RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
+  const auto write = [&](ProcessNo process, RecordedInputs inputs) -> absl::Status {
     TtqInputs& head = inputs.file.head;
     written.block_bytes = head.block_bytes;
-    if (BeginsWithLog(inputs)) {
-      if (!paths.contains(head.parent)) continue;  // what it goes on from is not known
+    if (const std::string what = WhatIsMissing(inputs, summary); !what.empty()) {
+      written.is_complete = false;
+      writer->SetMissing(process, what);
+    }
+    if (BeginsWithLog(inputs) && paths.contains(head.parent)) {
       paths[process.v] = "";
-      ++written.processes;
       logs->Add(process, std::move(inputs));
-      continue;
+      return absl::OkStatus();
     }
     std::string path = fmt::format("{}/{}", to, process.v);
     if (head.fork_number != 0) {
+      written.forked.push_back(RingHeadOf(inputs));
       const auto parent = paths.find(head.parent);
       // What it goes on from is not known. Of one with a log all children have one.
-      if (parent == paths.end() || parent->second.empty()) continue;
+      if (parent == paths.end() || parent->second.empty()) return absl::OkStatus();
       path = fmt::format("{}.{}", parent->second, head.fork_number);
     } else {
       written.roots.push_back(path);
@@ -136,40 +170,47 @@ absl::StatusOr<ForEngine> WriteForEngine(
       if (s.ok()) s = PutCopy(directory, map, mapped, to + "/files");
     });
     RETURN_IF_ERROR(s);
-    head.cut_off = !inputs.has_ended;
     head.hold_before = before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
     head.log_follows = inputs.log_at != 0;
     const uint32_t finished = head.finished;
     if (head.log_follows) head.finished = 0;  // not where the second run ends
     paths[process.v] = path;
-    ++written.processes;
     std::ofstream out(path, std::ios::binary);
     const std::string bytes = inputs.file.Encode();
     if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
       return DiskFull(directory);
     }
-    if (head.log_follows == 0) continue;
+    if (head.log_follows == 0) return absl::OkStatus();
     head.finished = finished;
     logs->Add(process, std::move(inputs));
-  }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ForEachProcess(directory, summary, write));
   return written;
 }
 
-// Runs a process and those it forked again, and stores what they did.
+// Runs a process and those it forked again, and stores what they did. Adds them to `seen`.
 absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer, KeptLogs* logs,
+                      std::set<uint32_t>* seen,
                       const std::function<void(const IngestTotals&)>& watch) {
-  ASSIGN_OR_RETURN(const LaunchResult result,
-                   Launch(
-                       options,
-                       [writer, logs](absl::StatusOr<std::shared_ptr<Ring>> ring) {
-                         if (!ring.ok()) return writer->Fail(ring.status());
-                         writer->Start(*ring);
-                         if ((*ring)->goes_on()) logs->Follow(*std::move(ring));
-                       },
-                       [&] {
-                         if (watch) watch(writer->totals());
-                         return writer->Idle();
-                       }));
+  std::vector<std::weak_ptr<Ring>> rings;
+  const auto take = [&](absl::StatusOr<std::shared_ptr<Ring>> ring) {
+    if (!ring.ok()) return writer->Fail(ring.status());
+    seen->insert((*ring)->process());
+    rings.push_back(*ring);
+    writer->Start(*ring);
+    if ((*ring)->goes_on()) logs->Follow(*std::move(ring));
+  };
+  // The next may begin while these are stored.
+  const auto have_ended = [&] {
+    if (watch) watch(writer->totals());
+    return writer->running() <= kMaxRunning &&
+           std::all_of(rings.begin(), rings.end(), [](const std::weak_ptr<Ring>& ring) {
+             const std::shared_ptr<Ring> alive = ring.lock();
+             return alive == nullptr || alive->HasEnded();
+           });
+  };
+  ASSIGN_OR_RETURN(const LaunchResult result, Launch(options, take, have_ended));
   RETURN_IF_ERROR(writer->error());
   if (result.signal == SIGINT) return absl::CancelledError("interrupted");
   if (!result.tool_log.empty()) {
@@ -186,6 +227,16 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer, Kep
   return absl::OkStatus();
 }
 
+// Stores that there was a process of which nothing can be known.
+absl::Status StoreLost(RingHead head, RecordingWriter* writer) {
+  head.name = fmt::format("lost-{}", head.process);
+  head.parent_ring = kLostRing;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RingProducer> producer, RingProducer::Make(head));
+  writer->Start(producer->ring());
+  producer->FinishAs(0, false);
+  return absl::OkStatus();
+}
+
 constexpr uint32_t kNone = ~uint32_t{0};
 // How many of a process's blocks come before its history, kNone: it has none; it has `blocks`.
 using BlocksBefore = std::function<uint32_t(ProcessNo process, uint32_t blocks)>;
@@ -193,7 +244,7 @@ using BlocksBefore = std::function<uint32_t(ProcessNo process, uint32_t blocks)>
 struct SecondRun {
   const std::string& directory;
   const LaunchOptions& options;
-  const RecordingInfo& info;
+  const InputsSummary& inputs;
   const std::function<void(const IngestTotals&)>& watch;
   size_t jobs;
 };
@@ -204,7 +255,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
                                                              const std::string& to,
                                                              const BlocksBefore& before, Time end) {
   ASSIGN_OR_RETURN(std::unique_ptr<RecordingWriter> writer,
-                   RecordingWriter::Create(to, run.info, run.jobs));
+                   RecordingWriter::Create(to, run.inputs.info, run.jobs));
   LaunchOptions options = run.options;
   const std::string again = to + "/again";
   std::error_code ec;
@@ -213,33 +264,40 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   writer->SetCopies(options.files);
   writer->SetHistoryEnd(end);
   KeptLogs logs(run.directory, writer.get());
-  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(run.directory, again, before, &logs));
+  ASSIGN_OR_RETURN(const ForEngine written,
+                   WriteForEngine(run.directory, run.inputs, again, before, writer.get(), &logs));
   options.block_bytes = written.block_bytes;
   absl::Status s;
+  std::set<uint32_t> seen;
   for (const std::string& root : written.roots) {
     options.inputs = root;
-    if (s = RunAgain(options, writer.get(), &logs, run.watch); !s.ok()) break;
+    if (s = RunAgain(options, writer.get(), &logs, &seen, run.watch); !s.ok()) break;
   }
   if (const absl::Status put = logs.Finish(); s.ok()) s = put;
+  size_t lost = 0;
+  for (const RingHead& head : written.forked) {
+    if (!s.ok() || seen.contains(head.process)) continue;
+    ++lost;
+    s = StoreLost(head, writer.get());
+  }
   const absl::Status finished = writer->Finish();
   RETURN_IF_ERROR(s);
   RETURN_IF_ERROR(finished);
-  // Where the recorder was killed a fork may be missing that its child is there of.
-  if (run.info.finished && writer->totals().processes != written.processes) {
-    return absl::DataLossError(fmt::format("of its {} processes {} were run again",
-                                           written.processes, writer->totals().processes.load()));
+  // Of a process that is cut off a fork may be missing that its child is there of.
+  if (lost > 0 && written.is_complete) {
+    return absl::DataLossError(fmt::format("{} of its processes were not run again", lost));
   }
   return writer;
 }
 
 // Whether any process has a log.
-absl::StatusOr<bool> HasLogs(const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<ProcessNo> all, ListInputs(directory));
-  for (const ProcessNo process : all) {
-    ASSIGN_OR_RETURN(const RecordedInputs inputs, ReadInputs(InputsPath(directory, process)));
-    if (inputs.log_at != 0 || BeginsWithLog(inputs)) return true;
-  }
-  return false;
+absl::StatusOr<bool> HasLogs(const SecondRun& run) {
+  bool any = false;
+  RETURN_IF_ERROR(ForEachProcess(run.directory, run.inputs, [&](ProcessNo, RecordedInputs inputs) {
+    any = any || inputs.log_at != 0 || BeginsWithLog(inputs);
+    return absl::OkStatus();
+  }));
+  return any;
 }
 
 // Where the history that is wanted begins.
@@ -247,7 +305,7 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
   if (!wanted.last && wanted.span.begin.v == 0) return whole;
   // The memory that a history begins with is that of a process which is there.
-  ASSIGN_OR_RETURN(const bool has_logs, HasLogs(run.directory));
+  ASSIGN_OR_RETURN(const bool has_logs, HasLogs(run));
   if (has_logs) return whole;
   if (wanted.last) {
     return [most = wanted.all_of_short ? kShortBlocks : kLastBlocks](ProcessNo, uint32_t blocks) {
@@ -277,13 +335,15 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
-  const SecondRun run{directory, options, inputs.info, watch, wanted.jobs};
+  const SecondRun run{directory, options, inputs, watch, wanted.jobs};
   ASSIGN_OR_RETURN(const BlocksBefore before, FindBegin(run, wanted));
   const Scratch made(directory + "/.history");
-  bool is_partial = false, any = false;
+  Lacks lacks;
+  if (inputs.being_recorded) lacks.so_far = inputs.bytes;
+  bool any = wanted.span.begin == Time(0);
   const BlocksBefore noted = [&](ProcessNo process, uint32_t blocks) {
     const uint32_t n = before(process, blocks);
-    is_partial = is_partial || n != 0;
+    lacks.parts = lacks.parts || n != 0;
     any = any || n != kNone;
     return n;
   };
@@ -293,7 +353,8 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
     return absl::OutOfRangeError(
         fmt::format("no process of it reaches time {}", wanted.span.begin.v));
   }
-  return PutInPlace(made.path(), directory, is_partial || end != kTimeMax);
+  lacks.parts = lacks.parts || end != kTimeMax;
+  return PutInPlace(made.path(), directory, lacks);
 }
 
 }  // namespace
@@ -302,15 +363,12 @@ absl::Status MakeHistory(const std::string& directory, const HistoryWanted& want
                          const std::function<void(const IngestTotals&)>& watch) {
   const auto is_there = [&] {
     std::error_code ignored;
-    return fs::exists(directory + "/db", ignored) && (wanted.last || !HistoryIsPartial(directory));
+    return fs::exists(directory + "/db", ignored) && !HistoryIsBehind(directory) &&
+           (wanted.last || !HistoryIsPartial(directory));
   };
   if (is_there()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
-  if (inputs.being_recorded) {
-    return absl::UnavailableError(fmt::format(
-        "{} is being recorded; its history can be made when the program has ended", directory));
-  }
-  const InputsLock lock(directory, true);
+  RETURN_IF_ERROR(Summary(directory).status());
+  const DirectoryLock lock(CopiesDirectory(directory));
   if (is_there()) return absl::OkStatus();  // made meanwhile
   const absl::Status s = Make(directory, wanted, watch);
   if (s.ok() || absl::IsCancelled(s)) return s;
@@ -320,9 +378,10 @@ absl::Status MakeHistory(const std::string& directory, const HistoryWanted& want
 
 absl::Status DropHistory(const std::string& directory) {
   RETURN_IF_ERROR(Summary(directory).status());
-  const InputsLock lock(directory, true);
+  const DirectoryLock lock(CopiesDirectory(directory));
   std::error_code ec;
-  for (const std::string& path : {directory + "/db", directory + "/seal", PartialPath(directory)}) {
+  for (const std::string& path :
+       {directory + "/db", directory + "/seal", PartialPath(directory), SoFarPath(directory)}) {
     fs::remove_all(path, ec);
     if (ec) return absl::UnavailableError(fmt::format("{}: {}", path, ec.message()));
   }

@@ -30,11 +30,12 @@ struct HistoryWanted {
 
 // Makes it, unless what is wanted is there; a history that covers less is replaced. Another process
 // that is making one is waited for. The recording has none until it has all that was wanted: what a
-// process that was killed had made is made anew.
-// FailedPrecondition says why the recording cannot be run again: it has no inputs, or a file has
-// changed; DataLoss, that its inputs are damaged, or that a process
-// differed when it was run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a
-// second or more with what there is of it.
+// process that was killed had made is made anew. Of a recording that is being made it is that of
+// the blocks that there are, and is made anew once there are more (HistoryIsBehind).
+// FailedPrecondition says why the recording cannot be run again: it has no inputs, or none yet, or
+// a file has changed; DataLoss, that its inputs are damaged, or that a process differed when it was
+// run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a second or more with
+// what there is of it.
 absl::Status MakeHistory(const std::string& directory, const HistoryWanted& wanted = {},
                          const std::function<void(const IngestTotals&)>& watch = {});
 

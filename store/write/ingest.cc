@@ -249,14 +249,17 @@ void RecordingWriter::SetWorkingDirectory(const std::string& path) {
 }
 
 void RecordingWriter::SetCopies(const std::string& path) { impl_->copies = path; }
+void RecordingWriter::SetMissing(ProcessNo process, const std::string& what) {
+  impl_->missing[process] = what;
+}
 void RecordingWriter::SetHistoryEnd(Time end) { impl_->history_end = end; }
 const std::map<ProcessNo, std::vector<Time>>& RecordingWriter::skimmed() const {
   return impl_->skimmed;
 }
 
-bool RecordingWriter::Idle() const {
+size_t RecordingWriter::running() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->running == 0;
+  return impl_->running;
 }
 
 absl::Status RecordingWriter::Finish() {

@@ -61,13 +61,18 @@ class RecordingWriter {
   // Where copies of mapped files are (recorder/inputs.h) that may have changed. Before Start.
   void SetCopies(const std::string& path);
 
+  // What is not recorded of a process, one clause. Before its Start.
+  void SetMissing(ProcessNo process, const std::string& what);
+
   // The histories end there, each in its process's time. Before Start.
   void SetHistoryEnd(Time end);
 
   // Takes on a new process. Returns at once; a thread consumes the ring to its end.
   void Start(std::shared_ptr<Ring> ring);
-  // True when every ring started has come to its end and all its blocks are stored.
-  bool Idle() const;
+  // Of the rings started, those that have not come to their end, or whose blocks are not all
+  // stored.
+  size_t running() const;
+  bool Idle() const { return running() == 0; }
   // Waits for that, writes what a finished recording says of itself and closes the store. The first
   // error of any process is returned; what was stored before it stays. An error that error() does
   // not tell is one of closing: all processes are stored, but the recording does not count as

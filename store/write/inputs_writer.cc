@@ -16,6 +16,7 @@
 
 #include "base/status_macros.h"
 #include "base/threads.h"
+#include "fmt/format.h"
 #include "store/format/format.h"
 #include "store/write/disk_errors.h"
 #include "store/write/recording_record.h"
@@ -24,6 +25,8 @@ namespace ttq {
 namespace {
 
 constexpr auto kSyncedAfter = std::chrono::seconds(1);
+// How long a block may take until what there is of it is kept.
+constexpr auto kSoFarAfter = std::chrono::milliseconds(500);
 constexpr int kCopyLevel = 1;  // of zstd
 
 absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path,
@@ -166,6 +169,11 @@ absl::Status InputsWriter::KeepFiles(std::string_view records) {
   return s;
 }
 
+absl::Status InputsWriter::KeepRecords(InputsFrame kind, std::string_view block, File* file) {
+  RETURN_IF_ERROR(file->Append(kind, block));
+  return KeepFiles(block.substr(std::min(block.size(), sizeof(TtqInputsBlock))));
+}
+
 // Blocks of a log follow.
 absl::Status InputsWriter::BeginLog(const Ring& ring, File* file) {
   const std::string why = ring.log_because();
@@ -191,24 +199,53 @@ absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) 
   };
   RETURN_IF_ERROR(file.Append(InputsFrame::kBegin, std::string(head()) + inputs.arguments));
   bool has_log = false;
-  while (const TtqBlock* block = ring->Next()) {
+  size_t kept = 0;  // bytes of the next block's records
+  const auto keep_so_far = [&]() -> absl::Status {
+    const std::optional<std::string> more = ring->NextSoFar(kept);
+    if (!more) return absl::OkStatus();
+    kept += more->size() - sizeof(TtqInputsBlock);
+    return KeepRecords(InputsFrame::kBlockSoFar, *more, &file);
+  };
+  absl::Status s;
+  auto looked_at = std::chrono::steady_clock::now();
+  const auto while_waiting = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    if (!s.ok() || now - looked_at < kSoFarAfter) return;
+    looked_at = now;
+    s = keep_so_far();
+  };
+  while (const TtqBlock* block = ring->Next(while_waiting)) {
+    RETURN_IF_ERROR(s);
     BlockView view;
     RETURN_IF_ERROR(ring->Take(block, &view));
     if (view.head.number >= ring->inputs_before()) {
       if (!std::exchange(has_log, true)) RETURN_IF_ERROR(BeginLog(*ring, &file));
       RETURN_IF_ERROR(file.Append(InputsFrame::kLog, EncodeLogBlock(view)));
+    } else if (std::string rest(view.log.substr(0, sizeof(TtqInputsBlock)));
+               view.log.size() >= rest.size() + kept) {
+      rest += view.log.substr(rest.size() + std::exchange(kept, 0));
+      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, rest, &file));
     } else {
-      RETURN_IF_ERROR(file.Append(InputsFrame::kBlock, view.log));
-      if (view.log.size() > sizeof(TtqInputsBlock)) {
-        RETURN_IF_ERROR(KeepFiles(view.log.substr(sizeof(TtqInputsBlock))));
-      }
+      return absl::DataLossError(fmt::format("block {}: it lacks inputs", view.head.number));
     }
     ring->Release();
   }
+  RETURN_IF_ERROR(s);
+  // Of a process that was killed.
+  if (!ring->finished()) RETURN_IF_ERROR(keep_so_far());
   RETURN_IF_ERROR(ring->status());
   inputs.End(*ring);
   inputs.head.log_follows = has_log || inputs.head.log_follows != 0;
-  if (!ring->finished() && !ring->superseded()) totals_.lost = true;
+  const bool has_ended = ring->finished() || ring->superseded();
+  if (!has_ended) totals_.lost = true;
+  std::string incomplete = ring->incomplete();
+  if (!incomplete.empty()) {
+    std::lock_guard lock(mutex_);
+    incomplete_because_ = incomplete;
+  } else if (!has_ended) {
+    incomplete = std::string(error().message());
+  }
+  if (!incomplete.empty()) RETURN_IF_ERROR(file.Append(InputsFrame::kIncomplete, incomplete));
   return file.Append(InputsFrame::kEnd, head());
 }
 
@@ -245,8 +282,9 @@ absl::Status InputsWriter::Finish() {
   for (std::thread& t : threads_) {
     if (t.joinable()) t.join();
   }
-  RETURN_IF_ERROR(error());
-  return WriteRecord(true);
+  absl::Status s = error();
+  s.Update(WriteRecord(true));
+  return s;
 }
 
 void InputsWriter::Fail(const absl::Status& why) {
@@ -268,6 +306,11 @@ void InputsWriter::FailBy(const absl::Status& why) {
 absl::Status InputsWriter::error() const {
   std::lock_guard lock(mutex_);
   return error_;
+}
+
+std::string InputsWriter::incomplete_because() const {
+  std::lock_guard lock(mutex_);
+  return incomplete_because_;
 }
 
 std::string InputsWriter::log_because() const {

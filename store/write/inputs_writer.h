@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "recorder/ring.h"
 #include "store/format/inputs_log.h"
 #include "store/format/recorded.h"
@@ -48,6 +49,8 @@ class InputsWriter {
   absl::Status error() const;
   // Why a process has a log, one clause; empty: none has.
   std::string log_because() const;
+  // Why there is not all of a process, as far as its ring says, one clause; empty: there is.
+  std::string incomplete_because() const;
   // Without instructions and writes, which nobody has counted.
   const IngestTotals& totals() const { return totals_; }
 
@@ -55,16 +58,19 @@ class InputsWriter {
   class File;
 
   InputsWriter(std::string directory, RecordingInfo info)
-      : directory_(std::move(directory)), info_(std::move(info)), lock_(directory_, false) {}
+      : directory_(std::move(directory)),
+        info_(std::move(info)),
+        lock_(InputsDirectory(directory_)) {}
   void FailBy(const absl::Status& why);
   absl::Status KeepFiles(std::string_view records);
+  absl::Status KeepRecords(InputsFrame kind, std::string_view block, File* file);
   absl::Status BeginLog(const Ring& ring, File* file);
   absl::Status Consume(Ring* ring, ProcessNumbers::Numbers numbers);
   absl::Status WriteRecord(bool finished) const;
 
   const std::string directory_;
   const RecordingInfo info_;
-  const InputsLock lock_;
+  const DirectoryLock lock_;
   IngestTotals totals_;
   std::atomic<uint32_t> running_{0};
   mutable std::mutex mutex_;
@@ -72,7 +78,7 @@ class InputsWriter {
   std::list<std::thread> threads_;
   std::list<std::weak_ptr<Ring>> rings_;
   absl::Status error_;
-  std::string log_because_;
+  std::string log_because_, incomplete_because_;
   std::mutex copies_mutex_;  // held while a file is copied
   std::set<std::string> copies_;
 };

@@ -13,6 +13,23 @@
 #include "store/write/disk_errors.h"
 
 namespace ttq {
+
+RingHead RingHeadOf(const RecordedInputs& inputs) {
+  const TtqInputs& recorded = inputs.file.head;
+  RingHead head;
+  head.pid = recorded.pid;
+  head.block_bytes = recorded.block_bytes;
+  head.wall_ns = recorded.start_wall_ns;
+  head.arguments =
+      absl::StrSplit(absl::StripSuffix(inputs.file.arguments, absl::string_view("\0", 1)), '\0');
+  head.fork_number = recorded.fork_number;
+  head.process = recorded.process;
+  head.parent = recorded.parent;
+  head.superseded = recorded.superseded != 0;
+  head.became_other = recorded.became_other != 0;
+  return head;
+}
+
 KeptLogs::~KeptLogs() { (void)Finish(); }
 
 void KeptLogs::Add(ProcessNo process, RecordedInputs inputs) {
@@ -75,22 +92,9 @@ absl::Status KeptLogs::Put(ProcessNo process, RingProducer* out) {
 }
 
 absl::Status KeptLogs::PutChild(ProcessNo process, const std::string& parent_ring) {
-  const RecordedInputs& log = logs_.at(process);
-  const TtqInputs& inputs = log.file.head;
-  RingHead head;
+  RingHead head = RingHeadOf(logs_.at(process));
   head.name = fmt::format("log-{}", process.v);
-  head.pid = inputs.pid;
-  head.block_bytes = inputs.block_bytes;
-  head.wall_ns = inputs.start_wall_ns;
-  if (!log.has_ended) head.incomplete = kRecorderKilled;
-  head.arguments =
-      absl::StrSplit(absl::StripSuffix(log.file.arguments, absl::string_view("\0", 1)), '\0');
   head.parent_ring = parent_ring;
-  head.fork_number = inputs.fork_number;
-  head.process = process.v;
-  head.parent = inputs.parent;
-  head.superseded = inputs.superseded != 0;
-  head.became_other = inputs.became_other != 0;
   ASSIGN_OR_RETURN(const std::unique_ptr<RingProducer> producer, RingProducer::Make(head));
   writer_->Start(producer->ring());
   return Put(process, producer.get());

@@ -22,6 +22,9 @@
 
 namespace ttq {
 
+// What the ring says of a process that was forked, but for its name and its parent's.
+RingHead RingHeadOf(const RecordedInputs& inputs);
+
 class KeptLogs {
  public:
   // `writer` outlives it.

@@ -15,6 +15,7 @@
 
 #include "base/threads.h"
 #include "fmt/format.h"
+#include "recorder/producer.h"
 
 namespace ttq {
 
@@ -35,8 +36,14 @@ ProcessIngest::ProcessIngest(RecordingWriter::Impl& recording, std::shared_ptr<R
   }
   // The header is in a program's reach; that of one that is run again is the engine's.
   if (ring_->process() != 0 && ring_->hold_before() != 0) IndexNothingYet();
-  if (std::string missing = ring_->incomplete(); !missing.empty()) Incomplete(missing);
+  NoteWhatRingLacks();
+  const auto missing = recording_.missing.find(number);
+  if (missing != recording_.missing.end()) Incomplete(missing->second);
   stored_.info = info_;
+}
+
+void ProcessIngest::NoteWhatRingLacks() {
+  if (const std::string missing = ring_->incomplete(); !missing.empty()) Incomplete(missing);
 }
 
 void ProcessIngest::Run() {
@@ -55,9 +62,11 @@ void ProcessIngest::Run() {
     // Keep taking blocks, or the program would wait for ever.
     while (ring_->Next() != nullptr) ring_->Release();
   } else if (!ring_->finished() && !ring_->superseded()) {
-    Incomplete(ring_->became_other() ? "it became a program that cannot be recorded"
-                                     : "the process was killed; its last block is lost");
+    Incomplete(ring_->became_other()   ? "it became a program that cannot be recorded"
+               : ring_->process() != 0 ? "the process was killed; what came after is lost"
+                                       : "the process was killed; its last block is lost");
   }
+  NoteWhatRingLacks();
   if (!ring_->finished() && !ring_->superseded()) recording_.totals.lost = true;
   if (!broken_) (void)Attempt([this] { return StoreGroup(); });
   (void)FinishStoring();
@@ -70,7 +79,7 @@ void ProcessIngest::Run() {
     info_.complete = false;
     info_.incomplete_reason = std::string(error.message());
     crash_.reset();
-  } else if (ring_->fatal_signal() != 0) {
+  } else if (ring_->fatal_signal() != 0 && ring_->finished()) {
     info_.crash = crash_.has_value() ? crash_ : info_.end;
   }
   if (ring_->fatal_signal() != 0) {
@@ -184,6 +193,7 @@ absl::Status ProcessIngest::Inherit() {
   if (info_.parent.v == 0) {  // to wait for it might be for ever
     return orphan("the process that forked this one was not recorded");
   }
+  if (parent == kLostRing) return orphan("what it was forked from is not recorded up to there");
   std::unique_lock lock(recording_.mutex);
   auto key = std::make_pair(parent, ring_->fork_number());
   recording_.fork_known.wait(

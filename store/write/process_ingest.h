@@ -82,6 +82,7 @@ struct RecordingWriter::Impl {
   std::string directory;
   RecordingInfo info;
   std::string copies;  // of mapped files; empty: there are none
+  std::map<ProcessNo, std::string> missing;
   Time history_end = kTimeMax;
   std::unique_ptr<Database> database;
   std::unique_ptr<WorkerPool> workers;
@@ -207,6 +208,7 @@ class ProcessIngest {
   absl::Status Ingest();
 
   // A forked child goes on with its parent's memory and code.
+  void NoteWhatRingLacks();
   absl::Status Inherit();
 
   absl::Status AddRecipes(std::string_view bytes);

@@ -124,13 +124,40 @@ TEST_F(InputsLogTest, CutOffAnywhere) {
   for (size_t n = 0; n < all.size(); ++n) {
     const auto read = Read(all.substr(0, n));
     if (n < ends[0]) {
-      EXPECT_TRUE(absl::IsDataLoss(read.status())) << n;
+      EXPECT_TRUE(absl::IsOutOfRange(read.status())) << n;
       continue;
     }
     ASSERT_TRUE(read.ok()) << n << ": " << read.status();
     EXPECT_FALSE(read->has_ended) << n;
     EXPECT_EQ(read->file.blocks.size(), n < ends[1] ? 0u : n < ends[2] ? 1u : 2u) << n;
   }
+}
+
+// A block that took long, and then ended, or did not.
+TEST_F(InputsLogTest, BlocksSoFar) {
+  const std::string first = Record(0, 40, kTtqOutput, "1"),
+                    second = Record(0, 80, kTtqOutput, "22"),
+                    third = Record(0, 120, kTtqOutput, "333"),
+                    fourth = Record(1, 40, kTtqOutput, "4444");
+  const auto block = [](uint32_t log_bytes) {
+    return Bytes(TtqInputsBlock{1, log_bytes, 0, 10, 20});
+  };
+  std::string all = Frames()[0];
+  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 1, block(50) + first);
+  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 2, block(90) + second);
+  auto read = Read(all);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->file.blocks.size(), 1u);
+  EXPECT_EQ(read->file.blocks[0].log_bytes, 90u);
+  EXPECT_EQ(read->file.records, first + second);
+  all += EncodeInputsFrame(InputsFrame::kBlock, 3, block(130) + third);
+  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 4, block(60) + fourth);
+  read = Read(all);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->file.blocks.size(), 2u);
+  EXPECT_EQ(read->file.blocks[0].log_bytes, 130u);
+  EXPECT_EQ(read->file.blocks[1].log_bytes, 60u);
+  EXPECT_EQ(read->file.records, first + second + third + fourth);
 }
 
 TEST_F(InputsLogTest, AByteThatIsWrongIsNoticed) {
@@ -151,7 +178,7 @@ TEST_F(InputsLogTest, FramesInAnotherOrder) {
   const std::vector<std::string> f = Frames();
   EXPECT_TRUE(absl::IsDataLoss(Read(f[0] + f[2] + f[1] + f[3]).status()));
   EXPECT_TRUE(absl::IsDataLoss(Read(f[1] + f[0]).status()));
-  EXPECT_TRUE(absl::IsDataLoss(Read("").status()));
+  EXPECT_TRUE(absl::IsOutOfRange(Read("").status()));
 }
 
 // As they are put behind the blocks, with the frames from there on.
