@@ -44,8 +44,10 @@ std::string Ending(const Recording& recording, const ProcessInfo& p, bool moment
 // "3.11.7 (libpython3.11.so.1.0)"; "" for a process without Python.
 std::string PythonVersion(const Recording& recording, const Process& process) {
   std::string found;
+  const ProcessInfo& info = process.info();
+  const Time begin = info.indexed.begin, end = std::min(info.indexed.end, info.end);
   // At the end sys, which may be all that knows the patch level, is gone: halfway it is there.
-  for (const Time t : {process.info().end, Time(process.info().end.v / 2)}) {
+  for (const Time t : {end, begin + (end.v - begin.v) / 2}) {
     absl::StatusOr<std::unique_ptr<Moment>> moment = process.At(t);
     if (!moment.ok()) continue;
     python::MomentMemory memory(moment->get());
@@ -78,7 +80,42 @@ absl::StatusOr<Value> ExceptionOf(const Recording& recording, const Process& pro
 
 Json OrNull(int64_t wall_ns) { return wall_ns == 0 ? Json() : Json(wall_ns); }
 
-absl::Status Describe(const Recording& recording, bool json, std::string* out) {
+// A process as `ttq info -f json` has it.
+Json EntryOf(const Process& process, const std::string& python, size_t modules, Json exception) {
+  const ProcessInfo& p = process.info();
+  const bool moment = HistoryUnknown(process);
+  return {
+      {"process", p.number.v},
+      {"parent", p.parent.v == 0 ? Json() : Json(p.parent.v)},
+      {"by_exec", p.by_exec},
+      {"pid", p.pid},
+      {"program", p.program},
+      {"arguments", p.arguments},
+      {"working_directory", p.working_directory},
+      {"history_unknown", moment},
+      {"instructions", moment ? Json() : Json(p.end.v)},
+      {"indexed", p.is_indexed() ? Json()
+                                 : Json{{"from", p.indexed.begin.v},
+                                        {"to", std::min(p.indexed.end, p.end).v}}},
+      {"crash", p.crash ? Json(p.crash->v) : Json()},
+      {"signal", p.fatal_signal == 0 ? Json() : Json(SignalName(p.fatal_signal))},
+      {"exit_status", p.exit_status ? Json(*p.exit_status) : Json()},
+      {"start_wall_ns", OrNull(p.start_wall_ns)},
+      {"end_wall_ns", OrNull(p.end_wall_ns)},
+      {"writes", moment ? Json() : Json(p.writes)},
+      {"reads", moment ? Json() : Json(p.reads)},
+      {"threads", process.threads().size()},
+      {"modules", modules},
+      {"python", python.empty() ? Json() : Json(python)},
+      {"exception", std::move(exception)},
+      {"blocks", p.blocks},
+      {"log_bytes", p.log_bytes},
+      {"complete", p.complete},
+      {"note", p.complete ? Json() : Json(p.incomplete_reason)},
+  };
+}
+
+absl::Status Describe(const Recording& recording, bool json, bool may_ask_again, std::string* out) {
   const RecordingInfo& info = recording.info();
   Json document = {
       {"trace", info.path},
@@ -119,7 +156,8 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
   for (const ProcessInfo& p : recording.processes()) {
     ASSIGN_OR_RETURN(const Process* process, recording.Open(p.number));
     ASSIGN_OR_RETURN(std::vector<LoadedModule> modules, process->Modules());
-    const std::string python = PythonVersion(recording, *process);
+    const bool knows_nothing = !p.is_indexed() && p.blocks == 0;
+    const std::string python = knows_nothing ? "" : PythonVersion(recording, *process);
     const bool moment = HistoryUnknown(*process);
     text += '\n';
     line(fmt::format("process {}", p.number.v),
@@ -146,7 +184,7 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     }
     line("  threads", fmt::format("{}", process->threads().size()));
     line("  modules", fmt::format("{}", modules.size()));
-    line("  python", python.empty() ? "none" : python);
+    if (!knows_nothing) line("  python", python.empty() ? "none" : python);
     if (!p.is_indexed()) {
       line("  indexed", p.blocks == 0 ? "nothing"
                                       : fmt::format("from {} to {}", p.indexed.begin.v,
@@ -155,42 +193,14 @@ absl::Status Describe(const Recording& recording, bool json, std::string* out) {
     if (!moment) line("  log", fmt::format("{} in {} blocks", HumanBytes(p.log_bytes), p.blocks));
     if (!p.complete) line("  incomplete", p.incomplete_reason);
     Value exception;
-    if (!python.empty()) {
+    if (!python.empty() && (p.is_indexed() || may_ask_again)) {
       ASSIGN_OR_RETURN(exception, ExceptionOf(recording, *process));
     }
     std::string exception_json;
     AppendJson(exception, Type::kObject, &exception_json);
     if (exception.object() != nullptr) text += "\n" + ExceptionLayout(*exception.object());
-    Json entry = {
-        {"process", p.number.v},
-        {"parent", p.parent.v == 0 ? Json() : Json(p.parent.v)},
-        {"by_exec", p.by_exec},
-        {"pid", p.pid},
-        {"program", p.program},
-        {"arguments", p.arguments},
-        {"working_directory", p.working_directory},
-        {"history_unknown", moment},
-        {"instructions", moment ? Json() : Json(p.end.v)},
-        {"indexed", p.is_indexed() ? Json()
-                                   : Json{{"from", p.indexed.begin.v},
-                                          {"to", std::min(p.indexed.end, p.end).v}}},
-        {"crash", p.crash ? Json(p.crash->v) : Json()},
-        {"signal", p.fatal_signal == 0 ? Json() : Json(SignalName(p.fatal_signal))},
-        {"exit_status", p.exit_status ? Json(*p.exit_status) : Json()},
-        {"start_wall_ns", OrNull(p.start_wall_ns)},
-        {"end_wall_ns", OrNull(p.end_wall_ns)},
-        {"writes", moment ? Json() : Json(p.writes)},
-        {"reads", moment ? Json() : Json(p.reads)},
-        {"threads", process->threads().size()},
-        {"modules", modules.size()},
-        {"python", python.empty() ? Json() : Json(python)},
-        {"exception", Json::parse(exception_json)},
-        {"blocks", p.blocks},
-        {"log_bytes", p.log_bytes},
-        {"complete", p.complete},
-        {"note", p.complete ? Json() : Json(p.incomplete_reason)},
-    };
-    document["processes"].push_back(std::move(entry));
+    document["processes"].push_back(
+        EntryOf(*process, python, modules.size(), Json::parse(exception_json)));
   }
   RETURN_IF_ERROR(recording.Damage());
   if (json) {
@@ -247,20 +257,25 @@ int RunInfo(int argc, char** argv) {
   app.add_option("-f,--format", format, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
-  bool no_pager = false;
+  bool indexed = false, no_pager = false;
+  app.add_flag("--indexed", indexed, "Only what is known already: no history is made for it");
   AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
   const absl::StatusOr<std::string> directory = FindTrace(trace.name());
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
-  if (HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
-  absl::StatusOr<std::unique_ptr<Recording>> recording =
-      OpenWithHistory(*directory, FileAccess::kRead, HistoryNeed::kSome);
-  if (!recording.ok()) return Complain(recording.status(), kUnreadable);
-  std::string text;
-  const absl::Status status = Describe(**recording, format == "json", &text);
-  if (!status.ok()) return Complain(status, kUnreadable);
-  WritePaged(format == "json" ? text : WrappedForScreen(text), no_pager || format == "json");
-  return kAnswered;
+  if (indexed && HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");
+  return AnswerFromLeast(
+      indexed ? HistoryNeed::kNone : HistoryNeed::kLast, [&](HistoryNeed need) -> int {
+        const absl::StatusOr<std::unique_ptr<Recording>> recording =
+            OpenWithHistory(*directory, FileAccess::kRead, need);
+        if (!recording.ok()) return Complain(recording.status(), kUnreadable);
+        HeldOutput held(indexed ? nullptr : recording->get());
+        std::string text;
+        const absl::Status status = Describe(**recording, format == "json", !indexed, &text);
+        if (!status.ok()) return held.End(Complain(status, kUnreadable));
+        WritePaged(format == "json" ? text : WrappedForScreen(text), no_pager || format == "json");
+        return held.End(kAnswered);
+      });
 }
 
 }  // namespace ttq

@@ -155,6 +155,7 @@ void SuggestNext(const QueryOptions& options, const ast::Query& query, const Ans
 
 // Whether the last part of a history is likely to be enough for the answer.
 bool IsAboutLast(const ast::Query& query) {
+  if (std::holds_alternative<ast::Events>(query.source)) return true;  // all of them are known
   const auto* accesses = std::get_if<ast::Accesses>(&query.source);
   return accesses != nullptr ? accesses->mode == ast::Accesses::Mode::kLast
                              : IsAboutState(query.source);

@@ -66,7 +66,7 @@ bool Is(Wanted outcome, const RecordedRun& run) {
 
 // Of a run that was recorded by its inputs.
 bool MakeHistoryOf(const RecordedRun& run, bool last, bool quiet) {
-  if (!HoldsInputsOnly(run.directory)) return true;  // Valgrind has recorded it
+  if (!HasInputs(run.directory)) return true;  // Valgrind has recorded it
   const auto started = std::chrono::steady_clock::now();
   if (const absl::Status s = EnsureHistory(run.directory, {.last = last}); !s.ok()) {
     Complain(s, kOwnFailure);
@@ -84,7 +84,7 @@ bool MakeHistoryOf(const RecordedRun& run, bool last, bool quiet) {
 // Options as they were given.
 struct Given {
   std::string output, on_full = "stop", until, keep = "all", max_size, max_time, free_space;
-  std::string engine = "auto", index = "now";
+  std::string engine = "auto", index;
   std::string block_size;
   uint64_t repeat = 1;
   bool report = false;
@@ -127,9 +127,10 @@ void Declare(CLI::App& app, RecordOptions* options, Given* given) {
       ->type_name("WHAT");
   app.add_option(
          "--index", given->index,
-         "When the history is made: now, while the program runs (the default); none: only the "
-         "inputs are recorded, and the first question, or `ttq index`, makes the history from "
-         "them; last: its last part as soon as the program has ended; all: all of it then")
+         "When the history is made: none (the default): only the inputs are recorded, and the "
+         "first question, or `ttq index`, makes the history from them; last: its last part as "
+         "soon as the program has ended; all: all of it then; now: while the program runs (what "
+         "valgrind does)")
       ->check(CLI::IsMember({"now", "none", "last", "all"}))
       ->type_name("WHEN");
   app.add_option("--block-size", given->block_size,
@@ -179,8 +180,10 @@ int RunRecord(int argc, char** argv) {
   options.stop_when_full = given.on_full == "stop";
   if (given.engine == "valgrind") options.launch.recorder = RecorderKind::kValgrind;
   options.may_change_recorder = given.engine == "auto";
+  const bool must_be_now = given.engine == "valgrind" || options.launch.verify;
+  if (given.index.empty()) given.index = must_be_now ? "now" : "none";
   options.launch.records_inputs = given.index != "now";
-  if (given.index != "now" && (given.engine == "valgrind" || options.launch.verify)) {
+  if (options.launch.records_inputs && must_be_now) {
     return Complain(
         fmt::format("--index={}: only the native engine runs a program again, and nothing is "
                     "there to verify yet; leave out {}",

@@ -57,7 +57,7 @@ def main():
             for name, command in (("tour", (program,)),
                                   ("python", ("/usr/bin/python3", "-S", BOXES, "200", "20"))):
                 recordings.append(os.path.join(place, "%s-%d.ttq" % (name, n)))
-                subprocess.run([TTQ, "record", "-q", "-o", recordings[-1], "--", *command],
+                subprocess.run([TTQ, "record", "-q", "--index=now", "-o", recordings[-1], "--", *command],
                                env=environment, stdout=subprocess.DEVNULL)
         recorded = time.monotonic() - begin
         instructions = 0

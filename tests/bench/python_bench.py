@@ -28,7 +28,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ttq-bench-") as scratch:
         program, trace = os.path.join(scratch, "million"), os.path.join(scratch, "million.ttq")
         subprocess.run(["cc", "-O1", "-g", os.path.join(HERE, "programs", "million.c"), "-o", program], check=True)
-        subprocess.run([TTQ, "record", "-o", trace, program], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([TTQ, "record", "--index=now", "-o", trace, program], check=True, stderr=subprocess.DEVNULL)
         start = time.perf_counter()
         import ttq
         print(f"import ttq: {time.perf_counter() - start:.3f}")

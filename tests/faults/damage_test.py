@@ -295,7 +295,7 @@ def record(ttq, name, program, *arguments):
     """A recording of a program that is gone by the time that it is asked about."""
     own = ttq.place(os.path.basename(program))
     shutil.copy(program, own)
-    status, _, error = ttq.run("record", "-o", ttq.place(name), "--", own, *arguments, timeout=300)
+    status, _, error = ttq.run("record", "--index=now", "-o", ttq.place(name), "--", own, *arguments, timeout=300)
     assert status == 134 or status == 139, (program, status, error)
     os.remove(own)
     return ttq.place(name)

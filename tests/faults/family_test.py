@@ -81,7 +81,8 @@ def look_at(ttq, directory):
 
 def one(ttq, family, number, victim, delay):
     directory, stop = ttq.place(f"family-{number}"), ttq.place(f"stop-{number}")
-    record = ttq.start("record", "-q", "-o", directory, family, stop)
+    stored = random.choice(("--index=now", "--index=none"))
+    record = ttq.start("record", "-q", stored, "-o", directory, family, stop)
     time.sleep(delay)
     if victim == "recorder":
         record.kill()
@@ -103,7 +104,7 @@ def one(ttq, family, number, victim, delay):
             assert status == 3 and error.startswith("ttq: ") and error.count("\n") == 1, (directory, status, error)
             return collections.Counter(absent=1)
         found = look_at(ttq, directory)
-        assert found["none"] and "not finished: its recorder was killed" in out, (directory, out, found)
+        assert (found["none"] or stored == "--index=none") and "not finished: its recorder was killed" in out, (directory, out, found)
         return found
     return look_at(ttq, directory)
 

@@ -48,8 +48,9 @@ class Ttq:
 
     def start(self, *arguments, **options):
         options.setdefault("env", self.environment)
-        process = subprocess.Popen([self.path, *arguments], text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([self.path, *arguments], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   **options)
         self.started.append(process)
         return process
 

@@ -37,7 +37,7 @@ def fill_up(ttq, counter, kib, on_full):
     with small_disk(disk, kib):
         # Detached, it ends by itself; stopped, it would not.
         bound = ["9000000"] if on_full == "detach" else []
-        status, out, error = ttq.run("record", "--free-space=0", f"--on-full={on_full}", "-o", directory, counter,
+        status, out, error = ttq.run("record", "--index=now", "--free-space=0", f"--on-full={on_full}", "-o", directory, counter,
                                      stop, *bound, timeout=120)
         lines = [line for line in error.splitlines() if "disk is full" in line]
         assert len(lines) == 1 and lines[0].startswith("ttq: "), error
@@ -105,11 +105,16 @@ def main():
         # A child without a ring is not recorded, nor is what it forks when there is room again. All else is.
         shell = ('while printf "%4194304s" x; do :; done > /dev/shm/fill 2> /dev/null; '
                  '( : > /dev/shm/fill; ( exit 3 ); echo $? ); ( exit 4 ); echo $?')
-        done = subprocess.run([*inside, ttq.path, "record", "--free-space=0", "--block-size=1", "-o",
-                               ttq.place("lost"), "sh", "-c", shell], env=ttq.environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and done.stdout == "3\n4\n", done
-        info = json.loads(ttq.run("info", "-f", "json", ttq.place("lost"))[1])
-        assert [(p["complete"], p["parent"]) for p in info["processes"]] == [(True, None), (True, 1)], info
+        for index, known in (("now", [(True, None), (True, 1)]), ("none", [(False, None)])):
+            lost = ttq.place(f"lost-{index}")
+            done = subprocess.run([*inside, ttq.path, "record", f"--index={index}", "--free-space=0", "--block-size=1", "-o",
+                                   lost, "sh", "-c", shell], env=ttq.environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0 and done.stdout == "3\n4\n", done
+            info = json.loads(ttq.run("info", "-f", "json", lost)[1])
+            assert [(p["complete"], p["parent"]) for p in info["processes"]] == known, info
+            # Of inputs a block needs more as it goes on: where there is none, the process is recorded no further.
+            assert index == "now" or "no memory for its ring" in info["processes"][0]["note"], info
+            assert index == "now" or "no memory for its ring" in done.stderr, done
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import time
 
@@ -23,22 +24,89 @@ QUESTION = "last write to counter"
 
 def record(ttq, counter, name, *flags, most="300000"):
     directory = ttq.place(name)
-    status, out, error = ttq.run("record", "-q", "--index=none", "--block-size", "1", *flags, "-o", directory, counter,
+    status, out, error = ttq.run("record", "-q", "--block-size", "1", *flags, "-o", directory, counter,
                                  ttq.place("never"), most)
     assert (status, out, error) == (7, most + "\n", ""), (status, out, error)
     return directory
+
+
+def ask_while_recorded(ttq, directory):
+    """A question about a recording that has just begun."""
+    result = ttq.run("-t", directory, "-f", "json", QUESTION)
+    if result[0] != 0:
+        faults.one_line(result, "while it is recorded")
+        return
+    answer = json.loads(result[1])
+    assert not answer["complete"] and answer["note"] == "the recording is still being made", answer
+
+
+def ask_while_it_runs(ttq, counter):
+    """What is asked while the program runs is true of when it is asked, and is asked anew later on; of one that waits,
+    all is there. SIGKILL to the program leaves what it did until its last system call."""
+    directory, stop = ttq.place("live"), ttq.place("stop-live")
+    started = ttq.start("record", "-o", directory, "/usr/bin/python3", "-S", "-c",
+                        "import os, sys, time\nn = 0\nwhile not os.path.exists(sys.argv[1]):\n    n += 1\n"
+                        "    print(n, flush=True)\n    time.sleep(0.05)\nsys.exit(7)", stop)
+    assert started.stdout.readline() == "1\n"
+    values = []
+    while len(values) < 3:
+        time.sleep(1)
+        answer = ttq.answer(directory, "py locals at end in frame 0 | where name = \"n\"")
+        assert not answer["complete"] and answer["note"] == "the recording is still being made", answer
+        values.append(int(answer["rows"][0]["value"]))
+        status, out, error = ttq.run("info", "--indexed", directory)
+        assert status == 0 and "not finished: it is still being made" in out, (status, out, error)
+    assert values == sorted(set(values)), values
+    with open(stop, "w", encoding="ascii"):
+        pass
+    out, error = started.communicate(timeout=60)
+    assert started.returncode == 7, (out, error)
+    answer = ttq.answer(directory, "events output | count")
+    assert answer["complete"] and answer["rows"][0]["count"] == 2 * (out.count("\n") + 1) > 2 * values[-1], (answer, out)
+    assert sorted(os.listdir(directory)) == ["db", "inputs", "seal"], os.listdir(directory)
+
+    for victim in ("nobody", "program", "recorder"):
+        directory = ttq.place(f"waits-{victim}")
+        started = ttq.start("record", "-o", directory, "/usr/bin/python3", "-S", "-c",
+                            "import os\nfor i in range(1000): os.getppid()\nprint(i, flush=True)\nos.read(0, 1)",
+                            stdin=subprocess.PIPE)
+        assert started.stdout.readline() == "999\n"
+        time.sleep(1.5)  # half a second is what it takes
+        program = faults.children_of(started.pid)[0]
+        if victim == "program":
+            os.kill(program, signal.SIGKILL)
+            started.communicate(timeout=60)
+        elif victim == "recorder":
+            started.kill()
+            started.wait(timeout=60)
+        answer = ttq.answer(directory, "events syscall | where detail matches /getppid/ | count")
+        assert answer["rows"][0]["count"] == 1000 and not answer["complete"], answer
+        answer = ttq.answer(directory, "py backtrace at end")
+        assert answer["rows"][-1]["line"] == 4 and not answer["complete"], answer
+        answer = ttq.answer(directory, "events output | last 2")
+        assert "999" in answer["rows"][0]["detail"], answer
+        if victim != "program":
+            started.stdin.write("x")
+            started.stdin.close()
+        if victim == "recorder":
+            os.waitpid(program, 0)
+        else:
+            started.wait(timeout=60)
+        done = ttq.answer(directory, "py backtrace at end")["complete"]
+        assert done == (victim == "nobody"), (victim, done)
+    print("asked while it ran")
 
 
 def kill_recorders(ttq, counter):
     for number in range(6):
         kind, early = ("program", "recorder")[number % 2], number < 2
         directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{number}")
-        started = ttq.start("record", "--index=none", "--block-size", "1", "-o", directory, counter, stop)
+        started = ttq.start("record", "--block-size", "1", "-o", directory, counter, stop)
         program = None
         while program is None:
             time.sleep(0.01)
             program = next(iter(faults.children_of(started.pid)), None)
-        faults.one_line(ttq.run("-t", directory, QUESTION), "while it is recorded")
+        ask_while_recorded(ttq, directory)
         # The start takes some 16 kB of inputs, each block of the loop 2 kB.
         if not early:
             faults.wait_for_inputs(started, directory, 1 << 15)
@@ -64,7 +132,7 @@ def kill_while_translating(ttq, _):
     """A program that executes new code all the time: blocks end wherever a recipe has no room."""
     for number in range(10):
         directory = ttq.place(f"new-code-{number}")
-        started = ttq.start("record", "-q", "--index=none", "--block-size", "1", "-o", directory, "/usr/bin/python3", "-c",
+        started = ttq.start("record", "-q", "--block-size", "1", "-o", directory, "/usr/bin/python3", "-c",
                             "import json, decimal, re, ast, inspect, argparse")
         time.sleep(0.05 + 0.04 * number)
         for program in list(faults.children_of(started.pid)):
@@ -76,7 +144,7 @@ def kill_while_translating(ttq, _):
 
 
 def kill_indexers(ttq, counter):
-    directory = record(ttq, counter, "whole", most="1500000")
+    directory = record(ttq, counter, "whole", most="6000000")
     killed = 0
     for number in range(5):
         indexer = ttq.start("index", directory)
@@ -89,7 +157,7 @@ def kill_indexers(ttq, counter):
     both = [ttq.start("-t", directory, "-f", "json", QUESTION) for _ in range(2)]
     answers = [json.loads(p.communicate(timeout=120)[0]) for p in both]
     assert answers[0]["rows"] == answers[1]["rows"] != [] and answers[0]["complete"], answers
-    assert ttq.expect_readable(directory, complete=True)[1] == 1500000
+    assert ttq.expect_readable(directory, complete=True)[1] == 6000000
     assert sorted(os.listdir(directory)) == ["db", "inputs", "seal"], os.listdir(directory)
     print("killed while making the history:", killed)
 
@@ -168,7 +236,7 @@ def full_disk(ttq, counter):
         disk = ttq.place("disk")
         with small_disk(disk, kib):
             directory = disk + "/a"
-            status, _, error = ttq.run("record", "-q", "--index=none", "--free-space=0", "--block-size", "1", "-o", directory,
+            status, _, error = ttq.run("record", "-q", "--free-space=0", "--block-size", "1", "-o", directory,
                                        counter, ttq.place("never"), "1000000", timeout=120)
             if status != 7:
                 assert error.startswith("ttq: ") and "disk is full" in error, error
@@ -192,7 +260,7 @@ def main():
     faults.seed_from(3)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
-        for test in (damage, kill_recorders, kill_while_translating, kill_indexers, changed_file, full_disk):
+        for test in (damage, ask_while_it_runs, kill_recorders, kill_while_translating, kill_indexers, changed_file, full_disk):
             test(ttq, os.path.abspath(sys.argv[2]))
 
 

@@ -20,12 +20,14 @@ import faults
 
 MOMENTS = 10  # of each kind
 AT_ONCE = 4
-SMALL_BLOCKS = ["--block-size", "1"]  # more of them to be killed in, in less time
+# Of histories that are stored while the program runs; inputs_test has the others. Small blocks: more of them to be
+# killed in, in less time.
+HISTORY = ["--index=now", "--block-size", "1"]
 
 
 def one(ttq, counter, kind, number, delay):
     directory, stop = ttq.place(f"{kind}-{number}"), ttq.place(f"stop-{kind}-{number}")
-    record = ttq.start("record", *SMALL_BLOCKS, "-o", directory, counter, stop)
+    record = ttq.start("record", *HISTORY, "-o", directory, counter, stop)
     time.sleep(delay)
     program = next(iter(faults.children_of(record.pid)), None)
     while program is None and os.path.exists(f"/proc/{record.pid}"):
@@ -68,7 +70,7 @@ def ask_while_recording(ttq, counter):
     """How long it takes until something can be asked, in seconds."""
     directory, stop = ttq.place("live"), ttq.place("stop-live")
     started = time.monotonic()
-    record = ttq.start("record", *SMALL_BLOCKS, "-o", directory, counter, stop)
+    record = ttq.start("record", *HISTORY, "-o", directory, counter, stop)
     soon, values = None, []
     while len(values) < 2:
         assert time.monotonic() < started + 60, values

@@ -26,10 +26,11 @@ def ended(ttq, counter, name, *options, said):
 
 def detached(ttq, counter):
     directory = ttq.place("detached")
-    status, out, error = ttq.run("record", "--max-time=1", "--on-full=detach", "-o", directory,
-                                 counter, ttq.place("stop"), "90000000", timeout=300)
-    assert status == 7 and out == "90000000\n" and "went on unrecorded" in error, (status, out, error)
-    ttq.expect_readable(directory)
+    status, out, error = ttq.run("record", "--max-time=0.4s", "--on-full=detach", "-o", directory,
+                                 counter, ttq.place("stop"), "600000000", timeout=300)
+    assert status == 7 and out == "600000000\n" and "went on unrecorded" in error, (status, out, error)
+    info, value = ttq.expect_readable(directory)
+    assert 0 < value < 600000000 and "--max-time" in info["processes"][0]["note"], (info, value)
 
 
 def interrupted(ttq, counter):
@@ -62,9 +63,9 @@ def refused(ttq, counter):
 def main():
     with faults.Ttq(sys.argv[1]) as ttq:
         counter = sys.argv[2]
-        info = ended(ttq, counter, "size", "--max-size=20M", said="reached 20 MB (--max-size)")
+        info = ended(ttq, counter, "size", "--index=now", "--max-size=20M", said="reached 20 MB (--max-size)")
         assert 10e6 < info["bytes_on_disk"] < 400e6, info["bytes_on_disk"]
-        info = ended(ttq, counter, "time", "--max-time=1.5s", said="1.5 s have passed (--max-time)")
+        info = ended(ttq, counter, "time", "--max-time=0.4s", said="0.4 s have passed (--max-time)")
         ended(ttq, counter, "space", "--free-space=900T", said="(--free-space)")
         detached(ttq, counter)
         interrupted(ttq, counter)

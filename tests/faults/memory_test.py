@@ -40,7 +40,8 @@ def record(ttq, what, **options):
         checked, _, error = ttq.run("check", directory)
         assert checked == 0, (where, error)
         info = json.loads(ttq.run("info", "-f", "json", directory)[1])
-        assert all(p["complete"] for p in info["processes"]) == (status == 0), (where, info)
+        whole = [p["complete"] for p in info["processes"]]
+        assert (whole != [] and all(whole)) == (status == 0), (where, info)
         shutil.rmtree(directory)
     else:
         assert status != 0, where

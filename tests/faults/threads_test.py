@@ -23,7 +23,7 @@ def main():
         recording, script = ttq.place("recording"), ttq.place("script.py")
         with open(script, "w", encoding="ascii") as file:
             file.write(SCRIPT)
-        status, _, error = ttq.run("record", "-o", recording, "/usr/bin/python3", "-S", script)
+        status, _, error = ttq.run("record", "--index=all", "-o", recording, "/usr/bin/python3", "-S", script)
         assert status == 0, error
         os.chmod(recording, 0o755)
         os.chmod(recording + "/db", 0o755)

@@ -448,7 +448,7 @@ print("done")
         command = shlex.join([TTQ, "record", "-o", os.path.join(PLACE, "status.ttq"), "/usr/bin/python3", program, flag])
         self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"{command}; echo ended; sleep 100")
         try:
-            status = re.compile(r"^ttq: \d+ s, [\d.]+ \w instructions, [\d.]+ \w+, 1 process$")
+            status = re.compile(r"^ttq: \d+ s, [\d.]+ \w+, 1 process$")
             seen = self.wait(lambda lines: status.match(lines[23]) and any(line.startswith("name?") for line in lines),
                              "no line at the bottom, or no prompt above it")
             prompt = [line for line in seen if line.startswith("name?")]

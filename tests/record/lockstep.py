@@ -108,7 +108,7 @@ class Lockstep:
         """What lockstep says of a program, and whether all is equal."""
         place = self.work / "recording"
         shutil.rmtree(place, ignore_errors=True)
-        recorded = run([self.ttq, "record", "-q", f"--engine={self.engine}", "-o", place, "--",
+        recorded = run([self.ttq, "record", "-q", f"--engine={self.engine}", "--index=all", "-o", place, "--",
                          *command], env=self.environment(),
                        stdout=subprocess.DEVNULL)
         if recorded.returncode != 0 or recorded.stderr:

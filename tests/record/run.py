@@ -166,11 +166,11 @@ def inputs(case):
             check(r.status == 0 or b"nothing of process" in r.err, words, r.out[-500:], r.err[-1000:].decode(errors="replace"))
             return r.out
 
-        recorded = run([*RECORD, "--index=none", "--block-size", "1", "-o", place, *case.command], case.input,
+        recorded = run([*RECORD, "--block-size", "1", "-o", place, *case.command], case.input,
                        env=environment())
         check((recorded.status, recorded.out, recorded.err) == (native.status, native.out, native.err), "natively",
               native.status, native.out[-500:], native.err[-500:], "recorded", recorded)
-        before = json.loads(ask("info", "-f", "json", place))
+        before = json.loads(ask("info", "--indexed", "-f", "json", place))
         ask("index", place)
         answers = [("info", "-f", "json", place), ("-t", place, "-p", "all", "-f", "json", "events")]
         if native.status != 128 + signal.SIGKILL:  # else nothing was handed over
@@ -200,7 +200,7 @@ def moments():
     for name in ("memory", "threads", "processes", "exceptions"):
         with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
             place = os.path.join(d, "recording")
-            run([*RECORD, "-o", place, "--block-size", "1",
+            run([*RECORD, "--index=all", "-o", place, "--block-size", "1",
                  os.path.join(PROGRAMS, name)], env=environment())
             out = run([os.path.join(PROGRAMS, "compare_moments"), place, "80"])
             check(out.status == 0, name, out.out.decode())

@@ -28,7 +28,7 @@ def events_of(interpreter, how):
 def recorded(ttq, dump, interpreter, directory):
     recording = f"{directory}/corpus.ttq"
     # Small blocks: what is found must go on from one to the next.
-    subprocess.run([ttq, "record", "--block-size", "1", "-o", recording, "--", interpreter, "-S", CORPUS],
+    subprocess.run([ttq, "record", "--index=all", "--block-size", "1", "-o", recording, "--", interpreter, "-S", CORPUS],
                    check=True, capture_output=True)
     # Begun by the recorder, then whole, from its file, made at once, made in steps.
     lists = []
