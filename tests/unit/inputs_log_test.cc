@@ -158,6 +158,14 @@ TEST_F(InputsLogTest, BlocksSoFar) {
   EXPECT_EQ(read->file.blocks[0].log_bytes, 130u);
   EXPECT_EQ(read->file.blocks[1].log_bytes, 60u);
   EXPECT_EQ(read->file.records, first + second + third + fourth);
+  EXPECT_FALSE(read->has_ended);
+  all += EncodeInputsFrame(InputsFrame::kIncomplete, 5, "the disk was full");
+  all += EncodeInputsFrame(InputsFrame::kEnd, 6, Bytes(Head()));
+  read = Read(all);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->has_ended);
+  EXPECT_EQ(WhatIsMissing(*read, {}), "the disk was full");
+  EXPECT_EQ(read->file.blocks.size(), 2u);
 }
 
 TEST_F(InputsLogTest, AByteThatIsWrongIsNoticed) {
