@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace ttq {
@@ -65,6 +67,10 @@ void InputsFile::End(const Ring& ring) {
   head.finished = ring.finished() ? 1 : 0;
   head.superseded = ring.superseded() ? 1 : 0;
   head.became_other = ring.became_other() ? 1 : 0;
+}
+
+std::vector<std::string> InputsFile::Words() const {
+  return absl::StrSplit(absl::StripSuffix(arguments, absl::string_view("\0", 1)), '\0');
 }
 
 std::string InputsFile::Encode() const {

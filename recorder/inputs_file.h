@@ -30,6 +30,9 @@ struct InputsFile {
   void Begin(const Ring& ring);
   void End(const Ring& ring);
 
+  // Program, working directory, argv, as Ring::arguments.
+  std::vector<std::string> Words() const;
+
   // The file.
   std::string Encode() const;
 

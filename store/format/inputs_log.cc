@@ -16,8 +16,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
@@ -374,8 +372,7 @@ absl::StatusOr<std::vector<ProcessInfo>> DescribeInputs(const std::string& direc
     info.start_wall_ns = head.start_wall_ns;
     info.log_bytes = inputs->log_bytes;
     for (const TtqInputsBlock& block : inputs->file.blocks) info.log_bytes += block.log_bytes;
-    const std::vector<std::string> words =
-        absl::StrSplit(absl::StripSuffix(inputs->file.arguments, absl::string_view("\0", 1)), '\0');
+    const std::vector<std::string> words = inputs->file.Words();
     if (words.size() < 2) continue;
     info.program = words[0];
     info.working_directory = words[1];

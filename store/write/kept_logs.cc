@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
 #include "fmt/format.h"
@@ -20,8 +18,7 @@ RingHead RingHeadOf(const RecordedInputs& inputs) {
   head.pid = recorded.pid;
   head.block_bytes = recorded.block_bytes;
   head.wall_ns = recorded.start_wall_ns;
-  head.arguments =
-      absl::StrSplit(absl::StripSuffix(inputs.file.arguments, absl::string_view("\0", 1)), '\0');
+  head.arguments = inputs.file.Words();
   head.fork_number = recorded.fork_number;
   head.process = recorded.process;
   head.parent = recorded.parent;
