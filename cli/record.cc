@@ -182,12 +182,12 @@ int RunRecord(int argc, char** argv) {
   options.may_change_recorder = given.engine == "auto";
   const bool must_be_now = given.engine == "valgrind" || options.launch.verify;
   if (given.index.empty()) given.index = must_be_now ? "now" : "none";
-  options.launch.records_inputs = given.index != "now";
-  if (options.launch.records_inputs && must_be_now) {
+  options.launch.records_inputs = given.index != "now" && !must_be_now;
+  if (given.index == "none" && must_be_now) {
     return Complain(
-        fmt::format("--index={}: only the native engine runs a program again, and nothing is "
+        fmt::format("--index=none: only the native engine runs a program again, and nothing is "
                     "there to verify yet; leave out {}",
-                    given.index, options.launch.verify ? "--verify" : "--engine=valgrind"),
+                    options.launch.verify ? "--verify" : "--engine=valgrind"),
         kOwnFailure);
   }
   if (!given.block_size.empty()) {
