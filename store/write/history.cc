@@ -216,7 +216,8 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer, Kep
   if (!result.tool_log.empty()) {
     std::string line = result.tool_log.substr(0, result.tool_log.find('\n'));
     if (line.starts_with("ttq: ")) line.erase(0, 5);
-    return absl::DataLossError(line);
+    return absl::DataLossError(
+        line + "; `ttq record --index=now` stores the history while the program runs");
   }
   if (result.signal != 0) {
     return absl::UnavailableError(fmt::format("the engine ended by signal {}", result.signal));
