@@ -45,9 +45,10 @@ Listed LookAtInputs(Listed listed) {
     listed.problem = std::string(processes.status().message());
     return listed;
   }
+  const ProcessNo about = DefaultProcess(*processes);
   for (const ProcessInfo& p : *processes) {
     if (!p.complete) listed.complete = false;
-    if (p.number == DefaultProcess(*processes)) listed.ending = EndingOf(p);
+    if (p.number == about) listed.ending = EndingOf(p);
   }
   return listed;
 }

@@ -221,8 +221,10 @@ absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) 
     if (view.head.number >= ring->inputs_before()) {
       if (!std::exchange(has_log, true)) RETURN_IF_ERROR(BeginLog(*ring, &file));
       RETURN_IF_ERROR(file.Append(InputsFrame::kLog, EncodeLogBlock(view)));
-    } else if (std::string rest(view.log.substr(0, sizeof(TtqInputsBlock)));
-               view.log.size() >= rest.size() + kept) {
+    } else if (kept == 0) {
+      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, view.log, &file));
+    } else if (view.log.size() >= sizeof(TtqInputsBlock) + kept) {
+      std::string rest(view.log.substr(0, sizeof(TtqInputsBlock)));
       rest += view.log.substr(rest.size() + std::exchange(kept, 0));
       RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, rest, &file));
     } else {
