@@ -32,6 +32,8 @@ int64_t WallNs();  // CLOCK_REALTIME
 // kernel gives the program does not depend on what the engine needs. Gives mmap's result.
 constexpr uint64_t kOwnBegin = 0x6f0000000000, kOwnEnd = 0x700000000000;
 int64_t MapOwn(size_t bytes, int flags, int64_t fd = -1);
+// Has the kernel back memory by pages of 2 MiB where it can: one fault in place of 512.
+void PreferHugePages(const void* at, size_t bytes);
 // Memory of the engine's own, zero; it is never given back.
 void* Allocate(size_t bytes);
 template <class T>

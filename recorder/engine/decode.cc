@@ -272,6 +272,7 @@ bool Take(Reader* reader, Instruction* out) {
 
 bool Decode(const uint8_t* code, size_t bytes, uint64_t pc, Instruction* out) {
   *out = {};
+  out->memory.base = out->memory.index = kNoRegister;
   out->pc = pc;
   Reader in(code, bytes);
   if (Take(&in, out)) return true;

@@ -17,12 +17,12 @@ enum : int8_t { kNoRegister = -1 };
 enum { kLongestInstruction = 15 };
 
 struct MemoryOperand {
-  int8_t base = kNoRegister, index = kNoRegister;
-  uint8_t shift = 0;    // of the index
-  uint8_t segment = 0;  // prefix: 0x64 (fs), 0x65 (gs), 0
-  bool narrow = false;  // the address has 32 bits
-  bool relative = false;
-  int64_t displacement = 0;  // of a relative one: the address
+  int8_t base, index;  // or kNoRegister
+  uint8_t shift;       // of the index
+  uint8_t segment;     // prefix: 0x64 (fs), 0x65 (gs), 0
+  bool narrow;         // the address has 32 bits
+  bool relative;
+  int64_t displacement;  // of a relative one: the address
 };
 
 struct Instruction {

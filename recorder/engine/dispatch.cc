@@ -67,7 +67,9 @@ void* Reserve(size_t bytes, uint64_t at) {
   if (Failed(r) || (at != 0 && static_cast<uint64_t>(r) != at)) {
     Refuse(Text() << "the engine gets no memory for its code (see ulimit -v)");
   }
-  return reinterpret_cast<void*>(r);
+  auto* reserved = reinterpret_cast<void*>(r);
+  PreferHugePages(reserved, bytes);
+  return reserved;
 }
 
 void Clear() {

@@ -175,8 +175,12 @@ void TurnToLog(const char* why) {
 }
 
 const Mapping* Find(uint64_t address) {
-  const size_t at = Lower(address);
-  return at < g_count && g_mappings[at].begin <= address ? &g_mappings[at] : nullptr;
+  static size_t found;  // last time: mostly it is the same again
+  if (found < g_count && g_mappings[found].begin <= address && address < g_mappings[found].end) {
+    return &g_mappings[found];
+  }
+  found = Lower(address);
+  return found < g_count && g_mappings[found].begin <= address ? &g_mappings[found] : nullptr;
 }
 
 const Mapping* FirstBeyond(uint64_t address) {

@@ -3,6 +3,7 @@
 #include "recorder/engine/recipe.h"
 
 #include "recorder/engine/base.h"
+#include "recorder/inputs.h"
 
 namespace ttq::engine {
 
@@ -124,24 +125,42 @@ bool RecipeBuilder::HasRoom() const {
          effect_count_ + kMaxOfOne < kMaxEffects && record_bytes_ < kMaxRecordBytes / 2;
 }
 
-const TtqRecipe* RecipeBuilder::Encode(uint32_t jump_kind) {
-  auto* r = reinterpret_cast<TtqRecipe*>(encoded_);
-  *r = {};
-  const auto node_bytes = static_cast<uint32_t>(node_count_ * sizeof(TtqNode));
-  const auto effect_bytes = static_cast<uint32_t>(effect_count_ * sizeof(TtqEffect));
-  r->bytes = static_cast<uint32_t>(sizeof(*r)) + node_bytes + effect_bytes + instruction_bytes_;
-  r->node_count = static_cast<uint16_t>(node_count_);
-  r->effect_count = static_cast<uint16_t>(effect_count_);
-  r->instruction_count = static_cast<uint16_t>(instruction_count_);
-  r->exit_count = static_cast<uint16_t>(exit_count_);
-  r->record_bytes = static_cast<uint16_t>(record_bytes_);
-  r->instruction_bytes = static_cast<uint16_t>(instruction_bytes_);
-  r->jump_kind = jump_kind;
-  uint8_t* at = encoded_ + sizeof(*r);
-  memcpy(at, nodes_, node_bytes);
-  memcpy(at + node_bytes, effects_, effect_bytes);
-  memcpy(at + node_bytes + effect_bytes, instructions_, instruction_bytes_);
+TtqRecipe RecipeBuilder::Head(uint32_t jump_kind) const {
+  TtqRecipe r = {};
+  r.bytes = encoded_bytes();
+  r.node_count = static_cast<uint16_t>(node_count_);
+  r.effect_count = static_cast<uint16_t>(effect_count_);
+  r.instruction_count = static_cast<uint16_t>(instruction_count_);
+  r.exit_count = static_cast<uint16_t>(exit_count_);
+  r.record_bytes = static_cast<uint16_t>(record_bytes_);
+  r.instruction_bytes = static_cast<uint16_t>(instruction_bytes_);
+  r.jump_kind = jump_kind;
   return r;
+}
+
+uint32_t RecipeBuilder::encoded_bytes() const {
+  return static_cast<uint32_t>(sizeof(TtqRecipe) + node_count_ * sizeof(TtqNode) +
+                               effect_count_ * sizeof(TtqEffect) + instruction_bytes_);
+}
+
+void RecipeBuilder::Encode(uint32_t id, uint32_t jump_kind, uint8_t* at) const {
+  TtqRecipe head = Head(jump_kind);
+  head.id = id;
+  const auto append = [&at](const void* bytes, size_t size) {
+    memcpy(at, bytes, size);
+    at += size;
+  };
+  append(&head, sizeof(head));
+  append(nodes_, node_count_ * sizeof(TtqNode));
+  append(effects_, effect_count_ * sizeof(TtqEffect));
+  append(instructions_, instruction_bytes_);
+}
+
+uint64_t RecipeBuilder::Hash(uint32_t jump_kind) const {
+  const TtqRecipe head = Head(jump_kind);
+  const uint64_t parts[] = {HashBytes(&head, sizeof(head)),
+                            HashBytes(instructions_, instruction_bytes_)};
+  return HashBytes(parts, sizeof(parts));
 }
 
 void RecipeBuilder::AddEffect(unsigned kind, unsigned size, Node address, Node value, Node guard) {

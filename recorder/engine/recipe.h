@@ -54,10 +54,15 @@ class RecipeBuilder {
 
   unsigned instruction_count() const { return instruction_count_; }
   bool HasRoom() const;
-  // Valid until Begin; its id is zero.
-  const TtqRecipe* Encode(uint32_t jump_kind);
+  // Bytes of the recipe, and where it goes, with its id.
+  uint32_t encoded_bytes() const;
+  void Encode(uint32_t id, uint32_t jump_kind, uint8_t* at) const;
+  // Equal for equal recipes: one follows from its instructions, and from how many of them and of
+  // what they do it has. Never 0.
+  uint64_t Hash(uint32_t jump_kind) const;
 
  private:
+  TtqRecipe Head(uint32_t jump_kind) const;  // its id is zero
   void AddEffect(unsigned kind, unsigned size, Node address, Node value, Node guard = kTtqNoNode);
 
   enum { kMaxNodes = 3000, kMaxEffects = 3000, kMaxInstructionBytes = 64 * 24 };
@@ -65,7 +70,6 @@ class RecipeBuilder {
   TtqNode nodes_[kMaxNodes];
   TtqEffect effects_[kMaxEffects];
   uint8_t instructions_[kMaxInstructionBytes];
-  uint8_t encoded_[sizeof(TtqRecipe) + sizeof(nodes_) + sizeof(effects_) + sizeof(instructions_)];
   unsigned node_count_, effect_count_, instruction_count_, instruction_bytes_;
   unsigned record_bytes_, exit_count_;
   int32_t last_slot_;

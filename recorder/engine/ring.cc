@@ -583,23 +583,20 @@ void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body
   g_context.log += 8 + payload;
 }
 
-uint32_t StoreRecipe(const TtqRecipe* recipe) {
+PlaceOfRecipe AddRecipe(uint64_t hash, uint32_t bytes) {
   // Code that is translated again, after its translation was given up, keeps its id.
   if (2 * g_known_count >= g_known_capacity) GrowKnown();
-  const uint64_t hash = HashBytes(recipe, recipe->bytes);
   KnownRecipe* known = FindKnown(hash);
-  if (known->hash != 0) return known->id;
+  if (known->hash != 0) return {known->id, nullptr};
   const uint32_t id = g_next_id++;
   if (id >> (32 - kTtqExitBits)) Refuse(Text() << "it executes too much code");
   *known = {hash, id};
   ++g_known_count;
-  if (g_context.log + recipe->bytes > g_limit) NextBlock(true);
-  g_recipe_top -= recipe->bytes;
-  SetLimit(g_limit - recipe->bytes);
-  memcpy(g_recipe_top, recipe, recipe->bytes);
-  reinterpret_cast<TtqRecipe*>(g_recipe_top)->id = id;
+  if (g_context.log + bytes > g_limit) NextBlock(true);
+  g_recipe_top -= bytes;
+  SetLimit(g_limit - bytes);
   ++g_recipe_count;
-  return id;
+  return {id, g_options.inputs ? nullptr : g_recipe_top};
 }
 
 void WriteLog(const Text& line) {

@@ -61,8 +61,13 @@ void AppendStruct(uint32_t kind, const T& head) {
   Append(kind, &head, sizeof(head));
 }
 
-// Stores a recipe, whose id is zero, unless an equal one is known. Gives its id.
-uint32_t StoreRecipe(const TtqRecipe* recipe);
+struct PlaceOfRecipe {
+  uint32_t id;
+  uint8_t* at;  // null: it is not to be encoded
+};
+// Room in the block for a recipe of `bytes`, which is encoded at once, unless an equal one, of the
+// same hash, is known. Where only inputs are kept, the room is counted and nothing else.
+PlaceOfRecipe AddRecipe(uint64_t hash, uint32_t bytes);
 
 // From here on the times of blocks, the one that is begun too, are what `wall` says: of a block's
 // start, or its end.

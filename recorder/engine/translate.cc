@@ -398,11 +398,12 @@ void Translator::EmitStringLoop(const Instruction& i) {
 }
 
 void Translator::FinishRecipe(uint32_t jump_kind) {
-  const TtqRecipe* recipe = recipe_.Encode(jump_kind);
   if (recipe_.record_bytes() > RecipeBuilder::kMaxRecordBytes) {
     Refuse(Text() << "an instruction whose effects are too large");
   }
-  finished_id_ = ring::StoreRecipe(recipe);
+  const auto [id, at] = ring::AddRecipe(recipe_.Hash(jump_kind), recipe_.encoded_bytes());
+  if (at != nullptr) recipe_.Encode(id, jump_kind, at);
+  finished_id_ = id;
 }
 
 // The instruction that ends the superblock.
