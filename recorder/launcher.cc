@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // The rings live in a directory of their own, 0700, in /dev/shm where there is one: a ring is
-// memory, not a file. The tool renames a ring into place when it is ready, and inotify tells us. We
-// hold a lock on the directory: the tool, and whoever runs ttq next, know by it whether we are
-// alive.
+// memory, not a file. The tool renames a ring into place when it is ready, and rings the bell, a
+// FIFO beside it. (To close an inotify descriptor would take 15 ms.) We hold a lock on the
+// directory: the tool, and whoever runs ttq next, know by it whether we are alive.
 
 #include "recorder/launcher.h"
 
@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/inotify.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -50,6 +49,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kLookAtLeastMs = 100;  // for rings, were the bell to fail
 constexpr unsigned long kAskPersonality = 0xffffffff;
 constexpr char kToolName[] = "ttq-amd64-linux", kEngineName[] = "ttq-engine";
 // /usr/bin/valgrind is a script that changes the environment on the way to this.
@@ -79,9 +79,12 @@ class RingDirectory {
     g_ring_directory = -1;
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    if (bell_ >= 0) close(bell_);
     close(fd_);
   }
   const std::string& path() const { return path_; }
+  // A descriptor that can be read when there are rings that have been announced.
+  int bell() const { return bell_; }
   // For the tool the recorder is gone from now on.
   void Unlock() { flock(fd_, LOCK_UN); }
 
@@ -111,7 +114,9 @@ class RingDirectory {
       int fd = open(unlocked.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
           renameat2(AT_FDCWD, unlocked.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
-        return std::unique_ptr<RingDirectory>(new RingDirectory(path, fd));
+        std::unique_ptr<RingDirectory> made(new RingDirectory(path, fd));
+        RETURN_IF_ERROR(made->HangBell());
+        return made;
       }
       int error = errno;
       if (fd >= 0) close(fd);
@@ -142,8 +147,15 @@ class RingDirectory {
     }
   }
 
+  absl::Status HangBell() {
+    const std::string bell = path_ + "/" TTQ_BELL;
+    if (mkfifo(bell.c_str(), 0600) == 0)
+      bell_ = open(bell.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    return bell_ < 0 ? absl::ErrnoToStatus(errno, bell) : absl::OkStatus();
+  }
+
   std::string path_;
-  int fd_;
+  int fd_, bell_ = -1;
 };
 
 std::string ReadLogs(const std::string& directory) {
@@ -320,10 +332,15 @@ absl::StatusOr<pid_t> Start(const LaunchOptions& options, const std::string& rin
   for (std::string& e : env) envp.push_back(e.data());
   envp.push_back(nullptr);
 
-  pid_t child = fork();
-  if (child < 0) return absl::ErrnoToStatus(errno, "fork");
+  // It has our memory, of which a copy would take milliseconds, until it is another program. No
+  // handler of ours is to run in both.
+  sigset_t all, mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  const pid_t child = vfork();
   if (child == 0) {
     rules.RestoreInChild();
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     descriptors.Restore();
     // Memory lies in the same places in every run: two recordings can be asked about one address.
     const int persona = personality(kAskPersonality);
@@ -331,15 +348,18 @@ absl::StatusOr<pid_t> Start(const LaunchOptions& options, const std::string& rin
     execve(argv[0], argv.data(), envp.data());
     _exit(126);
   }
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  if (child < 0) return absl::ErrnoToStatus(error, "vfork");
   return child;
 }
 
 // Finds the rings of recorded processes as they appear in the launch's directory.
 class RingFinder {
  public:
-  // `directory` and `on_ring` outlive it. `notify`: an inotify descriptor of the directory.
-  RingFinder(RingDirectory* directory, int notify, const OnRing& on_ring)
-      : directory_(directory), notify_(notify), on_ring_(on_ring) {}
+  // `directory` and `on_ring` outlive it.
+  RingFinder(RingDirectory* directory, const OnRing& on_ring)
+      : directory_(directory), on_ring_(on_ring) {}
 
   // Hands on those that are new. Where that fails too often it gives up, and says so.
   void Look();
@@ -353,7 +373,6 @@ class RingFinder {
   absl::Status Take();
 
   RingDirectory* directory_;
-  int notify_;
   const OnRing& on_ring_;
   std::map<uint32_t, std::weak_ptr<Ring>> by_pid_;  // the newest of each
   std::set<std::string> seen_;
@@ -363,8 +382,8 @@ class RingFinder {
 };
 
 absl::Status RingFinder::Take() {
-  char events[16 << 10];
-  while (read(notify_, events, sizeof(events)) > 0) {
+  char rung[4096];
+  while (read(directory_->bell(), rung, sizeof(rung)) > 0) {
   }
   absl::Status trouble;
   std::error_code error;
@@ -500,10 +519,6 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
                                        options.block_bytes * std::min(options.block_count, 4u) *
                                            (options.records_inputs ? kTtqInputsRoom : 1)));
   const std::string& path = directory->path();
-  int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-  if (notify < 0 || inotify_add_watch(notify, path.c_str(), IN_MOVED_TO) < 0) {
-    return absl::ErrnoToStatus(errno, "inotify");
-  }
 
   SignalRules rules;
   DescriptorLimit descriptors;
@@ -512,11 +527,13 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   int child_fd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
 
   LaunchResult result;
-  RingFinder finder(directory.get(), notify, on_ring);
+  RingFinder finder(directory.get(), on_ring);
   bool exited = false;
+  int wait_ms = 1;  // for the rest of what an ended program did, or for the programs that it left
   while (!all_consumed() || !exited || finder.is_waiting()) {
-    pollfd fds[2] = {{notify, POLLIN, 0}, {child_fd, POLLIN, 0}};
-    poll(fds, exited ? 1 : 2, exited ? 5 : 100);
+    pollfd fds[2] = {{directory->bell(), POLLIN, 0}, {child_fd, POLLIN, 0}};
+    poll(fds, exited ? 1 : 2, exited ? wait_ms : kLookAtLeastMs);
+    if (exited) wait_ms = std::min(2 * wait_ms, kLookAtLeastMs);
     int status;
     if (!exited && waitpid(child, &status, WNOHANG) == child) {
       exited = true;
@@ -531,7 +548,6 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
     finder.Look();
     if (finder.is_waiting()) usleep(50'000);
   }
-  close(notify);
   if (child_fd >= 0) close(child_fd);
   try {
     result.tool_log = ReadLogs(path);

@@ -119,6 +119,8 @@ typedef struct {
 } TtqRing;
 
 enum { kTtqRingHeaderBytes = 128 << 10 };
+// A FIFO beside the rings, with a byte in it for each ring that has been announced.
+#define TTQ_BELL "bell"
 TTQ_STATIC_ASSERT(sizeof(TtqRing) <= kTtqRingHeaderBytes, "ring header");
 
 typedef struct {

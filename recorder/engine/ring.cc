@@ -121,6 +121,7 @@ void LeaveNothingBehind() {
     if (!d.ok()) return;
     Syscall(SYS_unlinkat, d.fd(), Number(g_name), 0);
     Syscall(SYS_unlinkat, d.fd(), Number(log), 0);
+    Syscall(SYS_unlinkat, d.fd(), Number(TTQ_BELL), 0);
   }
   Syscall(SYS_rmdir, Number(g_options.directory));
 }
@@ -443,7 +444,14 @@ void Announce() {
   // It fails when the recorder is gone and its directory too.
   if (!d.ok() || Failed(Syscall(SYS_renameat, d.fd(), Number(temporary), d.fd(), Number(g_name)))) {
     g_detached = true;
+    return;
   }
+  // For reading too: without a reader, to write is a signal.
+  const int64_t bell =
+      Syscall(SYS_openat, d.fd(), Number(TTQ_BELL), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (Failed(bell)) return;  // it looks now and then
+  Syscall(SYS_write, static_cast<uint64_t>(bell), Number("!"), 1);
+  Syscall(SYS_close, static_cast<uint64_t>(bell));
 }
 
 bool IsOpen() { return g_ring != nullptr; }

@@ -108,6 +108,7 @@ static void leave_nothing_behind(void) {
   raw_syscall(__NR_unlinkat, g_directory, (long)g_name, 0, 0, 0, 0);
   VG_(snprintf)(log, sizeof(log), "log.%u", (UInt)VG_(getpid)());
   raw_syscall(__NR_unlinkat, g_directory, (long)log, 0, 0, 0, 0);
+  raw_syscall(__NR_unlinkat, g_directory, (long)TTQ_BELL, 0, 0, 0, 0);
   raw_syscall(__NR_rmdir, (long)g_directory_name, 0, 0, 0, 0, 0);
 }
 
@@ -261,8 +262,17 @@ void ttq_ring_announce(void) {
   HChar temporary[40];
   VG_(snprintf)(temporary, sizeof(temporary), ".%s", g_name);
   // It fails when the recorder is gone and its directory too.
-  if (raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0) < 0)
+  if (raw_syscall(__NR_renameat, g_directory, (long)temporary, g_directory, (long)g_name, 0, 0) <
+      0) {
     g_detached = True;
+    return;
+  }
+  // For reading too: without a reader, to write is a signal.
+  long bell = raw_syscall(__NR_openat, g_directory, (long)TTQ_BELL,
+                          VKI_O_RDWR | VKI_O_NONBLOCK | 02000000 /* O_CLOEXEC */, 0, 0, 0);
+  if (bell < 0) return;  // it looks now and then
+  raw_syscall(__NR_write, bell, (long)"!", 1, 0, 0, 0);
+  raw_syscall(__NR_close, bell, 0, 0, 0, 0, 0);
 }
 
 void ttq_ring_forget(void) {

@@ -3,7 +3,7 @@
 // Preloaded into ttq: makes the N-th call of one kind fail, in this process alone.
 //
 //   FAIL_KIND   write, open, mmap, malloc, sync, thread, file (ftruncate, rename, mkdir, unlink,
-//               fallocate), system (inotify, pipe, fork, dup, flock, stat)
+//               fallocate), system (FIFO, pipe, fork, dup, flock, stat)
 //   FAIL_AT     the number of the call that fails, from 1; 0: none
 //   FAIL_ERROR  errno; of a write 0 means that half of it is written
 //   FAIL_ON     1: each later call fails too
@@ -270,12 +270,9 @@ int renameat2(int, const char*, int, const char*, unsigned);
 FAILS_AS(kFile, -1, int, renameat2,
          (int a, const char* from, int b, const char* to, unsigned flags), (a, from, b, to, flags))
 
-int inotify_init1(int flags);
-int inotify_add_watch(int fd, const char* path, uint32_t mask);
+int mkfifo(const char* path, mode_t mode);
 int flock(int fd, int operation);
-FAILS_AS(kSystem, -1, int, inotify_init1, (int flags), (flags))
-FAILS_AS(kSystem, -1, int, inotify_add_watch, (int fd, const char* path, uint32_t mask),
-         (fd, path, mask))
+FAILS_AS(kSystem, -1, int, mkfifo, (const char* path, mode_t mode), (path, mode))
 FAILS_AS(kSystem, -1, int, pipe, (int ends[2]), (ends))
 FAILS_AS(kSystem, -1, int, pipe2, (int ends[2], int flags), (ends, flags))
 FAILS_AS(kSystem, -1, pid_t, fork, (void), ())
