@@ -21,10 +21,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
+#include "base/status_macros.h"
 #include "fmt/format.h"
 #include "store/format/compressor.h"
 
@@ -59,6 +62,7 @@ absl::Status NoThread(const std::string& directory, const std::system_error& e) 
 }
 
 constexpr int kLevel = 1;
+constexpr size_t kGatheredBytes = 4 << 20;  // of small batches that are added as one
 
 // Blocks and file chunks are compressed already, or large; pages and the rest profit from RocksDB's
 // own blocks.
@@ -271,6 +275,9 @@ struct Database::Impl {
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::atomic<uint64_t> next_file{0};
+  std::atomic<bool> gathers{false};
+  std::mutex gathered_mutex;  // guards gathered
+  Batch gathered;
 
   // Of a store that is read and so does not change.
   struct KnownKeys {
@@ -395,7 +402,30 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenForReading(const std::st
   return out;
 }
 
+void Database::Batch::Append(Batch more) {
+  for (size_t i = 0; i < std::size(rows_); ++i) {
+    auto& rows = rows_[i];
+    std::move(more.rows_[i].begin(), more.rows_[i].end(), std::back_inserter(rows));
+  }
+  bytes_ += more.bytes_;
+}
+
+void Database::GatherSmallBatches() { impl_->gathers = true; }
+
 absl::Status Database::Add(Batch batch) {
+  if (!impl_->gathers || !batch.rows_[static_cast<int>(Family::kFile)].empty()) {
+    return AddNow(std::move(batch));
+  }
+  {
+    std::lock_guard lock(impl_->gathered_mutex);
+    impl_->gathered.Append(std::move(batch));
+    if (impl_->gathered.bytes() < kGatheredBytes) return absl::OkStatus();
+    batch = std::exchange(impl_->gathered, Batch());
+  }
+  return AddNow(std::move(batch));
+}
+
+absl::Status Database::AddNow(Batch batch) {
   std::vector<rocksdb::IngestExternalFileArg> args;
   for (int i = 0; i < static_cast<int>(Family::kCount); ++i) {
     auto& rows = batch.rows_[i];
@@ -455,6 +485,7 @@ absl::Status Database::Put(std::string_view key, std::string_view value) {
 }
 
 absl::Status Database::Flush() {
+  if (impl_->gathers) RETURN_IF_ERROR(AddNow(std::exchange(impl_->gathered, Batch())));
   return StatusOf(impl_->Write([&] {
     return impl_->db->Flush(rocksdb::FlushOptions(), impl_->handle(Family::kMeta));
   }),

@@ -35,6 +35,8 @@ class Database {
 
    private:
     friend class Database;
+    void Append(Batch more);
+
     std::vector<std::pair<std::string, std::string>> rows_[static_cast<int>(Family::kCount)];
     size_t bytes_ = 0;
   };
@@ -62,10 +64,14 @@ class Database {
   // Adds a batch of sorted files, atomically over all families; ResourceExhausted when the disk is
   // full. REQUIRES: opened by Create.
   absl::Status Add(Batch batch);
+  // From now on small batches wait for others, and Flush adds what is left: for a store that nobody
+  // reads before it is finished. Those with parts of files do not wait: the writer reads them.
+  void GatherSmallBatches();
   // Small records of kMeta that are replaced. Survives a crash of the process.
   absl::Status Put(std::string_view key, std::string_view value);
 
-  // Makes the records that Put stored part of the sorted files, which say when one is missing.
+  // Adds what waits, and makes the records that Put stored part of the sorted files, which say when
+  // one is missing.
   absl::Status Flush();
   // After a failure that has passed, as a full disk that has room again: writing may go on. Whether
   // it can, the next Put says.
@@ -89,6 +95,7 @@ class Database {
 
  private:
   Database();
+  absl::Status AddNow(Batch batch);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

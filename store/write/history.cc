@@ -263,6 +263,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   fs::create_directories(again + "/files", ec);
   options.files = again + "/files";
   writer->SetCopies(options.files);
+  writer->SetUnread();
   writer->SetHistoryEnd(end);
   KeptLogs logs(run.directory, writer.get());
   ASSIGN_OR_RETURN(const ForEngine written,

@@ -61,6 +61,9 @@ class RecordingWriter {
   // Where copies of mapped files are (recorder/inputs.h) that may have changed. Before Start.
   void SetCopies(const std::string& path);
 
+  // Nobody reads the recording before Finish. Before Start.
+  void SetUnread();
+
   // What is not recorded of a process, one clause. Before its Start.
   void SetMissing(ProcessNo process, const std::string& what);
 
