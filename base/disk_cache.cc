@@ -11,8 +11,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace ttq {
@@ -129,6 +133,24 @@ void WriteWholeFile(const std::string& path, std::initializer_list<std::string_v
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts) {
   MakeFolders(path);
   WriteWholeFile(path, parts, 0600);
+}
+
+void LinkCacheFile(const std::string& file, const std::string& path) {
+  MakeFolders(path);
+  [[maybe_unused]] const int ignored = link(file.c_str(), path.c_str());
+}
+
+void DropUnusedCacheFiles(std::string_view kind, std::chrono::seconds kept) {
+  const std::string start = absl::StrCat(std::string(kind), "-");
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
+    struct stat st;  // whose st_ctime is when the number of names changed
+    if (absl::StartsWith(entry.path().filename().string(), start) &&
+        lstat(entry.path().c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+        time(nullptr) - st.st_ctime > kept.count()) {
+      unlink(entry.path().c_str());
+    }
+  }
 }
 
 LargeCacheFile::~LargeCacheFile() = default;

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -30,6 +31,10 @@ void WriteWholeFile(const std::string& path, std::initializer_list<std::string_v
                     mode_t mode = 0644);
 // The same to a CachePath: makes the folders, and the file is its user's alone.
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts);
+// Gives a file a CachePath as a second name, where both are of one file system.
+void LinkCacheFile(const std::string& file, const std::string& path);
+// Deletes what has been linked so and lost its first name, for longer than `kept`.
+void DropUnusedCacheFiles(std::string_view kind, std::chrono::seconds kept);
 
 class NewFile;  // disk_cache.cc
 

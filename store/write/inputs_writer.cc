@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,53 +26,6 @@ namespace {
 constexpr auto kSyncedAfter = std::chrono::seconds(1);
 // How long a block may take until what there is of it is kept.
 constexpr auto kSoFarAfter = std::chrono::milliseconds(500);
-constexpr int kCopyLevel = 1;  // of zstd
-
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path,
-                      const std::string& directory) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return NumberedError(n < 0 ? errno : ENOSPC, path, directory);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
-}
-
-// The first `bytes` of a file, as one zstd stream.
-absl::Status CompressFile(int from, uint64_t bytes, const std::string& path,
-                          const std::string& directory) {
-  const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (to < 0) return NumberedError(errno, path, directory);
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> stream(ZSTD_createCCtx(),
-                                                                    ZSTD_freeCCtx);
-  if (stream == nullptr) throw std::bad_alloc();
-  ZSTD_CCtx_setParameter(stream.get(), ZSTD_c_compressionLevel, kCopyLevel);
-  std::string in(ZSTD_CStreamInSize(), '\0'), out(ZSTD_CStreamOutSize(), '\0');
-  absl::Status s;
-  uint64_t at = 0;
-  bool ended = false;
-  while (s.ok() && !ended) {
-    const ssize_t n =
-        pread(from, in.data(), std::min<uint64_t>(in.size(), bytes - at), static_cast<off_t>(at));
-    if (n < 0 || (n == 0 && at < bytes)) {
-      s = absl::UnavailableError("a file that was being copied became shorter");
-      break;
-    }
-    at += static_cast<uint64_t>(n);
-    const auto how = at == bytes ? ZSTD_e_end : ZSTD_e_continue;
-    ZSTD_inBuffer input = {in.data(), static_cast<size_t>(n), 0};
-    for (bool more = true; s.ok() && more;) {
-      ZSTD_outBuffer output = {out.data(), out.size(), 0};
-      const size_t left = ZSTD_compressStream2(stream.get(), &output, &input, how);
-      s = WriteAll(to, std::string_view(out).substr(0, output.pos), path, directory);
-      more = how == ZSTD_e_end ? left != 0 : input.pos < input.size;
-    }
-    ended = at == bytes;
-  }
-  close(to);
-  return s;
-}
 
 }  // namespace
 
@@ -154,24 +106,14 @@ absl::Status InputsWriter::WriteRecord(bool finished) const {
   return NumberedError(error != 0 ? error : errno, made, directory_);
 }
 
-// Copies the files that the process has mapped, each once. One that cannot be copied is left out.
-absl::Status InputsWriter::KeepFiles(std::string_view records) {
-  absl::Status s;
-  ForEachMappedFile(records, [&](const TtqMap& map, const std::string& path) {
-    const std::string name = CopyName(map);
-    std::lock_guard lock(copies_mutex_);
-    if (!s.ok() || map.file_bytes > kMaxFileBytes || !copies_.insert(name).second) return;
-    const int fd = OpenUnchanged(map, path);
-    if (fd < 0) return;
-    s = CompressFile(fd, map.file_bytes, CopiesDirectory(directory_) + "/" + name, directory_);
-    close(fd);
-  });
-  return s;
-}
-
+// With copies of the files that the process has mapped by then.
 absl::Status InputsWriter::KeepRecords(InputsFrame kind, std::string_view block, File* file) {
-  RETURN_IF_ERROR(file->Append(kind, block));
-  return KeepFiles(block.substr(std::min(block.size(), sizeof(TtqInputsBlock))));
+  absl::Status s = file->Append(kind, block);
+  ForEachMappedFile(block.substr(std::min(block.size(), sizeof(TtqInputsBlock))),
+                    [&](const TtqMap& map, const std::string& path) {
+                      if (s.ok()) s = copies_.Keep(map, path);
+                    });
+  return s;
 }
 
 // Blocks of a log follow.
@@ -286,6 +228,7 @@ absl::Status InputsWriter::Finish() {
   }
   absl::Status s = error();
   s.Update(WriteRecord(true));
+  copies_.Share();
   return s;
 }
 

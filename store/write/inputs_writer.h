@@ -10,7 +10,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,6 +21,7 @@
 #include "recorder/ring.h"
 #include "store/format/inputs_log.h"
 #include "store/format/recorded.h"
+#include "store/write/file_copies.h"
 #include "store/write/ingest.h"
 #include "store/write/process_numbers.h"
 
@@ -60,9 +60,9 @@ class InputsWriter {
   InputsWriter(std::string directory, RecordingInfo info)
       : directory_(std::move(directory)),
         info_(std::move(info)),
-        lock_(InputsDirectory(directory_)) {}
+        lock_(InputsDirectory(directory_)),
+        copies_(directory_) {}
   void FailBy(const absl::Status& why);
-  absl::Status KeepFiles(std::string_view records);
   absl::Status KeepRecords(InputsFrame kind, std::string_view block, File* file);
   absl::Status BeginLog(const Ring& ring, File* file);
   absl::Status Consume(Ring* ring, ProcessNumbers::Numbers numbers);
@@ -79,8 +79,7 @@ class InputsWriter {
   std::list<std::weak_ptr<Ring>> rings_;
   absl::Status error_;
   std::string log_because_, incomplete_because_;
-  std::mutex copies_mutex_;  // held while a file is copied
-  std::set<std::string> copies_;
+  FileCopies copies_;
 };
 
 }  // namespace ttq

@@ -230,6 +230,51 @@ def changed_file(ttq, counter):
     print("a program that changed")
 
 
+def shared_copies(ttq, counter):
+    """Recordings of a program have one copy of it; of another program that looks the same they have another. What
+    becomes of one recording, or of the cache, is nothing to the others."""
+    program = ttq.place("shared-program")
+    shutil.copy(counter, program)
+
+    def copy_of(name):
+        st = os.stat(program)
+        return os.path.join(record(ttq, program, name, most="1000"), "inputs", "files",
+                            f"{st.st_dev:x}-{st.st_ino:x}-{st.st_size:x}-{st.st_mtime_ns:x}")
+
+    before = ttq.environment
+    ttq.environment = dict(before, XDG_CACHE_HOME=ttq.place("shared-cache"))
+    first, second = copy_of("shared-1"), copy_of("shared-2")
+    assert os.path.samefile(first, second)
+    was = os.stat(program)
+    with open(program, "r+b") as file:
+        content = file.read()
+        file.seek(content.index(b"GCC: "))
+        file.write(b"gcc: ")
+    os.utime(program, ns=(was.st_atime_ns, was.st_mtime_ns))
+    third = copy_of("shared-3")
+    assert not os.path.samefile(second, third)
+    shutil.rmtree(ttq.place("shared-1"))
+    shutil.rmtree(ttq.place("shared-cache"))
+    os.remove(program)
+    for name in ("shared-2", "shared-3"):
+        assert ttq.answer(ttq.place(name), "writes to counter | count")["rows"][0]["count"] == 1000
+    ttq.run("index", "--drop", ttq.place("shared-2"))
+    os.chmod(second, 0o600)
+    with open(second, "r+b") as file:
+        file.seek(os.path.getsize(second) // 2)
+        flipped = bytes([file.read(1)[0] ^ 1])
+        file.seek(-1, os.SEEK_CUR)
+        file.write(flipped)
+    result = ttq.run("index", ttq.place("shared-2"))
+    faults.one_line(result)
+    assert second in result[2] and "is damaged" in result[2], result
+    shutil.copy(counter, program)
+    ttq.environment["XDG_CACHE_HOME"] = "/dev/null"
+    assert os.stat(copy_of("shared-4")).st_nlink == 1
+    ttq.environment = before
+    print("copies that are shared")
+
+
 def full_disk(ttq, counter):
     said = 0
     for kib in (20, 60, 3000):
@@ -260,7 +305,8 @@ def main():
     faults.seed_from(3)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
-        for test in (damage, ask_while_it_runs, kill_recorders, kill_while_translating, kill_indexers, changed_file, full_disk):
+        for test in (damage, ask_while_it_runs, kill_recorders, kill_while_translating, kill_indexers, changed_file, shared_copies,
+                     full_disk):
             test(ttq, os.path.abspath(sys.argv[2]))
 
 
