@@ -13,6 +13,7 @@
 #include "base/number_text.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "query/cpython/array_reprs.h"
 #include "query/cpython/frames.h"
 
 namespace ttq::python {
@@ -882,6 +883,10 @@ bool PrintLibraryClass(ObjectReader& reader, uint64_t object, const TypeInfo& ty
   if (function == "enum.Flag.__repr__") return PrintEnum(reader, object, type, true, out);
   if (function == "pathlib.PurePath.__repr__" || function == "pathlib._local.PurePath.__repr__") {
     return PrintPath(reader, object, type, out);
+  }
+  if (function == "torch._tensor.Tensor.__repr__" ||
+      function == "torch.nn.parameter.Parameter.__repr__") {
+    return PrintTensor(reader, object, type, out);
   }
   if (function == "uuid.UUID.__repr__") return PrintUuid(reader, object, type, out);
   if (function == "fractions.Fraction.__repr__") return PrintFraction(reader, object, type, out);

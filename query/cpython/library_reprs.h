@@ -33,6 +33,8 @@ class ReprWriter {
   virtual void AddItems(const std::vector<uint64_t>& items, uint64_t size) = 0;
   virtual void AddPairs(const ObjectReader::Pairs& pairs, bool as_tuples) = 0;
   virtual const ReprLimits& limits() const = 0;
+  // Nothing more is taken.
+  virtual bool is_full() const = 0;
 };
 
 // An object of a type made in C, laid out as `kind` says, of type `type`. False, and nothing

@@ -11,6 +11,7 @@
 #include "base/number_text.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "query/cpython/array_reprs.h"
 #include "query/cpython/big_int.h"
 #include "query/cpython/frames.h"
 #include "query/cpython/library_reprs.h"
@@ -25,8 +26,8 @@ struct ObjectReader::Printer : ReprWriter {
   ReprLimits limits_;
   std::string out;
   std::vector<uint64_t> open;  // the containers being printed, outermost first
-  bool full = false;
-  int depth = 0;  // of Print in itself
+  bool full = false;           // nothing more is added
+  int depth = 0;               // of Print in itself
 
   Memory& memory() { return reader.memory_; }
   const Layout& layout() { return reader.layout_; }
@@ -86,6 +87,7 @@ struct ObjectReader::Printer : ReprWriter {
   }
 
   const ReprLimits& limits() const override { return limits_; }
+  bool is_full() const override { return full; }
 
   std::string Text(uint64_t object) override {
     std::string before;
@@ -285,7 +287,7 @@ struct ObjectReader::Printer : ReprWriter {
       return Add(fmt::format("{}({})", type.short_name(), ReprOfBytes(*bytes))), true;
     }
     if (name == "set" || name == "frozenset") return PrintSet(object, type);
-    if (name.starts_with("numpy.")) return PrintNumpy(object, name);
+    if (name.starts_with("numpy.")) return PrintNumpy(reader, object, name, *this);
     return PrintOther(object, kind, type);
   }
 
@@ -595,232 +597,6 @@ struct ObjectReader::Printer : ReprWriter {
     Add(")");
     Leave();
     return true;
-  }
-
-  // ---- numpy (numpy/ndarraytypes.h of 1.x and 2.x) ----
-
-  static std::string NumpyElement(char kind, std::string_view bytes) {
-    const auto read = [&](auto value) {
-      memcpy(&value, bytes.data(), sizeof value);
-      return value;
-    };
-    const size_t size = bytes.size();
-    if (kind == 'b' && size == 1) return bytes[0] ? "True" : "False";
-    if (kind == 'i') {
-      if (size == 1) return fmt::format("{}", int{read(int8_t{})});
-      if (size == 2) return fmt::format("{}", read(int16_t{}));
-      if (size == 4) return fmt::format("{}", read(int32_t{}));
-      if (size == 8) return fmt::format("{}", read(int64_t{}));
-    }
-    if (kind == 'u') {
-      if (size == 1) return fmt::format("{}", unsigned{read(uint8_t{})});
-      if (size == 2) return fmt::format("{}", read(uint16_t{}));
-      if (size == 4) return fmt::format("{}", read(uint32_t{}));
-      if (size == 8) return fmt::format("{}", read(uint64_t{}));
-    }
-    if (kind == 'f') {
-      if (size == 4) return RealText(read(float{}));
-      if (size == 8) return RealText(read(double{}));
-      if (size == 2) {
-        const uint16_t half = read(uint16_t{});
-        const int exponent = half >> 10 & 31, fraction = half & 1023;
-        double value = exponent == 31  ? (fraction ? NAN : INFINITY)
-                       : exponent == 0 ? std::ldexp(fraction, -24)
-                                       : std::ldexp(1024 + fraction, exponent - 25);
-        if (half >> 15) value = -value;
-        return RealText(static_cast<float>(value));
-      }
-    }
-    if (kind == 'c' && (size == 8 || size == 16)) {
-      const std::string real = NumpyElement('f', bytes.substr(0, size / 2));
-      std::string imaginary = NumpyElement('f', bytes.substr(size / 2));
-      if (imaginary[0] != '-') imaginary.insert(0, "+");
-      return "(" + real + imaginary + "j)";
-    }
-    if (kind == 'S') return ReprOfBytes(bytes.substr(0, bytes.find_last_not_of('\0') + 1));
-    if (kind == 'U') {
-      std::u32string text(size / 4, 0);
-      memcpy(text.data(), bytes.data(), 4 * text.size());
-      text.resize(text.find_last_not_of(U'\0') + 1);
-      for (const char32_t c : text) {
-        if (c > 0x10ffff) return "?";
-      }
-      return ReprOfText(text);
-    }
-    return "?";
-  }
-
-  bool PrintNumpy(uint64_t object, std::string_view name) {
-    struct Scalar {
-      std::string_view name;
-      char kind;
-      uint8_t size;
-    };
-    static constexpr Scalar kScalars[] = {
-        {"bool_", 'b', 1},      {"bool", 'b', 1},    {"int8", 'i', 1},     {"int16", 'i', 2},
-        {"int32", 'i', 4},      {"int64", 'i', 8},   {"longlong", 'i', 8}, {"uint8", 'u', 1},
-        {"uint16", 'u', 2},     {"uint32", 'u', 4},  {"uint64", 'u', 8},   {"ulonglong", 'u', 8},
-        {"float16", 'f', 2},    {"float32", 'f', 4}, {"float64", 'f', 8},  {"complex64", 'c', 8},
-        {"complex128", 'c', 16}};
-    const std::string_view bare = name.substr(6);
-    for (const Scalar& scalar : kScalars) {
-      if (scalar.name != bare) continue;
-      char bytes[16];
-      if (!memory().Read(object + layout().object_head, scalar.size, bytes)) return false;
-      return Add(NumpyElement(scalar.kind, std::string_view(bytes, scalar.size))), true;
-    }
-    return bare == "ndarray" && PrintArray(object);
-  }
-
-  struct Array {
-    uint64_t data = 0;
-    std::vector<int64_t> shape, strides;
-    char kind = 0, byte_order = 0;
-    int64_t element = 0;
-    uint64_t descriptor = 0;
-  };
-
-  std::optional<Array> ReadArray(uint64_t object) {
-    const uint64_t head = object + layout().object_head;
-    Array array;
-    array.data = Pointer(head);
-    const int32_t dimensions = memory().Get<int32_t>(head + 8).value_or(-1);
-    constexpr int32_t kMaxDimensions = 64;
-    if (dimensions < 0 || dimensions > kMaxDimensions) return std::nullopt;
-    array.shape.resize(dimensions);
-    array.strides.resize(dimensions);
-    if (dimensions > 0 &&
-        (!memory().Read(Pointer(head + 16), 8 * dimensions, array.shape.data()) ||
-         !memory().Read(Pointer(head + 24), 8 * dimensions, array.strides.data()))) {
-      return std::nullopt;
-    }
-    array.descriptor = Pointer(head + 40);
-    const uint64_t descriptor = array.descriptor + layout().object_head;
-    array.kind = memory().Get<char>(descriptor + 8).value_or(0);
-    array.byte_order = memory().Get<char>(descriptor + 10).value_or(0);
-    // elsize: i32 behind type_num in 1.x; in 2.x flags are there and it is 8 bytes further.
-    const int32_t first = memory().Get<int32_t>(descriptor + 16).value_or(0);
-    const int64_t second = memory().Get<int64_t>(descriptor + 24).value_or(0);
-    const bool numpy2 = TypeSizeIs2x(array.descriptor);
-    array.element = numpy2 ? second : first;
-    constexpr int64_t kLargestElement = 1 << 16;
-    if (array.element <= 0 || array.element > kLargestElement) return std::nullopt;
-    return array;
-  }
-
-  // numpy 2 moved `elsize`: the sizes of the fixed types tell which numpy this is.
-  bool TypeSizeIs2x(uint64_t descriptor) {
-    const uint64_t part = descriptor + layout().object_head;
-    const int32_t number = memory().Get<int32_t>(part + 12).value_or(-1);
-    static constexpr uint8_t kSizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8, 4, 8, 16, 8, 16, 32, 8};
-    const int64_t second = memory().Get<int64_t>(part + 24).value_or(0);
-    const int32_t first = memory().Get<int32_t>(part + 16).value_or(0);
-    if (number >= 0 && number < static_cast<int32_t>(std::size(kSizes))) {
-      return first != kSizes[number] && second == kSizes[number];
-    }
-    return false;
-  }
-
-  bool PrintArray(uint64_t object) {
-    const std::optional<Array> array = ReadArray(object);
-    if (!array) return false;
-    uint64_t count = 1;
-    for (const int64_t n : array->shape) {
-      if (n < 0 || (n > 0 && count > (uint64_t{1} << 40) / n)) return false;
-      count *= n;
-    }
-    std::vector<std::string> elements;
-    std::vector<uint64_t> objects;
-    const uint64_t shown = std::min<uint64_t>(count, limits_.items);
-    for (uint64_t i = 0; i < shown; ++i) {
-      uint64_t rest = i;
-      uint64_t at = array->data;
-      for (size_t d = array->shape.size(); d-- > 0;) {
-        at += array->strides[d] * static_cast<int64_t>(rest % array->shape[d]);
-        rest /= array->shape[d];
-      }
-      std::optional<std::string> bytes = memory().Bytes(at, array->element, array->element);
-      if (!bytes) return false;
-      if (array->byte_order == '>') {
-        if (array->kind == 'U' || array->kind == 'S' || array->kind == 'c') return false;
-        std::reverse(bytes->begin(), bytes->end());
-      }
-      if (array->kind == 'O') {
-        uint64_t pointer;
-        memcpy(&pointer, bytes->data(), 8);
-        objects.push_back(pointer);
-        continue;
-      }
-      elements.push_back(NumpyElement(array->kind, *bytes));
-      if (elements.back() == "?") return false;
-    }
-    AlignNumbers(array->kind, &elements);
-    if (!Enter(object, "array(...)")) return true;
-    Add("array(");
-    uint64_t next = 0;
-    Dimension(*array, 0, elements, objects, &next);
-    const bool usual = (array->kind == 'i' && array->element == 8) ||
-                       (array->kind == 'f' && array->element == 8) ||
-                       (array->kind == 'c' && array->element == 16) || array->kind == 'b';
-    if (array->kind == 'S') {
-      Add(fmt::format(", dtype='|S{}'", array->element));
-    } else if (array->kind == 'U') {
-      Add(fmt::format(", dtype='<U{}'", array->element / 4));
-    } else if (array->kind == 'O') {
-      Add(", dtype=object");
-    } else if (!usual || count == 0) {
-      const std::string_view kind = array->kind == 'i'   ? "int"
-                                    : array->kind == 'u' ? "uint"
-                                    : array->kind == 'c' ? "complex"
-                                    : array->kind == 'b' ? "bool"
-                                                         : "float";
-      Add(fmt::format(", dtype={}{}", kind,
-                      array->kind == 'b' ? "" : fmt::format("{}", 8 * array->element)));
-    }
-    Add(")");
-    Leave();
-    return true;
-  }
-
-  // numpy aligns whole numbers to the right and others at the point, without the zero of ".0".
-  static void AlignNumbers(char kind, std::vector<std::string>* elements) {
-    size_t left = 0, right = 0;
-    const auto point = [](const std::string& e) { return std::min(e.find('.'), e.size()); };
-    for (std::string& e : *elements) {
-      if (kind == 'f' && e.size() > 2 && e.ends_with(".0")) e.pop_back();
-      left = std::max(left, point(e));
-      right = std::max(right, e.size() - point(e));
-    }
-    if (kind == 'S' || kind == 'U' || kind == 'c') return;
-    for (std::string& e : *elements) {
-      e.insert(0, left - point(e), ' ');
-      if (kind == 'f') e.append(right - (e.size() - point(e)), ' ');
-    }
-  }
-
-  void Dimension(const Array& array, size_t depth, const std::vector<std::string>& elements,
-                 const std::vector<uint64_t>& objects, uint64_t* next) {
-    if (full) return;
-    if (depth == array.shape.size()) {
-      if (*next < objects.size()) {
-        Print(objects[*next]);
-      } else if (*next < elements.size()) {
-        Add(elements[*next]);
-      }
-      ++*next;
-      return;
-    }
-    const uint64_t shown = std::max(elements.size(), objects.size());
-    Add("[");
-    for (int64_t i = 0; i < array.shape[depth] && !full; ++i) {
-      if (i > 0) Add(", ");
-      if (*next >= shown) {
-        Add("...");
-        break;
-      }
-      Dimension(array, depth + 1, elements, objects, next);
-    }
-    Add("]");
   }
 };
 
