@@ -363,8 +363,8 @@ bool LooksLikePython(std::string_view path) {
 // ---- At any time -----------------------------------------------------------------------------
 
 // When to look for runtimes: for each module there ever was a time about half of its life, at the
-// start of a block, which costs least to reach, unless none is in it. Of many, those of the modules
-// that lived longest.
+// start of a block that is indexed, which costs least to reach, unless none is in it. Of many,
+// those of the modules that lived longest.
 std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> modules) {
   constexpr uint64_t kLoading = 1'000'000;  // instructions
   constexpr size_t kMaxTimes = 16;
@@ -377,11 +377,12 @@ std::vector<Time> TimesToLook(const Process& process, std::vector<LoadedModule> 
   std::stable_sort(
       modules.begin(), modules.end(),
       [&](const LoadedModule& a, const LoadedModule& b) { return life_of(a) > life_of(b); });
+  const Time first = process.info().indexed.begin;
   const std::vector<Time> starts = process.BlockStarts();
   std::vector<Time> times;
   for (const LoadedModule& module : modules) {
-    const auto start =
-        std::upper_bound(starts.begin(), starts.end(), module.loaded + life_of(module) / 2);
+    const Time half = std::max(first, module.loaded + life_of(module) / 2);
+    const auto start = std::upper_bound(starts.begin(), starts.end(), half);
     const bool loaded = start != starts.begin() && *std::prev(start) >= module.loaded + kLoading;
     const Time t = loaded ? *std::prev(start) : last_of(module);
     if (times.size() < kMaxTimes && !absl::c_linear_search(times, t)) times.push_back(t);

@@ -253,15 +253,21 @@ bool HistoryIsBehind(const std::string& directory) {
   return inputs.ok() && !(in >> bytes && inputs->being_recorded && inputs->bytes == bytes);
 }
 
-void ForEachMappedFile(std::string_view records,
-                       const std::function<void(const TtqMap&, const std::string&)>& f) {
+void ForEachInput(std::string_view records,
+                  const std::function<void(const TtqInput&, std::string_view payload)>& f) {
   while (records.size() >= sizeof(TtqInput)) {
     TtqInput input;
     memcpy(&input, records.data(), sizeof(input));
-    const std::string_view payload = records.substr(sizeof(input), input.bytes);
+    f(input, records.substr(sizeof(input), input.bytes));
     records.remove_prefix(std::min<size_t>(BytesOfInput(input), records.size()));
+  }
+}
+
+void ForEachMappedFile(std::string_view records,
+                       const std::function<void(const TtqMap&, const std::string&)>& f) {
+  ForEachInput(records, [&f](const TtqInput& input, std::string_view payload) {
     TtqMap map;
-    if (input.kind != kTtqMap || payload.size() <= sizeof(map)) continue;
+    if (input.kind != kTtqMap || payload.size() <= sizeof(map)) return;
     memcpy(&map, payload.data(), sizeof(map));
     const std::string path(payload.substr(sizeof(map)));
     const bool is_program = map.content == kTtqContentZero && input.block == 0;
@@ -269,7 +275,7 @@ void ForEachMappedFile(std::string_view records,
         (map.content == kTtqContentFile || is_program)) {
       f(map, path);
     }
-  }
+  });
 }
 
 std::string CopyName(const TtqMap& map) {

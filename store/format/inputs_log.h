@@ -50,6 +50,9 @@ std::string PartialPath(const std::string& directory);
 bool HistoryIsBehind(const std::string& directory);
 std::string SoFarPath(const std::string& directory);
 
+// Calls f for each of a block's records.
+void ForEachInput(std::string_view records,
+                  const std::function<void(const TtqInput&, std::string_view payload)>& f);
 // Calls f(map, path) for each mapping of a file among a block's records whose bytes are the file's,
 // or whose file is wanted for its symbols.
 void ForEachMappedFile(std::string_view records,

@@ -3,10 +3,12 @@
 #include "store/write/history.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -34,6 +36,8 @@ namespace fs = std::filesystem;
 
 // A block has 4 MiB of log, which is 2 to 8 million instructions.
 constexpr uint32_t kLastBlocks = 24;
+// A program may go on for so long after it has said that it failed: Python takes all down.
+constexpr uint32_t kMostSinceMessage = 500;
 // To index so many takes two or three seconds; to index the last of them, half of that.
 constexpr uint32_t kShortBlocks = 1000;
 // Processes that are stored while the next is run again. Each has memory for its ring.
@@ -292,14 +296,35 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   return writer;
 }
 
-// Whether any process has a log.
-absl::StatusOr<bool> HasLogs(const SecondRun& run) {
-  bool any = false;
-  RETURN_IF_ERROR(ForEachProcess(run.directory, run.inputs, [&](ProcessNo, RecordedInputs inputs) {
-    any = any || inputs.log_at != 0 || BeginsWithLog(inputs);
+// The block in which a process that failed said so, on its standard error; nullopt: it did not.
+std::optional<uint32_t> BlockOfLastMessage(const InputsFile& inputs) {
+  std::optional<uint32_t> block;
+  if (inputs.head.exit_status <= 1 && inputs.head.fatal_signal == 0) return block;
+  ForEachInput(inputs.records, [&block](const TtqInput& input, std::string_view payload) {
+    TtqSyscall call;
+    if (input.kind != kTtqSyscallEnter || payload.size() < sizeof(call)) return;
+    memcpy(&call, payload.data(), sizeof(call));
+    const bool writes = call.number == SYS_write || call.number == SYS_writev;
+    if (writes && call.args[0] == STDERR_FILENO) block = input.block;
+  });
+  return block;
+}
+
+// What must be known of the processes to choose where their histories begin.
+struct Endings {
+  bool any_has_log = false;
+  std::map<ProcessNo, uint32_t> last_message;  // its block
+};
+
+absl::StatusOr<Endings> FindEndings(const SecondRun& run) {
+  Endings out;
+  const auto look = [&out](ProcessNo process, const RecordedInputs& inputs) {
+    out.any_has_log = out.any_has_log || inputs.log_at != 0 || BeginsWithLog(inputs);
+    if (const auto block = BlockOfLastMessage(inputs.file)) out.last_message[process] = *block;
     return absl::OkStatus();
-  }));
-  return any;
+  };
+  RETURN_IF_ERROR(ForEachProcess(run.directory, run.inputs, look));
+  return out;
 }
 
 // Where the history that is wanted begins.
@@ -307,12 +332,20 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
   if (!wanted.last && wanted.span.begin.v == 0) return whole;
   // The memory that a history begins with is that of a process which is there.
-  ASSIGN_OR_RETURN(const bool has_logs, HasLogs(run));
-  if (has_logs) return whole;
+  ASSIGN_OR_RETURN(const Endings endings, FindEndings(run));
+  if (endings.any_has_log) return whole;
   if (wanted.last) {
-    return [most = wanted.all_of_short ? kShortBlocks : kLastBlocks](ProcessNo, uint32_t blocks) {
-      return blocks > most ? blocks - kLastBlocks : 0;
-    };
+    return
+        [messages = endings.last_message, most = wanted.all_of_short ? kShortBlocks : kLastBlocks](
+            ProcessNo process, uint32_t blocks) {
+          if (blocks <= most) return 0u;
+          uint32_t end = blocks;
+          const auto message = messages.find(process);
+          if (message != messages.end() && blocks - message->second <= kMostSinceMessage) {
+            end = message->second + 1;
+          }
+          return end - std::min(end, kLastBlocks);
+        };
   }
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");

@@ -230,6 +230,23 @@ def changed_file(ttq, counter):
     print("a program that changed")
 
 
+def failed_long_before_the_end(ttq, _):
+    """A program goes on for long after the exception that ended it. What is indexed first has that."""
+    directory = ttq.place("failed")
+    status, _, error = ttq.run("record", "-q", "--block-size=512Ki", "-o", directory, "/usr/bin/python3", "-S", "-c",
+                               "class Last:\n    def __del__(self):\n        work(80_000)\n"
+                               "def work(n):\n    while n > 0: n -= 1\n"
+                               "def fail(x):\n    raise ValueError(x)\n"
+                               "last = Last()\nwork(800_000)\nfail(5)")
+    assert status == 1 and error.endswith("ValueError: 5\n"), (status, error)
+    answer = ttq.answer(directory, "crash")
+    assert answer["rows"][0]["exception"]["message"] == "5" and answer["complete"], answer
+    assert ttq.run("info", "--indexed", directory)[1].count("indexed       from") == 1
+    ttq.index(directory)
+    assert ttq.answer(directory, "crash")["rows"] == answer["rows"]
+    print("failed long before the end")
+
+
 def shared_copies(ttq, counter):
     """Recordings of a program have one copy of it; of another program that looks the same they have another. What
     becomes of one recording, or of the cache, is nothing to the others."""
@@ -305,8 +322,8 @@ def main():
     faults.seed_from(3)
     faults.adopt_orphans()
     with faults.Ttq(sys.argv[1]) as ttq:
-        for test in (damage, ask_while_it_runs, kill_recorders, kill_while_translating, kill_indexers, changed_file, shared_copies,
-                     full_disk):
+        for test in (damage, ask_while_it_runs, kill_recorders, kill_while_translating, kill_indexers, changed_file,
+                     failed_long_before_the_end, shared_copies, full_disk):
             test(ttq, os.path.abspath(sys.argv[2]))
 
 
