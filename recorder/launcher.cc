@@ -149,8 +149,8 @@ class RingDirectory {
 
   absl::Status HangBell() {
     const std::string bell = path_ + "/" TTQ_BELL;
-    if (mkfifo(bell.c_str(), 0600) == 0)
-      bell_ = open(bell.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (mkfifo(bell.c_str(), 0600) != 0) return absl::ErrnoToStatus(errno, bell);
+    bell_ = open(bell.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
     return bell_ < 0 ? absl::ErrnoToStatus(errno, bell) : absl::OkStatus();
   }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -27,6 +28,8 @@ constexpr int kLevel = 1;  // of zstd
 constexpr char kCacheKind[] = "copy";
 // How long a copy stays that no recording has.
 constexpr auto kKeptUnused = std::chrono::hours(7 * 24);
+constexpr uint64_t kSecond = 1'000'000'000;  // ns
+constexpr uint64_t kSettledNs = kSecond;
 
 // The first `bytes` of a file, as one zstd stream.
 absl::Status Compress(int from, uint64_t bytes, const std::string& path,
@@ -65,13 +68,18 @@ absl::Status Compress(int from, uint64_t bytes, const std::string& path,
 }
 
 // Where the copy of a file is, if one is. Nothing sets the time at which a file was last changed in
-// any way, so that another content has another name.
+// any way, so that another content has another name. Empty: none is to be shared, as of a file that
+// may change again within one tick of the clock.
 std::string SharedPath(int fd) {
-  struct stat st;
-  if (fstat(fd, &st) != 0) return "";
   const auto ns = [](const timespec& t) {
-    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+    return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
   };
+  struct stat st;
+  timespec now;
+  if (fstat(fd, &st) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0 ||
+      ns(st.st_ctim) + kSettledNs > ns(now)) {
+    return "";
+  }
   return CachePath(kCacheKind, fmt::format("{:016x}{:016x}{:016x}{:016x}{:016x}", st.st_dev,
                                            st.st_ino, st.st_size, ns(st.st_mtim), ns(st.st_ctim)));
 }
