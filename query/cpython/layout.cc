@@ -12,7 +12,7 @@
 namespace ttq::python {
 namespace {
 
-struct Field {
+struct LayoutField {
   Offset Layout::*field;
   const char* name;
 };
@@ -20,7 +20,7 @@ struct Field {
 #define TTQ_FIELD(name) \
   { &Layout::name, #name }
 // Of the interpreter's own structures.
-constexpr Field kFields[] = {
+constexpr LayoutField kFields[] = {
     TTQ_FIELD(runtime_finalizing),
     TTQ_FIELD(runtime_interpreters_head),
     TTQ_FIELD(runtime_main_thread),
@@ -76,7 +76,7 @@ constexpr Field kFields[] = {
     TTQ_FIELD(values_array),
 };
 // Of objects: all of them lie further back where the head of an object is longer.
-constexpr Field kObjectFields[] = {
+constexpr LayoutField kObjectFields[] = {
     TTQ_FIELD(frame_object_frame),
     TTQ_FIELD(frame_object_extra_locals),
     TTQ_FIELD(code_flags),
@@ -243,9 +243,9 @@ std::string ApplyDebugOffsets(Memory& memory, uint64_t runtime, Layout* layout) 
     if (!said || *said >= 1 << 20) continue;
     const Offset offset = static_cast<Offset>(*said);
     if (layout->*field == offset) continue;
-    for (const absl::Span<const Field> fields :
+    for (const absl::Span<const LayoutField> fields :
          {absl::MakeSpan(kFields), absl::MakeSpan(kObjectFields)}) {
-      for (const Field& known : fields) {
+      for (const LayoutField& known : fields) {
         if (known.field == field) contradicted += std::string(known.name) + " ";
       }
     }

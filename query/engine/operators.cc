@@ -30,7 +30,8 @@ int CompareRows(const Row& a, const Row& b) {
   return 0;
 }
 
-absl::Status Evaluate(const std::vector<BoundExpression>& columns, const Row& row, Row* out) {
+absl::Status EvaluateColumns(const std::vector<BoundExpression>& columns, const Row& row,
+                             Row* out) {
   out->clear();
   for (const BoundExpression& column : columns) {
     ASSIGN_OR_RETURN(Value value, column.value(row));
@@ -190,7 +191,7 @@ class Count : public Blocking {
     while (true) {
       ASSIGN_OR_RETURN(bool more, input_->Next(&row));
       if (!more) break;
-      RETURN_IF_ERROR(Evaluate(by_, row, &key));
+      RETURN_IF_ERROR(EvaluateColumns(by_, row, &key));
       ++counts[key];
     }
     std::vector<std::pair<Row, int64_t>> sorted(counts.begin(), counts.end());
@@ -215,7 +216,7 @@ class Project : public Operator {
   absl::StatusOr<bool> Next(Row* row) override {
     absl::StatusOr<bool> more = input_->Next(&in_);
     if (!more.ok() || !*more) return more;
-    RETURN_IF_ERROR(Evaluate(columns_, in_, row));
+    RETURN_IF_ERROR(EvaluateColumns(columns_, in_, row));
     return true;
   }
 
