@@ -18,6 +18,11 @@
 namespace ttq::python {
 namespace {
 
+template <class T>
+struct Pair {
+  T real, imaginary;
+};
+
 // An element of a numpy kind, of as many bytes; "?": of one that is not known.
 std::string ElementText(char kind, std::string_view bytes) {
   const auto read = [&](auto value) {
@@ -58,9 +63,13 @@ std::string ElementText(char kind, std::string_view bytes) {
     return RealText(value);
   }
   if (kind == 'c' && (size == 8 || size == 16)) {
-    const std::string real = ElementText('f', bytes.substr(0, size / 2));
-    const std::string imaginary = ElementText('f', bytes.substr(size / 2));
-    return fmt::format("({}{}{}j)", real, imaginary[0] == '-' ? "" : "+", imaginary);
+    const auto text = [](auto real, auto imaginary) {
+      const std::string second = RealText(imaginary, false);
+      if (real == 0 && !std::signbit(real)) return second + "j";
+      return fmt::format("({}{}{}j)", RealText(real, false), second[0] == '-' ? "" : "+", second);
+    };
+    if (size == 8) return text(read(Pair<float>{}).real, read(Pair<float>{}).imaginary);
+    return text(read(Pair<double>{}).real, read(Pair<double>{}).imaginary);
   }
   if (kind == 'S') return ReprOfBytes(bytes.substr(0, bytes.find_last_not_of('\0') + 1));
   if (kind == 'U') {
@@ -88,6 +97,7 @@ struct Elements {
   // Of the first of them: one of the two.
   std::vector<std::string> texts;
   std::vector<uint64_t> objects;
+  std::vector<std::string> imaginary;  // of complex numbers, whose `texts` are the real parts
 };
 
 // How many elements it has; false: more than there can be.
@@ -171,34 +181,82 @@ std::optional<Elements> ReadElements(ObjectReader& reader, const Array& array, s
       out.objects.push_back(pointer);
       continue;
     }
+    if (array.kind == 'c') {
+      out.texts.push_back(ElementText('f', std::string_view(*bytes).substr(0, size / 2)));
+      const std::string part = ElementText('f', std::string_view(*bytes).substr(size / 2));
+      out.imaginary.push_back(fmt::format("{}{}", part[0] == '-' ? "" : "+", part));
+      if (out.imaginary.back() == "+?") return std::nullopt;
+      continue;
+    }
     out.texts.push_back(ElementText(array.kind, *bytes));
     if (out.texts.back() == "?") return std::nullopt;
   }
   return out;
 }
 
-// numpy aligns whole numbers to the right and others at the point, without the zero of ".0".
+// A real number as numpy writes it in an array: no zero behind the point, at most eight digits.
+std::string RealInArray(std::string text) {
+  constexpr size_t kDigits = 8;
+  const size_t point = text.find('.');
+  if (point == std::string::npos || text.find('e') != std::string::npos) return text;
+  if (text.size() - point - 1 > kDigits) {
+    const double value = strtod(text.c_str(), nullptr);
+    text = fmt::format("{:.{}f}", value, kDigits);
+    text.resize(text.find_last_not_of('0') + 1);
+  }
+  if (text.ends_with(".0")) text.pop_back();
+  return text;
+}
+
+// numpy aligns whole numbers to the right and others at the point; what has none, as nan, to the
+// right.
 void AlignNumbers(char kind, std::vector<std::string>* elements) {
-  size_t left = 0, right = 0;
+  if (kind == 'S' || kind == 'U') return;
+  const auto has_point = [kind](const std::string& e) {
+    return kind != 'f' || e.find('.') != std::string::npos;
+  };
   const auto point = [](const std::string& e) { return std::min(e.find('.'), e.size()); };
+  size_t left = 0, right = 0;
   for (std::string& e : *elements) {
-    if (kind == 'f' && e.size() > 2 && e.ends_with(".0")) e.pop_back();
+    if (kind == 'f') e = RealInArray(std::move(e));
+    if (!has_point(e)) continue;
     left = std::max(left, point(e));
     right = std::max(right, e.size() - point(e));
   }
-  if (kind == 'S' || kind == 'U' || kind == 'c') return;
+  for (const std::string& e : *elements)
+    left = std::max(left, e.size() - std::min(e.size(), right));
   for (std::string& e : *elements) {
+    if (!has_point(e)) {
+      e.insert(0, left + right - e.size(), ' ');
+      continue;
+    }
     e.insert(0, left - point(e), ' ');
     if (kind == 'f') e.append(right - (e.size() - point(e)), ' ');
   }
 }
 
-void AddDimension(const Array& array, size_t depth, const Elements& elements, uint64_t* next,
-                  ReprWriter& out) {
+void Align(char kind, Elements* elements) {
+  if (kind != 'c') return AlignNumbers(kind, &elements->texts);
+  AlignNumbers('f', &elements->texts);
+  AlignNumbers('f', &elements->imaginary);
+  for (size_t i = 0; i < elements->texts.size(); ++i) {
+    std::string& part = elements->imaginary[i];
+    part.insert(part.find_last_not_of(' ') + 1, 1, 'j');
+    elements->texts[i] += part;
+  }
+}
+
+void AddDimension(ObjectReader& reader, const Array& array, size_t depth, const Elements& elements,
+                  uint64_t* next, ReprWriter& out) {
   if (out.is_full()) return;
   if (depth == array.shape.size()) {
     if (*next < elements.objects.size()) {
-      out.Print(elements.objects[*next]);
+      const uint64_t object = elements.objects[*next];
+      const TypeInfo* type = reader.TypeOf(object);
+      const bool is_list = type != nullptr && type->name == "list";
+      if (is_list) out.Add("list(");
+      out.Print(object);
+      if (is_list) out.Add(")");
     } else if (*next < elements.texts.size()) {
       out.Add(elements.texts[*next]);
     }
@@ -213,21 +271,29 @@ void AddDimension(const Array& array, size_t depth, const Elements& elements, ui
       out.Add("...");
       break;
     }
-    AddDimension(array, depth + 1, elements, next, out);
+    AddDimension(reader, array, depth + 1, elements, next, out);
   }
   out.Add("]");
 }
 
-bool PrintArray(ObjectReader& reader, uint64_t object, ReprWriter& out) {
+// `name` is that of its class.
+bool PrintArray(ObjectReader& reader, uint64_t object, std::string_view name, ReprWriter& out) {
   const std::optional<Array> array = ReadArray(reader, object);
   if (!array) return false;
   std::optional<Elements> elements = ReadElements(reader, *array, out.limits().items);
   if (!elements) return false;
-  AlignNumbers(array->kind, &elements->texts);
-  if (!out.Enter(object, "array(...)")) return true;
-  out.Add("array(");
+  Align(array->kind, &*elements);
+  if (name == "ndarray") name = "array";
+  if (!out.Enter(object, fmt::format("{}(...)", name))) return true;
+  out.Add(fmt::format("{}(", name));
   uint64_t next = 0;
-  AddDimension(*array, 0, *elements, &next, out);
+  if (elements->count == 0) {
+    out.Add("[]");
+    if (array->shape.size() > 1)
+      out.Add(fmt::format(", shape=({})", fmt::join(array->shape, ", ")));
+  } else {
+    AddDimension(reader, *array, 0, *elements, &next, out);
+  }
   const bool usual = (array->kind == 'i' && array->element == 8) ||
                      (array->kind == 'f' && array->element == 8) ||
                      (array->kind == 'c' && array->element == 16) || array->kind == 'b';
@@ -255,11 +321,10 @@ bool PrintArray(ObjectReader& reader, uint64_t object, ReprWriter& out) {
 
 struct ScalarType {
   const char* name;
-  char
-      kind;  // as numpy's; 0: its elements are not shown, or, of complex numbers, may be conjugated
+  char kind;  // as numpy's; 0: its elements are not shown
   uint8_t bytes;
 };
-// c10::ScalarType, in order.
+// c10::ScalarType, in order. Complex numbers may be conjugated when they are looked at.
 constexpr ScalarType kScalarTypes[] = {
     {"uint8", 'u', 1},   {"int8", 'i', 1},    {"int16", 'i', 2},     {"int32", 'i', 4},
     {"int64", 'i', 8},   {"float16", 'f', 2}, {"float32", 'f', 4},   {"float64", 'f', 8},
@@ -360,43 +425,44 @@ std::optional<Tensor> ReadTensor(ObjectReader& reader, uint64_t object) {
 
 }  // namespace
 
-bool PrintNumpy(ObjectReader& reader, uint64_t object, std::string_view name, ReprWriter& out) {
+bool PrintNumpy(ObjectReader& reader, uint64_t object, std::string_view name, const TypeInfo& type,
+                ReprWriter& out) {
   struct Scalar {
     std::string_view name;
     char kind;
     uint8_t size;
   };
   static constexpr Scalar kScalars[] = {
-      {"bool_", 'b', 1},    {"bool", 'b', 1},    {"int8", 'i', 1},     {"int16", 'i', 2},
-      {"int32", 'i', 4},    {"int64", 'i', 8},   {"longlong", 'i', 8}, {"uint8", 'u', 1},
-      {"uint16", 'u', 2},   {"uint32", 'u', 4},  {"uint64", 'u', 8},   {"ulonglong", 'u', 8},
-      {"float16", 'f', 2},  {"float32", 'f', 4}, {"float64", 'f', 8},  {"complex64", 0, 8},
-      {"complex128", 0, 16}};
+      {"bool_", 'b', 1},      {"bool", 'b', 1},    {"int8", 'i', 1},     {"int16", 'i', 2},
+      {"int32", 'i', 4},      {"int64", 'i', 8},   {"longlong", 'i', 8}, {"uint8", 'u', 1},
+      {"uint16", 'u', 2},     {"uint32", 'u', 4},  {"uint64", 'u', 8},   {"ulonglong", 'u', 8},
+      {"float16", 'f', 2},    {"float32", 'f', 4}, {"float64", 'f', 8},  {"complex64", 'c', 8},
+      {"complex128", 'c', 16}};
   const std::string_view bare = name.substr(6);
   for (const Scalar& scalar : kScalars) {
     if (scalar.name != bare) continue;
     char bytes[16];
-    if (!reader.memory().Read(object + reader.layout().object_head, scalar.size, bytes))
+    if (!reader.memory().Read(object + reader.layout().object_head, scalar.size, bytes)) {
       return false;
+    }
     out.Add(ElementText(scalar.kind, std::string_view(bytes, scalar.size)));
     return true;
   }
-  return bare == "ndarray" && PrintArray(reader, object, out);
+  return bare == "ndarray" && PrintArray(reader, object, type.short_name(), out);
 }
 
 bool PrintTensor(ObjectReader& reader, uint64_t object, const TypeInfo& type, ReprWriter& out) {
   const std::optional<Tensor> tensor = ReadTensor(reader, object);
   if (!tensor) return false;
   const Array& array = tensor->array;
-  std::string text = fmt::format("<{}(shape=[{}], dtype=torch.{}", type.short_name(),
-                                 fmt::join(array.shape, ", "), tensor->type->name);
   std::optional<Elements> elements;
   if (array.data != 0) elements = ReadElements(reader, array, out.limits().items);
-  out.Add(text);
+  out.Add(fmt::format("<{}(shape=[{}], dtype=torch.{}", type.short_name(),
+                      fmt::join(array.shape, ", "), tensor->type->name));
   if (elements) {
     out.Add(", data=");
     uint64_t next = 0;
-    AddDimension(array, 0, *elements, &next, out);
+    AddDimension(reader, array, 0, *elements, &next, out);
   }
   out.Add(fmt::format(") at remote {:#x}>", object));
   return true;

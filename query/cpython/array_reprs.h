@@ -13,9 +13,10 @@
 
 namespace ttq::python {
 
-// An object of numpy's type `name`, as numpy prints it. False, and nothing written: its repr is not
-// known.
-bool PrintNumpy(ObjectReader& reader, uint64_t object, std::string_view name, ReprWriter& out);
+// An object laid out as numpy's type `name` is, of class `type`, as numpy prints it. False, and
+// nothing written: its repr is not known.
+bool PrintNumpy(ObjectReader& reader, uint64_t object, std::string_view name, const TypeInfo& type,
+                ReprWriter& out);
 
 // A tensor of class `type`: shape, type and, where they are in memory of the process, elements;
 // what PyTorch prints depends on more than that. False, and nothing written: its structure is not

@@ -145,7 +145,7 @@ struct ObjectReader::Printer : ReprWriter {
       const bool own_repr = type.repr != builtin.repr && !type.Is(kExceptionSubclass) &&
                             builtin.name != "set" && builtin.name != "frozenset";
       if (own_repr) Add(fmt::format("{}(", type.short_name()));
-      if (PrintBuiltin(object, builtin, type)) {
+      if (PrintBuiltin(object, builtin, own_repr ? builtin : type)) {
         if (own_repr) Add(")");
         return;
       }
@@ -287,7 +287,7 @@ struct ObjectReader::Printer : ReprWriter {
       return Add(fmt::format("{}({})", type.short_name(), ReprOfBytes(*bytes))), true;
     }
     if (name == "set" || name == "frozenset") return PrintSet(object, type);
-    if (name.starts_with("numpy.")) return PrintNumpy(reader, object, name, *this);
+    if (name.starts_with("numpy.")) return PrintNumpy(reader, object, name, type, *this);
     return PrintOther(object, kind, type);
   }
 
