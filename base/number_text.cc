@@ -60,9 +60,19 @@ std::string TextOfReal(Float value, bool point) {
   return out + digits.substr(0, whole) + "." + digits.substr(whole);
 }
 
+// A real part of zero is not written.
+template <class Float>
+std::string TextOfComplex(Float real, Float imaginary) {
+  const std::string second = TextOfReal(imaginary, false);
+  if (real == 0 && !std::signbit(real)) return second + "j";
+  return fmt::format("({}{}{}j)", TextOfReal(real, false), second[0] == '-' ? "" : "+", second);
+}
+
 }  // namespace
 
 std::string RealText(double value, bool point) { return TextOfReal(value, point); }
 std::string RealText(float value, bool point) { return TextOfReal(value, point); }
+std::string ComplexText(double real, double imaginary) { return TextOfComplex(real, imaginary); }
+std::string ComplexText(float real, float imaginary) { return TextOfComplex(real, imaginary); }
 
 }  // namespace ttq

@@ -22,6 +22,9 @@ std::string ToText(const AddressRange& range);
 // "2.0", "1e+16", "nan", "-inf". Without `point` whole numbers have no ".0".
 std::string RealText(double value, bool point = true);
 std::string RealText(float value, bool point = true);
+// A complex number the same way: "(1+2j)", "0.5j".
+std::string ComplexText(double real, double imaginary);
+std::string ComplexText(float real, float imaginary);
 
 }  // namespace ttq
 

@@ -3,6 +3,8 @@
 #include "query/cpython/array_reprs.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -17,11 +19,6 @@
 
 namespace ttq::python {
 namespace {
-
-template <class T>
-struct Pair {
-  T real, imaginary;
-};
 
 // An element of a numpy kind, of as many bytes; "?": of one that is not known.
 std::string ElementText(char kind, std::string_view bytes) {
@@ -63,13 +60,8 @@ std::string ElementText(char kind, std::string_view bytes) {
     return RealText(value);
   }
   if (kind == 'c' && (size == 8 || size == 16)) {
-    const auto text = [](auto real, auto imaginary) {
-      const std::string second = RealText(imaginary, false);
-      if (real == 0 && !std::signbit(real)) return second + "j";
-      return fmt::format("({}{}{}j)", RealText(real, false), second[0] == '-' ? "" : "+", second);
-    };
-    if (size == 8) return text(read(Pair<float>{}).real, read(Pair<float>{}).imaginary);
-    return text(read(Pair<double>{}).real, read(Pair<double>{}).imaginary);
+    const auto text = [](const auto& parts) { return ComplexText(parts[0], parts[1]); };
+    return size == 8 ? text(read(std::array<float, 2>{})) : text(read(std::array<double, 2>{}));
   }
   if (kind == 'S') return ReprOfBytes(bytes.substr(0, bytes.find_last_not_of('\0') + 1));
   if (kind == 'U') {
@@ -200,7 +192,8 @@ std::string RealInArray(std::string text) {
   const size_t point = text.find('.');
   if (point == std::string::npos || text.find('e') != std::string::npos) return text;
   if (text.size() - point - 1 > kDigits) {
-    const double value = strtod(text.c_str(), nullptr);
+    double value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
     text = fmt::format("{:.{}f}", value, kDigits);
     text.resize(text.find_last_not_of('0') + 1);
   }
@@ -223,8 +216,9 @@ void AlignNumbers(char kind, std::vector<std::string>* elements) {
     left = std::max(left, point(e));
     right = std::max(right, e.size() - point(e));
   }
-  for (const std::string& e : *elements)
+  for (const std::string& e : *elements) {
     left = std::max(left, e.size() - std::min(e.size(), right));
+  }
   for (std::string& e : *elements) {
     if (!has_point(e)) {
       e.insert(0, left + right - e.size(), ' ');

@@ -3,8 +3,6 @@
 // What Python's repr() would print of an object, read from its memory.
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -306,10 +304,7 @@ struct ObjectReader::Printer : ReprWriter {
     if (!memory().Read(object + layout().float_value, sizeof parts, parts)) {
       return Unreadable(object, type), true;
     }
-    std::string imaginary = RealText(parts[1], false) + "j";
-    if (parts[0] == 0 && !std::signbit(parts[0])) return Add(imaginary), true;
-    if (!std::signbit(parts[1]) || std::isnan(parts[1])) imaginary.insert(0, "+");
-    return Add("(" + RealText(parts[0], false) + imaginary + ")"), true;
+    return Add(ComplexText(parts[0], parts[1])), true;
   }
 
   bool PrintSequence(uint64_t object, const TypeInfo& kind, const TypeInfo& type) {
