@@ -28,8 +28,7 @@ constexpr int kLevel = 1;  // of zstd
 constexpr char kCacheKind[] = "copy";
 // How long a copy stays that no recording has.
 constexpr auto kKeptUnused = std::chrono::hours(7 * 24);
-constexpr uint64_t kSecond = 1'000'000'000;  // ns
-constexpr uint64_t kSettledNs = kSecond;
+constexpr uint64_t kSettledNs = 1'000'000'000;
 
 // The first `bytes` of a file, as one zstd stream.
 absl::Status Compress(int from, uint64_t bytes, const std::string& path,
@@ -72,7 +71,7 @@ absl::Status Compress(int from, uint64_t bytes, const std::string& path,
 // may change again within one tick of the clock.
 std::string SharedPath(int fd) {
   const auto ns = [](const timespec& t) {
-    return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
   };
   struct stat st;
   timespec now;

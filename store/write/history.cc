@@ -327,6 +327,16 @@ absl::StatusOr<Endings> FindEndings(const SecondRun& run) {
   return out;
 }
 
+// How many of a process's blocks come before its last part.
+uint32_t BeginOfLastPart(const Endings& endings, ProcessNo process, uint32_t blocks) {
+  uint32_t end = blocks;
+  const auto message = endings.last_message.find(process);
+  if (message != endings.last_message.end() && blocks - message->second <= kMostSinceMessage) {
+    end = message->second + 1;
+  }
+  return end - std::min(end, kLastBlocks);
+}
+
 // Where the history that is wanted begins.
 absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
   const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
@@ -335,17 +345,10 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   ASSIGN_OR_RETURN(const Endings endings, FindEndings(run));
   if (endings.any_has_log) return whole;
   if (wanted.last) {
-    return
-        [messages = endings.last_message, most = wanted.all_of_short ? kShortBlocks : kLastBlocks](
-            ProcessNo process, uint32_t blocks) {
-          if (blocks <= most) return 0u;
-          uint32_t end = blocks;
-          const auto message = messages.find(process);
-          if (message != messages.end() && blocks - message->second <= kMostSinceMessage) {
-            end = message->second + 1;
-          }
-          return end - std::min(end, kLastBlocks);
-        };
+    const uint32_t most = wanted.all_of_short ? kShortBlocks : kLastBlocks;
+    return [endings, most](ProcessNo process, uint32_t blocks) {
+      return blocks > most ? BeginOfLastPart(endings, process, blocks) : 0;
+    };
   }
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");

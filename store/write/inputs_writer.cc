@@ -96,14 +96,13 @@ absl::Status InputsWriter::WriteRecord(bool finished) const {
   const std::string record = EncodeRecording(info_, finished);
   const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return NumberedError(errno, made, directory_);
-  const ssize_t n = write(fd, record.data(), record.size());
-  const int error = n < 0                                      ? errno
-                    : n != static_cast<ssize_t>(record.size()) ? ENOSPC
-                    : fdatasync(fd) != 0                       ? errno
-                                                               : 0;
+  absl::Status s = WriteAll(fd, record, made, directory_);
+  if (s.ok() && fdatasync(fd) != 0) s = NumberedError(errno, made, directory_);
   close(fd);
-  if (error == 0 && rename(made.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return NumberedError(error != 0 ? error : errno, made, directory_);
+  if (s.ok() && rename(made.c_str(), path.c_str()) != 0) {
+    s = NumberedError(errno, made, directory_);
+  }
+  return s;
 }
 
 // With copies of the files that the process has mapped by then.
