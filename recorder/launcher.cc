@@ -49,7 +49,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLookAtLeastMs = 100;  // for rings, were the bell to fail
+constexpr int kLookEveryMs = 100;  // for rings, were the bell to fail
 constexpr unsigned long kAskPersonality = 0xffffffff;
 constexpr char kToolName[] = "ttq-amd64-linux", kEngineName[] = "ttq-engine";
 // /usr/bin/valgrind is a script that changes the environment on the way to this.
@@ -532,8 +532,8 @@ absl::StatusOr<LaunchResult> Launch(const LaunchOptions& options, const OnRing& 
   int wait_ms = 1;  // for the rest of what an ended program did, or for the programs that it left
   while (!all_consumed() || !exited || finder.is_waiting()) {
     pollfd fds[2] = {{directory->bell(), POLLIN, 0}, {child_fd, POLLIN, 0}};
-    poll(fds, exited ? 1 : 2, exited ? wait_ms : kLookAtLeastMs);
-    if (exited) wait_ms = std::min(2 * wait_ms, kLookAtLeastMs);
+    poll(fds, exited ? 1 : 2, exited ? wait_ms : kLookEveryMs);
+    if (exited) wait_ms = std::min(2 * wait_ms, kLookEveryMs);
     int status;
     if (!exited && waitpid(child, &status, WNOHANG) == child) {
       exited = true;
