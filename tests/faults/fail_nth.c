@@ -3,7 +3,7 @@
 // Preloaded into ttq: makes the N-th call of one kind fail, in this process alone.
 //
 //   FAIL_KIND   write, open, mmap, malloc, sync, thread, file (ftruncate, rename, mkdir, unlink,
-//               fallocate), system (FIFO, pipe, fork, dup, flock, stat)
+//               fallocate), system (FIFO, pipe, fork, vfork, dup, flock, stat)
 //   FAIL_AT     the number of the call that fails, from 1; 0: none
 //   FAIL_ERROR  errno; of a write 0 means that half of it is written
 //   FAIL_ON     1: each later call fails too
@@ -276,6 +276,20 @@ FAILS_AS(kSystem, -1, int, mkfifo, (const char* path, mode_t mode), (path, mode)
 FAILS_AS(kSystem, -1, int, pipe, (int ends[2]), (ends))
 FAILS_AS(kSystem, -1, int, pipe2, (int ends[2], int flags), (ends, flags))
 FAILS_AS(kSystem, -1, pid_t, fork, (void), ())
+// vfork comes back twice to who called it: it is jumped to, with nothing of ours on the stack.
+// Null: it fails.
+__attribute__((used)) static void* next_vfork(void) {
+  if (fails(kSystem)) {
+    fail();
+    return NULL;
+  }
+  return dlsym(RTLD_NEXT, "vfork");
+}
+__asm__(
+    ".globl vfork\n.type vfork, @function\nvfork:\n"
+    "  sub $8, %rsp\n  call next_vfork\n  add $8, %rsp\n"
+    "  test %rax, %rax\n  je 1f\n  jmp *%rax\n"
+    "1: mov $-1, %eax\n  ret\n.size vfork, .-vfork\n");
 FAILS_AS(kSystem, -1, int, dup, (int fd), (fd))
 FAILS_AS(kSystem, -1, int, flock, (int fd, int operation), (fd, operation))
 FAILS_AS(kSystem, -1, int, fstat, (int fd, struct stat* out), (fd, out))

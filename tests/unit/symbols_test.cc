@@ -158,19 +158,9 @@ std::map<uint64_t, Line> GdbLines(const std::string& path, const std::vector<uin
   return lines;
 }
 
-// The programs are by the compiler that this file is by. What is expected of them is of gcc's: its
-// cold parts, and what addr2line reads (binutils 2.40 does not find inlined calls in clang's
-// ranges; llvm-symbolizer does, and names the same).
-#ifdef __clang__
-#define SKIP_UNLESS_GCC() GTEST_SKIP() << "this build is clang's, and gcc's programs are wanted"
-#else
-#define SKIP_UNLESS_GCC()
-#endif
-
 class AgainstAddr2line : public testing::TestWithParam<const char*> {};
 
 TEST_P(AgainstAddr2line, EveryInstruction) {
-  SKIP_UNLESS_GCC();
   std::string path = kPrograms + "/" + GetParam();
   auto elf = ElfFile::Parse(*FileImage::Map(path));
   ASSERT_TRUE(elf.ok());
@@ -225,7 +215,6 @@ INSTANTIATE_TEST_SUITE_P(Programs, AgainstAddr2line,
                                          "symbols_cc", "symbols_linked"));
 
 TEST(Symbols, AFunctionHasItsColdPartAndItsInlinedCopies) {
-  SKIP_UNLESS_GCC();
   Symbolizer symbolizer = Load("symbols_c");
   FunctionInfo risky = Function(symbolizer, "Risky");
   ASSERT_TRUE(risky.entry.has_value());
@@ -255,7 +244,6 @@ TEST(Symbols, AFunctionHasItsColdPartAndItsInlinedCopies) {
 }
 
 TEST(Symbols, WithoutDebugInformationTheSymbolTableAnswersAndSaysSo) {
-  SKIP_UNLESS_GCC();
   Symbolizer symbolizer = Load("symbols_c_plain");
   FunctionInfo work = Function(symbolizer, "Work");
   EXPECT_EQ(work.source, NameSource::kSymtab);
