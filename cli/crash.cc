@@ -335,7 +335,7 @@ int RunCrash(int argc, char** argv) {
   bool no_pager = false;
   AddPagerOption(app, &no_pager);
   if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  return AnswerFromLeast(HistoryNeed::kLast, [&](HistoryNeed need) {
+  return AnswerFromLeast(HistoryNeed::kCrash, [&](HistoryNeed need) {
     Asked asked;
     if (const std::optional<int> failed = OpenAsked(trace.name(), process, &asked, need)) {
       return *failed;

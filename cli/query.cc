@@ -161,6 +161,16 @@ bool IsAboutLast(const ast::Query& query) {
                              : IsAboutState(query.source);
 }
 
+// What may be enough of a history that there is nothing of yet.
+HistoryNeed LeastNeed(const std::vector<ast::Query>& queries) {
+  const auto is_crash = [](const ast::Query& query) {
+    return std::holds_alternative<ast::Crash>(query.source);
+  };
+  if (!std::all_of(queries.begin(), queries.end(), IsAboutLast)) return HistoryNeed::kSome;
+  return std::any_of(queries.begin(), queries.end(), is_crash) ? HistoryNeed::kCrash
+                                                               : HistoryNeed::kLast;
+}
+
 // Answers the queries that were read from `text`.
 int AskRecording(const QueryOptions& options, std::string_view text,
                  const std::vector<ast::Query>& queries, const OutsideMemory* memory,
@@ -263,12 +273,9 @@ int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryO
     queries.push_back(*std::move(parsed));
   }
 
-  const bool about_last = std::all_of(queries.begin(), queries.end(), IsAboutLast);
+  const HistoryNeed least = options.indexed ? HistoryNeed::kNone : LeastNeed(queries);
   return AnswerFromLeast(
-      options.indexed ? HistoryNeed::kNone
-      : about_last    ? HistoryNeed::kLast
-                      : HistoryNeed::kSome,
-      [&](HistoryNeed need) { return AskRecording(options, text, queries, memory, need); });
+      least, [&](HistoryNeed need) { return AskRecording(options, text, queries, memory, need); });
 }
 
 }  // namespace

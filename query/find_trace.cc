@@ -90,8 +90,10 @@ absl::StatusOr<std::unique_ptr<Recording>> OpenWithHistory(const std::string& di
                                                            FileAccess files, HistoryNeed need) {
   const bool needs_any = HoldsInputsOnly(directory) || HistoryIsBehind(directory);
   if (needs_any && need != HistoryNeed::kNone) {
-    const bool last = need == HistoryNeed::kLast;
-    RETURN_IF_ERROR(EnsureHistory(directory, {.last = last, .all_of_short = last}));
+    const bool last = need == HistoryNeed::kLast || need == HistoryNeed::kCrash;
+    RETURN_IF_ERROR(EnsureHistory(
+        directory,
+        {.last = last, .all_of_short = last, .all_of_crashed = need == HistoryNeed::kCrash}));
   } else if (need == HistoryNeed::kAll && HistoryIsPartial(directory)) {
     RETURN_IF_ERROR(EnsureHistory(directory));
   }

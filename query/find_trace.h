@@ -39,9 +39,10 @@ absl::Status EnsureHistory(const std::string& directory);  // all of it
 // Recording::Unindexed whether that was enough.
 enum class HistoryNeed {
   kAll,
-  kSome,  // all where there is nothing yet
-  kLast,  // the last part where there is nothing yet; of a short run, all
-  kNone,  // FailedPrecondition where there is nothing yet
+  kSome,   // all where there is nothing yet
+  kLast,   // the last part where there is nothing yet; of a short run, all
+  kCrash,  // the same, but all of a process that crashed
+  kNone,   // FailedPrecondition where there is nothing yet
 };
 
 // Opens the recording in a directory. What is missing of the history is made before.

@@ -20,7 +20,8 @@
 
 #define TTQ_INPUTS_MAGIC 0x32535455504e4954ull  // "TINPUTS2"
 
-// A record has 16 bytes before its payload, and 8 in the log.
+// A record has 16 bytes before its payload, and 8 in the log. So blocks of a ring in which there
+// may be something else than a log are so many times what a log gets.
 enum { kTtqInputsRoom = 2 };
 
 // sizeof is a multiple of eight.

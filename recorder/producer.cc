@@ -98,7 +98,7 @@ void RingProducer::HandOver() {
 
 void RingProducer::Append(uint32_t kind, std::string_view head, std::string_view more) {
   const size_t payload = head.size() + more.size(), all = 8 + payload;
-  if (sizeof(TtqBlock) + log_bytes_ + all > header_->block_bytes) EndBlock();
+  if (sizeof(TtqBlock) + log_bytes_ + all > ring_->log_block_bytes()) EndBlock();
   if (log_bytes_ == 0) WaitForRoom();
   char* at = reinterpret_cast<char*>(Block() + 1) + log_bytes_;
   const auto size = static_cast<uint32_t>(payload);
@@ -121,8 +121,9 @@ void RingProducer::EndBlock() {
 
 absl::Status RingProducer::PutBlock(const BlockView& block) {
   EndBlock();
+  const size_t room = ring_->log_block_bytes();
   if (block.head.number != header_->produced ||
-      sizeof(TtqBlock) + block.log.size() + block.recipes.size() > header_->block_bytes) {
+      sizeof(TtqBlock) + block.log.size() + block.recipes.size() > room) {
     return absl::DataLossError("a block of a log is damaged");
   }
   WaitForRoom();
@@ -132,7 +133,7 @@ absl::Status RingProducer::PutBlock(const BlockView& block) {
   to->recipe_bytes = static_cast<uint32_t>(block.recipes.size());
   auto* begin = reinterpret_cast<char*>(to);
   block.log.copy(begin + sizeof(*to), block.log.size());
-  block.recipes.copy(begin + header_->block_bytes - block.recipes.size(), block.recipes.size());
+  block.recipes.copy(begin + room - block.recipes.size(), block.recipes.size());
   HandOver();
   return absl::OkStatus();
 }

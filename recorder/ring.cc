@@ -86,8 +86,8 @@ absl::Status Ring::CheckHeader(const std::string& path) {
   }
   block_bytes_ = h.block_bytes;
   block_count_ = h.block_count;
-  log_block_bytes_ = h.inputs_before != 0 ? block_bytes_ / kTtqInputsRoom : block_bytes_;
-  if (log_block_bytes_ < sizeof(TtqBlock) || block_count_ == 0 ||
+  log_block_bytes_ = h.log_block_bytes != 0 ? uint32_t{h.log_block_bytes} : block_bytes_;
+  if (log_block_bytes_ < sizeof(TtqBlock) || log_block_bytes_ > block_bytes_ || block_count_ == 0 ||
       (bytes_ - kTtqRingHeaderBytes) / block_bytes_ < block_count_) {
     return absl::DataLossError(path + ": blocks outside the ring");
   }
@@ -108,13 +108,17 @@ bool Ring::ProcessIsGone() const {
 absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
   // The program could write here at any time: what is checked must be what is used.
   memcpy(&out->head, block, sizeof(out->head));
-  const bool is_log = out->head.number >= inputs_before();
+  const char* begin = reinterpret_cast<const char*>(block);
+  uint32_t first = 0;
+  if (block_bytes_ - sizeof(TtqBlock) >= sizeof(first)) {
+    memcpy(&first, begin + sizeof(TtqBlock), sizeof(first));
+  }
+  const bool is_log = out->head.number >= inputs_before() && first != kTtqCounted;
   const size_t bytes = is_log ? log_block_bytes_ : block_bytes_;
   const size_t room = bytes - sizeof(TtqBlock);
   if (out->head.log_bytes > room || out->head.recipe_bytes > room - out->head.log_bytes) {
     return absl::DataLossError(fmt::format("block {}: its log does not fit it", out->head.number));
   }
-  const char* begin = reinterpret_cast<const char*>(block);
   out->log = {begin + sizeof(TtqBlock), out->head.log_bytes};
   out->recipes = {begin + bytes - out->head.recipe_bytes, out->head.recipe_bytes};
   return absl::OkStatus();
@@ -190,10 +194,12 @@ void Ring::Verified(uint32_t number) {
 
 uint32_t Ring::hold_before() const { return Load(&header_->hold_before); }
 
-void Ring::LetGoOn() {
-  __atomic_store_n(&header_->hold_before, 0u, __ATOMIC_RELEASE);
+void Ring::HoldBefore(uint32_t block) {
+  __atomic_store_n(&header_->hold_before, block, __ATOMIC_RELEASE);
   FutexWake(&header_->hold_before);
 }
+void Ring::LetGoOn() { HoldBefore(0); }
+void Ring::AskForNoMore() { HoldBefore(~uint32_t{0}); }
 
 void Ring::Detach() {
   __atomic_store_n(&header_->command, static_cast<uint32_t>(kTtqDetach), __ATOMIC_RELEASE);

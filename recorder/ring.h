@@ -59,6 +59,8 @@ class Ring {
   uint32_t hold_before() const;
   // It goes on, and does not stand still again.
   void LetGoOn();
+  // The same; what its instructions do is not asked for any more, and may be left out.
+  void AskForNoMore();
 
   // Of a process whose inputs are recorded: what the next block holds so far of TtqInputsBlock and
   // of records, those from byte `known` on; nullopt: no more than that, or nobody knows.
@@ -120,6 +122,7 @@ class Ring {
   friend class RingProducer;
   Ring() = default;
   bool ProcessIsGone() const;
+  void HoldBefore(uint32_t block);
   const char* BlockAt(uint32_t number) const;
   absl::Status CheckHeader(const std::string& path);
 

@@ -21,7 +21,12 @@
 //            zero).
 //   id == 0: a control record; the low bits are its kind, a 32-bit payload length and the payload
 //            follow.
-// See docs/stream-format.md.
+//
+// Of a process that is run again nobody asks for more than the times of control records before
+// block hold_before. Such a block begins with kTtqCounted; superblocks are told, before each
+// control record and at the end, by the header of the last one and a 32-bit number of instructions.
+// Control records that tell what memory and vector registers hold are left out. See
+// docs/stream-format.md.
 
 #ifndef TTQ_RECORDER_STREAM_H_
 #define TTQ_RECORDER_STREAM_H_
@@ -50,7 +55,8 @@ typedef Long ttq_i64;
 // kTtqCutOff; 11: TtqRing::exit_status, so_far
 enum { kTtqStreamVersion = 11 };
 
-#define TTQ_RING_MAGIC 0x31474e5251545451ull  // "QTTQRNG1"
+// 2: kTtqCounted, TtqRing::log_block_bytes
+#define TTQ_RING_MAGIC 0x32474e5251545451ull  // "QTTQRNG2"
 
 enum {
   kTtqExitBits = 7,
@@ -79,6 +85,7 @@ typedef struct {
   ttq_u32 fork_number;   // the kTtqFork of the parent's stream it comes from
   char parent_ring[32];  // file name of that parent's ring, "" when there is none
   ttq_u32 block_bytes, block_count;
+  ttq_u32 log_block_bytes;     // of block_bytes, what a log and its recipes get; 0: all
   ttq_u32 produced, consumed;  // futex words
   ttq_u32 state, command;
   ttq_i64 start_wall_ns;   // CLOCK_REALTIME
@@ -91,7 +98,7 @@ typedef struct {
   char incomplete[512];  // what is missing, one clause
   ttq_u32 became_other;  // it may have become, by exec, a program that cannot be recorded
   // Blocks before this one hold, in place of a log, what recorder/inputs.h says; 0: none does, ~0:
-  // all so far. Where any may, the ring's blocks are kTtqInputsRoom times what a log gets.
+  // all so far.
   ttq_u32 inputs_before;
   char log_because[256];      // of these: why the others hold a log, one clause
   struct {                    // of a process that is run again: as it was recorded
@@ -101,7 +108,7 @@ typedef struct {
     ttq_u32 goes_on;          // its log does, by another producer, when the process has ended
   } again;
   // Of such a process: before this block it stands still, with nothing done that is not logged,
-  // until the number is another one; 0: nowhere. Futex word.
+  // until the number is another one; 0: nowhere. Blocks before it may be counted. Futex word.
   ttq_u32 hold_before;
   // Of the block that is being filled with inputs, as of the last system call that was begun.
   struct {
@@ -243,6 +250,7 @@ enum {                    // kinds; stored: do not renumber
   kTtqThreadAt = 22,      // TtqThreadAt, name: of a moment
   kTtqUndetermined = 23,  // TtqUndetermined: of the instruction that ends the superblock before it
   kTtqFileSize = 24,      // TtqFileSize: of one that is mapped
+  kTtqCounted = 25,       // nothing; first of a block: see above. Never stored
 };
 
 // TtqKernelWrite::actor. The first values are those of ttq::Actor.

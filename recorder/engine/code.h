@@ -45,6 +45,15 @@ class Code {
   // Changes flags.
   void CompareWith(uint8_t reg, const void* variable) { Absolute(0x3b, reg, variable); }
 
+  // Sets the carry flag to a bit; changes flags.
+  void TestBit(uint8_t reg, unsigned bit) {
+    Byte(0x48 | reg >> 3);
+    Byte(0x0f);
+    Byte(0xba);
+    Byte(0xe0 | (reg & 7));
+    Byte(bit);
+  }
+
   void LoadConstant(uint8_t reg, uint64_t value) {
     Byte(0x48 | reg >> 3);
     Byte(0xb8 | (reg & 7));

@@ -39,7 +39,10 @@ constexpr uint64_t kModulesBegin = 0x68000000, kModulesEnd = 0xc8000000;
 enum { kJumpTableBits = 16 };
 
 // While translated code runs, r11 holds the place in the log where the next record goes, and the
-// program's own r11 is in `r`; so is any register that a superblock has lent itself.
+// program's own r11 is in `r`; so is any register that a superblock has lent itself. Where records
+// are only counted (ring.h), r11 holds how many instructions were executed from bit kPlaceBits on,
+// and below, how far the log has come: the highest of these bits is set where it has no room.
+enum { kPlaceBits = 23 };
 struct Context {
   uint64_t r[16];      // the program's registers while the engine runs
   uint64_t flags;      // and its flags
@@ -55,6 +58,7 @@ struct Context {
   // Its flag AC, which programs set to find out what processor there is. It is not in force: the
   // engine's own accesses are not aligned.
   uint64_t alignment_check;
+  uint64_t header;  // of the record last begun, where records are only counted
   const void*
       jump[1 << kJumpTableBits];  // by the low bits of an address: code that checks the rest
 };

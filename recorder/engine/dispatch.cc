@@ -113,12 +113,22 @@ const Superblock& SuperblockHere() {
     slot = Slot(pc);
   }
   Superblock& made = g_superblocks[g_superblock_count];
+  const uint64_t generation = g_generation;
   g_translator.Translate(pc, &made);
+  if (generation != g_generation) {  // the block that began for its recipe keeps something else
+    FlushTranslations();
+    return SuperblockHere();
+  }
   *slot = ++g_superblock_count;
   return made;
 }
 
 bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
+
+void GoOnIn(const Superblock& s) {
+  g_context.resume = reinterpret_cast<uint64_t>(s.body);
+  ring::EnterCode();
+}
 
 void GoOn() {
   if (replay::IsOn()) {
@@ -127,7 +137,7 @@ void GoOn() {
   }
   if (signals::Waiting()) signals::Deliver();
   while (!CanExecute()) signals::RaiseAtFetch(g_context.pc);
-  g_context.resume = reinterpret_cast<uint64_t>(SuperblockHere().body);
+  GoOnIn(SuperblockHere());
 }
 
 // popf: the value is in Context::target.
@@ -328,6 +338,7 @@ const uint8_t* FindBody(uint64_t pc) {
 extern "C" {
 
 void HandleExit() {
+  ring::LeaveCode();
   const Exit exit = g_exits[static_cast<uint32_t>(g_context.exit)];
   g_context.pc = exit.target;
   switch (exit.kind) {
@@ -336,8 +347,7 @@ void HandleExit() {
       const uint64_t generation = g_generation;
       const Superblock& s = SuperblockHere();
       if (generation == g_generation && !s.may_change) Code::Patch(exit.distance, s.body);
-      g_context.resume = reinterpret_cast<uint64_t>(s.body);
-      return;
+      return GoOnIn(s);
     }
     case kRoom:
       if (signals::Waiting()) break;
@@ -381,11 +391,12 @@ void HandleExit() {
 }
 
 void HandleMiss() {
+  ring::LeaveCode();
   g_context.pc = g_context.target;
   if (!CanExecute()) return GoOn();
   const Superblock& s = SuperblockHere();
   if (!s.may_change) g_context.jump[s.pc & ((1 << kJumpTableBits) - 1)] = s.checked;
-  g_context.resume = reinterpret_cast<uint64_t>(s.body);
+  GoOnIn(s);
 }
 
 }  // extern "C"

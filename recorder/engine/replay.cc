@@ -26,6 +26,7 @@
 
 #include "recorder/engine/context.h"
 #include "recorder/engine/cpuid.h"
+#include "recorder/engine/dispatch.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
 #include "recorder/engine/signals.h"
@@ -574,6 +575,18 @@ bool Apply() {
   return true;
 }
 
+// Whether nobody asks for more of a block than how many instructions it had. All is translated anew
+// where that changes, which so many blocks pay.
+bool CountsIn(uint32_t block) {
+  constexpr uint32_t kFew = 64;
+  const uint32_t begin = __atomic_load_n(&ring::Header()->hold_before, __ATOMIC_ACQUIRE);
+  const bool counted = ring::WhatIsKept() == ring::Kept::kCount;
+  const bool counts = g_head->block_bytes <= 1 << (kPlaceBits - 1) && begin > block &&
+                      (counted || begin - block >= kFew);
+  if (counts != counted) FlushTranslations();
+  return counts;
+}
+
 // What the block starts with was the same.
 void BeginBlock() {
   while (ring::IsDetached()) Syscall(SYS_exit_group, 125);  // nobody asks any more
@@ -665,6 +678,7 @@ void Begin() {
     ring::Announce();
     End();
   }
+  ring::SetCounts(CountsIn);
   while (Next().kind != kTtqThreadStart) {
     if (!Apply()) Differ("a beginning without a thread");
   }

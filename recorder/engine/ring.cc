@@ -18,7 +18,8 @@
 namespace ttq::engine::ring {
 namespace {
 
-constexpr uint32_t kInputsStep = 64 << 10;  // bytes; a block is a multiple
+constexpr uint32_t kInputsStep = 64 << 10;                     // bytes; a block is a multiple
+constexpr uint64_t kNoRoom = uint64_t{1} << (kPlaceBits - 1);  // of a count's place
 constexpr int64_t kNoSpace = -28, kNoProcess = -3, kInvalid = -22;
 
 Options g_options;
@@ -30,11 +31,17 @@ bool g_detached, g_finished;
 void (*g_begin)();
 void (*g_note)(TtqRing*);
 int64_t (*g_wall)(uint32_t block, bool end);
+bool (*g_counts)(uint32_t block);
+bool g_is_counting;  // instructions of this block
 
 uint8_t* g_block;           // being filled
 uint8_t* g_scratch;         // filled instead where nobody reads the log
 uint8_t* g_inputs;          // where the next one goes; null: none is kept
 uint8_t* g_inputs_end;      // of the memory that is there for them
+uint8_t* g_counted;         // where its next record goes, in place of a log; null: nowhere
+uint64_t g_executed;        // instructions that are not told there yet
+uint64_t g_place_in_code;   // what the log's register had when code was entered
+uint64_t g_log_in_code;     // and the place that it means
 uint64_t g_beginning_hash;  // of what the block starts with
 uint64_t g_beginning_end;   // the log behind that
 Place g_ended_at;           // where the block before ended; block ~0: superblocks go on from there
@@ -141,10 +148,13 @@ bool HaveMemory(uint8_t* at, size_t bytes) {
 }
 
 // Of one in the ring.
-uint64_t BlockBytes() { return g_options.block_bytes * (g_options.inputs ? kTtqInputsRoom : 1); }
+uint64_t BlockBytes() {
+  const bool is_log = !g_options.inputs && !g_options.again;
+  return g_options.block_bytes * (is_log ? 1 : kTtqInputsRoom);
+}
 
 // Of them, those for which memory is asked before the block is used. Of inputs there are few.
-uint64_t FirstBytes() { return g_options.inputs ? kInputsStep : BlockBytes(); }
+uint64_t FirstBytes() { return g_options.inputs ? kInputsStep : g_options.block_bytes; }
 
 uint8_t* BlockAt(uint32_t number) {
   return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
@@ -220,15 +230,45 @@ TtqRing* MapRing() {
   return nullptr;
 }
 
+// A superblock's records are a header and a count each. Of the rest, what memory and vector
+// registers hold is of no use.
+void KeepCounted(uint32_t kind, const void* head, size_t head_bytes, const void* body,
+                 size_t body_bytes) {
+  if (kind == kTtqKernelWrite || kind == kTtqVectors) return;
+  const auto put = [](const void* bytes, size_t count) {
+    memcpy(g_counted, bytes, count);
+    g_counted += count;
+  };
+  const auto put_word = [&put](uint64_t value) {
+    const auto word = static_cast<uint32_t>(value);
+    put(&word, sizeof(word));
+  };
+  if (g_executed != 0) {
+    put_word(g_context.header);
+    put_word(g_executed);
+    g_executed = 0;
+  }
+  if (kind == 0) return;
+  put_word(kind);
+  put_word(head_bytes + body_bytes);
+  put(head, head_bytes);
+  if (body_bytes != 0) put(body, body_bytes);
+}
+
 void StartBlock(bool between) {
-  if (g_detached || g_options.inputs) {
+  if (g_counts != nullptr) g_is_counting = g_counts(g_block_number);
+  if (g_detached || g_options.inputs || g_is_counting) {
     // The ring's blocks may still be being read.
     if (g_scratch == nullptr) g_scratch = static_cast<uint8_t*>(Allocate(g_options.block_bytes));
     g_block = g_scratch;
   } else {
     g_block = BlockAt(g_block_number);
   }
-  g_inputs = nullptr;
+  g_inputs = g_counted = nullptr;
+  if (g_is_counting && !g_detached) {
+    g_counted = BlockAt(g_block_number) + sizeof(TtqBlock);
+    KeepCounted(kTtqCounted, nullptr, 0, nullptr, 0);
+  }
   auto* b = reinterpret_cast<TtqBlock*>(g_block);
   b->number = g_block_number;
   b->wall_start_ns = g_wall != nullptr ? g_wall(g_block_number, false) : WallNs();
@@ -252,6 +292,22 @@ void FinishInputs() {
   b->log_bytes = static_cast<uint32_t>(g_inputs - block - sizeof(TtqBlock));
 }
 
+// The same of a block in which instructions were counted. Its recipes are at its end. None of it
+// takes more room than in the log, but for what says so and for eight bytes, where there had been
+// four, before a control record: it fits in twice that.
+bool FinishCounted() {
+  KeepCounted(0, nullptr, 0, nullptr, 0);
+  uint8_t* block = BlockAt(g_block_number);
+  auto* b = reinterpret_cast<TtqBlock*>(block);
+  memcpy(b, g_block, sizeof(TtqBlock));
+  b->log_bytes = static_cast<uint32_t>(g_counted - block - sizeof(TtqBlock));
+  uint8_t* recipes = block + BlockBytes() - b->recipe_bytes;
+  const uint64_t page = reinterpret_cast<uint64_t>(recipes) & (kPage - 1);
+  if (b->recipe_bytes != 0 && !HaveMemory(recipes - page, page + b->recipe_bytes)) return false;
+  memcpy(recipes, g_recipe_top, b->recipe_bytes);
+  return true;
+}
+
 void Publish(bool between) {
   auto* b = reinterpret_cast<TtqBlock*>(g_block);
   if (g_note != nullptr && g_ring->verify) g_note(g_ring);
@@ -261,6 +317,7 @@ void Publish(bool between) {
   b->recipe_count = g_recipe_count;
   b->wall_end_ns = g_wall != nullptr ? g_wall(g_block_number, true) : WallNs();
   if (g_options.inputs) FinishInputs();
+  if (g_counted != nullptr && !FinishCounted()) return DetachForMemory();
   __atomic_store_n(&g_ring->produced, g_block_number + 1, __ATOMIC_RELEASE);
   Wake(&g_ring->produced);
 }
@@ -388,10 +445,12 @@ void Create(const Parent& parent) {
   g_ring->fork_number = parent.fork_number;
   memcpy(g_ring->parent_ring, parent.ring, sizeof(g_ring->parent_ring));
   g_ring->block_bytes = static_cast<uint32_t>(BlockBytes());
+  g_ring->log_block_bytes = static_cast<uint32_t>(g_options.block_bytes);
   g_ring->inputs_before = g_options.inputs ? ~uint32_t{0} : 0;
   g_ring->block_count = g_options.block_count;
   g_ring->start_wall_ns = WallNs();
   g_ring->verify = g_options.verify;
+  g_counts = nullptr;  // a child goes on with its parent's translations until it has its own
   g_block_number = g_log_begins = 0;
   g_ended_at = {~uint32_t{0}, 0};
   // A forked child's ids go on from its parent's, whose translations it keeps.
@@ -455,7 +514,37 @@ void Announce() {
 }
 
 bool IsOpen() { return g_ring != nullptr; }
-bool HoldsInputs() { return g_options.inputs; }
+Kept WhatIsKept() {
+  if (g_options.inputs) return Kept::kNothing;
+  return g_is_counting ? Kept::kCount : Kept::kAll;
+}
+void SetCounts(bool (*counts)(uint32_t block)) {
+  if (g_options.inputs) return;  // nothing is kept
+  g_counts = counts;
+  StartBlock(false);
+}
+
+void EnterCode() {
+  if (!g_is_counting) return;
+  const uint64_t log = g_context.log, limit = g_context.log_limit;
+  g_log_in_code = log;
+  g_place_in_code = log <= limit ? kNoRoom - 1 - (limit - log) : kNoRoom;
+  g_context.log = g_place_in_code;
+}
+
+void LeaveCode() {
+  if (!g_is_counting) return;
+  const uint64_t at = g_context.log;
+  g_executed += at >> kPlaceBits;
+  g_context.log = g_log_in_code + ((at & (2 * kNoRoom - 1)) - g_place_in_code);
+}
+
+void CountOpen(uint32_t header, uint32_t instructions) {
+  if (g_counted == nullptr) return;
+  KeepCounted(0, nullptr, 0, nullptr, 0);
+  g_context.header = header;
+  g_executed = instructions;
+}
 bool TurnToLog(const char* why) {
   const bool counts = g_options.inputs && !g_options.again;
   if (g_ring == nullptr || g_detached || !counts || g_turns_to_log) return false;
@@ -583,6 +672,7 @@ void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body
   // A fault closes the open record before it and stays in its block: behind the limit is room.
   if (kind != kTtqFault && g_context.log + 8 + payload > g_limit) NextBlock(false);
   if (g_inputs != nullptr) KeepInput(kind, head, head_bytes, body, body_bytes);
+  if (g_counted != nullptr) KeepCounted(kind, head, head_bytes, body, body_bytes);
   auto* at = reinterpret_cast<uint8_t*>(g_context.log);
   memcpy(at, &kind, 4);
   memcpy(at + 4, &payload, 4);

@@ -34,8 +34,21 @@ void CreateInChild(uint32_t fork_number);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
-// Whether nothing but inputs is recorded: the log is counted, and need not be written.
-bool HoldsInputs();
+// What is kept of the instructions that the program executes. Places are the same whatever it is.
+enum class Kept : uint8_t {
+  kNothing,  // of a process whose inputs are recorded
+  kCount,    // of one that is run again, where nobody asks for more: how many they were
+  kAll,
+};
+Kept WhatIsKept();
+// `counts` says of each block that begins, the one that has just begun too, whether it is of the
+// second kind. Where that changes, it has translations given up.
+void SetCounts(bool (*counts)(uint32_t block));
+// Before translated code goes on with the context's registers, and when it was left.
+void EnterCode();
+void LeaveCode();
+// Where instructions are counted: of a superblock that a fault stopped, of the record `header`.
+void CountOpen(uint32_t header, uint32_t instructions);
 // Of a process whose inputs are recorded: it cannot be run again from here on, because `why`, one
 // clause. Begins a block that holds a log, as all later ones do. True: translations that were made
 // so far log nothing and are to be given up; false: nothing changes.

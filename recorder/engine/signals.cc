@@ -33,6 +33,7 @@ namespace ttq::engine {
 struct Fault {
   uint64_t record;  // where the open record begins
   uint64_t instruction;
+  uint32_t instructions;  // of the superblock, this one included
   uint32_t id, record_bytes, written_bytes;
   uint64_t trap, error, address;
 };
@@ -172,6 +173,7 @@ void TakeFault(int number, const Info& info, UserContext* c) {
   if (mark == nullptr) OwnFault(number, info, *c);
   g_fault = {RegisterOf(c->registers, s->log_register),
              s->pcs[mark->instruction],
+             mark->instruction + 1u,
              s->id,
              s->record_bytes,
              mark->record_bytes,
@@ -555,6 +557,10 @@ int64_t Interruptible(uint64_t number, const uint64_t* args) {
 extern "C" void HandleFault() {
   using signals::g_fault;
   const uint32_t header = g_fault.id << kTtqExitBits | kTtqExitOpen;
+  g_context.log = g_fault.record;
+  ring::LeaveCode();
+  ring::CountOpen(header, g_fault.instructions);
+  g_fault.record = g_context.log;
   memcpy(reinterpret_cast<void*>(g_fault.record), &header, 4);
   memset(reinterpret_cast<void*>(g_fault.record + g_fault.written_bytes), 0,
          g_fault.record_bytes - g_fault.written_bytes);

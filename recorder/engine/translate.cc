@@ -264,9 +264,14 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
     code_.Byte(0x9f);                                      // lahf
     code_.Byte(0x0f), code_.Byte(0x90), code_.Byte(0xc0);  // seto al
   }
-  code_.CompareWith(kR11, &g_context.log_limit);
-  constexpr unsigned kAbove = 7;
-  uint8_t* no_room = code_.JumpIfLater(kAbove);
+  constexpr unsigned kCarry = 2, kAbove = 7;
+  const bool counts = ring::WhatIsKept() == ring::Kept::kCount;
+  if (counts) {
+    code_.TestBit(kR11, kPlaceBits - 1);
+  } else {
+    code_.CompareWith(kR11, &g_context.log_limit);
+  }
+  uint8_t* no_room = code_.JumpIfLater(counts ? kCarry : kAbove);
   const auto restore = [this] {
     code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127: the overflow flag
     code_.Byte(0x9e);                    // sahf
@@ -279,26 +284,43 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
     code_.LoadFrom(kR11, &g_context.r[kR11]);
   }
   // Elsewhere: the flags are put back, and the engine is asked for room.
-  side_exits_[side_exit_count_++] = {no_room, pc, 0, flags_dead ? 1u : 0u};
+  side_exits_[side_exit_count_++] = {no_room, pc, 0, flags_dead ? 1 : 0};
 }
 
 // The word that heads the record names the exit; the id is put into it when it is known.
 void Translator::WriteHeader(unsigned exit) {
-  if (ring::HoldsInputs()) return;
-  code_.StoreWord32(log_register_, exit);
+  switch (ring::WhatIsKept()) {
+    case ring::Kept::kNothing:
+      return;
+    case ring::Kept::kCount:
+      code_.StoreConstantTo(exit, &g_context.header);
+      break;
+    case ring::Kept::kAll:
+      code_.StoreWord32(log_register_, exit);
+      break;
+  }
   headers_[header_count_++] = reinterpret_cast<uint32_t*>(code_.at() - 4);
 }
 
-void Translator::EmitLeave() {
-  const auto bytes = static_cast<int32_t>(recipe_.record_bytes());
+// What the record adds to the log's register.
+int32_t Translator::RecordAdds() const {
+  const unsigned bytes = recipe_.record_bytes();
+  if (ring::WhatIsKept() != ring::Kept::kCount) return static_cast<int32_t>(bytes);
+  static_assert(kMaxInstructions < 1 << (31 - kPlaceBits));
+  return static_cast<int32_t>(recipe_.instruction_count() << kPlaceBits | bytes);
+}
+
+// The record is complete.
+void Translator::EmitLeave(int32_t adds) {
   if (log_register_ == kR11) {
-    code_.AddTo(kR11, kR11, bytes);
+    code_.AddTo(kR11, kR11, adds);
     return;
   }
   code_.StoreTo(kR11, &g_context.r[kR11]);
-  code_.AddTo(kR11, log_register_, bytes);
+  code_.AddTo(kR11, log_register_, adds);
   code_.LoadFrom(log_register_, &g_context.r[log_register_]);
 }
+void Translator::EmitLeave() { EmitLeave(RecordAdds()); }
 
 void Translator::EmitJumpTo(uint64_t target) {
   uint8_t* distance = code_.JumpLater();
@@ -322,7 +344,7 @@ void Translator::EmitEngineExit(ExitKind kind, uint64_t target) {
 
 void Translator::EmitSideExit(uint64_t target, uint8_t* distance) {
   const unsigned number = side_exit_count_;
-  side_exits_[side_exit_count_++] = {distance, target, number, recipe_.record_bytes()};
+  side_exits_[side_exit_count_++] = {distance, target, number, RecordAdds()};
   recipe_.Exit(number);
 }
 
@@ -339,7 +361,7 @@ void Translator::EmitSideExits() {
     const SideExit& e = side_exits_[k];
     Code::Patch(e.distance, code_.at());
     if (k == 0) {  // no room
-      if (e.record_bytes == 0) {
+      if (e.adds == 0) {
         code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127
         code_.Byte(0x9e);                    // sahf
         code_.LoadFrom(kRax, &g_context.spill[0]);
@@ -348,13 +370,7 @@ void Translator::EmitSideExits() {
       continue;
     }
     WriteHeader(e.number);
-    if (log_register_ == kR11) {
-      code_.AddTo(kR11, kR11, static_cast<int32_t>(e.record_bytes));
-    } else {
-      code_.StoreTo(kR11, &g_context.r[kR11]);
-      code_.AddTo(kR11, log_register_, static_cast<int32_t>(e.record_bytes));
-      code_.LoadFrom(log_register_, &g_context.r[log_register_]);
-    }
+    EmitLeave(e.adds);
     EmitJumpTo(e.target);
   }
 }

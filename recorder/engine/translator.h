@@ -80,7 +80,9 @@ class Translator {
   void EmitSideExit(uint64_t target, uint8_t* distance);
   void EmitSideExits();
   void WriteHeader(unsigned exit);
-  void EmitLeave();  // gives the log register back and moves on in the log
+  int32_t RecordAdds() const;
+  void EmitLeave(int32_t adds);  // gives the log register back and moves on in the log
+  void EmitLeave();
   void EmitJumpTo(uint64_t target);
   void EmitJumpThroughTable();
   void EmitConditional(const Instruction& i, bool repeats);
@@ -144,12 +146,12 @@ class Translator {
   Node CountOf(Node mask, unsigned count);
   Node EvexGuard(const Instruction& i, Node mask, Node packed, unsigned number);
 
-  // Emits code that does nothing but write to the log: none where that is only counted.
+  // Emits code that does nothing but write a value to the log: none where no values are kept.
   template <class Emit>
   void ToLog(Emit emit) {
     uint8_t* before = code_.at();
     emit();
-    if (ring::HoldsInputs()) code_.set_at(before);
+    if (ring::WhatIsKept() != ring::Kept::kAll) code_.set_at(before);
   }
   uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
   void GiveBack(uint8_t reg);
@@ -178,7 +180,8 @@ class Translator {
   struct SideExit {
     uint8_t* distance;
     uint64_t target;
-    unsigned number, record_bytes;
+    unsigned number;
+    int32_t adds;                    // RecordAdds; of the first: whether flags are dead
   } side_exits_[kMaxSideExits + 1];  // the first: no room
   unsigned side_exit_count_;
   Mark marks_[kMaxMarks];

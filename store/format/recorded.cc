@@ -5,10 +5,8 @@
 #include <signal.h>
 
 namespace ttq {
-namespace {
 
-// Signals that say that the program went wrong, not that somebody ended it.
-bool IsOfFault(int signal) {
+bool IsCrash(int signal) {
   switch (signal) {
     case SIGSEGV:
     case SIGBUS:
@@ -23,11 +21,9 @@ bool IsOfFault(int signal) {
   }
 }
 
-}  // namespace
-
 ProcessNo DefaultProcess(const std::vector<ProcessInfo>& all) {
   for (const ProcessInfo& p : all) {
-    if (IsOfFault(p.fatal_signal)) return p.number;
+    if (IsCrash(p.fatal_signal)) return p.number;
   }
   for (const ProcessInfo& p : all) {
     if (p.fatal_signal != 0) return p.number;

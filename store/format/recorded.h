@@ -54,6 +54,9 @@ struct ProcessInfo {
 // Why a process that somebody still records is incomplete.
 constexpr char kBeingRecorded[] = "the recording is still being made";
 
+// Of signals that end a process, those that say that it went wrong, not that somebody ended it.
+bool IsCrash(int signal);
+
 // The one that a question is about unless it says another: that died by a fault, else by a signal,
 // else what the first pid became at last. `all`: in order of their numbers; 0 where there is none.
 ProcessNo DefaultProcess(const std::vector<ProcessInfo>& all);

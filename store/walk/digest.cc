@@ -598,10 +598,17 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
   return absl::OkStatus();
 }
 
+constexpr size_t kControlHead = 8;  // bytes: kind, and of the payload how many
+
+bool IsCounted(std::string_view log) {
+  return log.size() >= kControlHead && LoadPod<uint32_t>(log) == kTtqCounted;
+}
+
 }  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
                                         ScratchPool* pool, Packing packing, bool native) {
+  if (IsCounted(log)) return LogDamage(0, "its instructions are only counted");
   BlockDigest out;
   out.log_bytes = static_cast<uint32_t>(log.size());
   Walker walker(recipes);
@@ -635,9 +642,18 @@ absl::StatusOr<BlockDigest> SkimBlock(const RecipeTable& recipes, std::string_vi
     memcpy(&word, log.data() + offset, sizeof(word));
     return word;
   };
-  constexpr size_t kHead = 8;  // of a control record
+  const bool is_counted = IsCounted(log);
+  if (is_counted) at += kControlHead;
   while (log.size() - at >= sizeof(uint32_t)) {
     const uint32_t word = word_at(at);
+    if (word >> kTtqExitBits != 0 && is_counted) {
+      if (log.size() - at < 2 * sizeof(word)) return LogDamage(at, "a number is cut off");
+      const uint32_t instructions = word_at(at + sizeof(word));
+      at += 2 * sizeof(word);
+      now = now + instructions;
+      threads.Executed(word, instructions);
+      continue;
+    }
     if (word >> kTtqExitBits != 0) {
       if ((word & ((1 << kTtqExitBits) - 1)) == kTtqExitOpen) {
         // How far it came is told by its registers.
@@ -653,15 +669,15 @@ absl::StatusOr<BlockDigest> SkimBlock(const RecipeTable& recipes, std::string_vi
       threads.Executed(word);
       continue;
     }
-    if (log.size() - at < kHead) return LogDamage(at, "a control record is cut off");
+    if (log.size() - at < kControlHead) return LogDamage(at, "a control record is cut off");
     const uint32_t bytes = word_at(at + sizeof(word));
-    if (bytes > log.size() - at - kHead) return LogDamage(at, "a control record is cut off");
-    const std::string_view payload = log.substr(at + kHead, bytes);
+    if (bytes > log.size() - at - kControlHead) return LogDamage(at, "a control record is cut off");
+    const std::string_view payload = log.substr(at + kControlHead, bytes);
     if (bytes < ControlHeadBytes(word)) return LogDamage(at, "a control record is cut off");
     if (ControlThread(word, payload) > kTtqMaxThreads) {
       return LogDamage(at, "a thread number that is too large");
     }
-    at += kHead + bytes;
+    at += kControlHead + bytes;
     if (threads.TakeThreads(word, payload, now)) continue;
     // What memory holds is of no interest.
     if (word != kTtqKernelWrite) threads.Add(word, payload, now, {});

@@ -482,6 +482,7 @@ absl::Status ProcessIngest::Commit(const TtqBlock& block, BlockDigest digest) {
     indexes_ = false;
     is_past_history_ = true;
     info_.indexed.end = block_start_;
+    ring_->AskForNoMore();
   }
   if (!indexes_) {
     RETURN_IF_ERROR(Follow(block, digest));

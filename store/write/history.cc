@@ -38,8 +38,8 @@ namespace fs = std::filesystem;
 constexpr uint32_t kLastBlocks = 24;
 // A program may go on for so long after it has said that it failed: Python takes all down.
 constexpr uint32_t kMostSinceMessage = 500;
-// To index so many takes two or three seconds; to index the last of them, half of that.
-constexpr uint32_t kShortBlocks = 1000;
+// To index so many takes half a second; to index the last of them, half of that.
+constexpr uint32_t kShortBlocks = 200;
 // Processes that are stored while the next is run again. Each has memory for its ring.
 constexpr size_t kMaxRunning = 4;
 
@@ -314,6 +314,7 @@ std::optional<uint32_t> BlockOfLastMessage(const InputsFile& inputs) {
 struct Endings {
   bool any_has_log = false;
   std::map<ProcessNo, uint32_t> last_message;  // its block
+  std::set<ProcessNo> crashed;
 };
 
 absl::StatusOr<Endings> FindEndings(const SecondRun& run) {
@@ -321,6 +322,7 @@ absl::StatusOr<Endings> FindEndings(const SecondRun& run) {
   const auto look = [&out](ProcessNo process, const RecordedInputs& inputs) {
     out.any_has_log = out.any_has_log || inputs.log_at != 0 || BeginsWithLog(inputs);
     if (const auto block = BlockOfLastMessage(inputs.file)) out.last_message[process] = *block;
+    if (IsCrash(static_cast<int>(inputs.file.head.fatal_signal))) out.crashed.insert(process);
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(ForEachProcess(run.directory, run.inputs, look));
@@ -346,8 +348,10 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   if (endings.any_has_log) return whole;
   if (wanted.last) {
     const uint32_t most = wanted.all_of_short ? kShortBlocks : kLastBlocks;
-    return [endings, most](ProcessNo process, uint32_t blocks) {
-      return blocks > most ? BeginOfLastPart(endings, process, blocks) : 0;
+    const bool all_of_crashed = wanted.all_of_crashed;
+    return [endings, most, all_of_crashed](ProcessNo process, uint32_t blocks) {
+      const bool all = blocks <= most || (all_of_crashed && endings.crashed.contains(process));
+      return all ? 0 : BeginOfLastPart(endings, process, blocks);
     };
   }
   // How many instructions a block has is not known before it has run.

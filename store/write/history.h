@@ -22,6 +22,8 @@ struct HistoryWanted {
   bool last = false;
   // With `last`: of a process of few blocks all of them, since that takes little longer.
   bool all_of_short = false;
+  // With `last`: of a process that crashed all of it, since what it crashed of may be as old.
+  bool all_of_crashed = false;
   // At least that; a block is indexed as a whole. Where a process has a log behind its inputs
   // histories begin at the start.
   TimeSpan span;

@@ -210,7 +210,7 @@ absl::Status ProcessIngest::Inherit() {
   if (!it->second.is_indexed) {  // what it goes on from is not known
     IndexNothingYet();
     fork_blocks_ = 0;
-    ring_->LetGoOn();
+    ring_->AskForNoMore();
   }
   recording_.forks.erase(it);
   return absl::OkStatus();

@@ -84,15 +84,15 @@ def main():
     with open(document, encoding="utf-8") as file:
         blocks = re.findall(r"^```(ttq|ttq-python|ttq-history)\n(.*?)^```$", file.read(), re.M | re.S)
     tour = os.path.join(os.path.dirname(document), "../examples/python-tour/tour.py")
-    programs = {"ttq": ([program], "512Ki"), "ttq-python": (["/usr/bin/python3", tour], "1"),
-                "ttq-history": (["/usr/bin/python3", os.path.join(HERE, "model.py")], "1")}
+    programs = {"ttq": [program], "ttq-python": ["/usr/bin/python3", tour],
+                "ttq-history": ["/usr/bin/python3", os.path.join(HERE, "model.py")]}
     failed = False
     with tempfile.TemporaryDirectory(prefix="ttq-parts-") as home:
-        for kind, (command, block) in programs.items():
+        for kind, command in programs.items():
             trace = os.path.join(home, kind)
             # The linker, which tells what it does, makes several blocks of a short program.
             environment = {**os.environ, "LD_DEBUG": "all"} if kind == "ttq" else None
-            recorded = run(ttq, "record", "-q", "--index=none", "--block-size", block, "-o", trace, *command,
+            recorded = run(ttq, "record", "-q", "--index=none", "--block-size=512Ki", "-o", trace, *command,
                            check=False, env=environment)
             if recorded.returncode != 128 + 11:
                 sys.exit(f"record: exit {recorded.returncode}, expected SIGSEGV: {recorded.stderr}")

@@ -158,6 +158,7 @@ def kill_indexers(ttq, counter):
     answers = [json.loads(p.communicate(timeout=120)[0]) for p in both]
     assert answers[0]["rows"] == answers[1]["rows"] != [] and answers[0]["complete"], answers
     assert ttq.expect_readable(directory, complete=True)[1] == 6000000
+    ttq.index(directory)
     assert sorted(os.listdir(directory)) == ["db", "inputs", "seal"], os.listdir(directory)
     print("killed while making the history:", killed)
 

@@ -15,6 +15,7 @@
 #include "store/walk/walk.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_input.h"
+#include "tests/support/skimmed.h"
 
 namespace ttq {
 namespace {
@@ -55,30 +56,42 @@ void RequireSame(const BlockDigest& a, const BlockDigest& b) {
   }
 }
 
-// Control records but for those that write memory.
-std::vector<const ControlItem*> ControlsOf(const BlockDigest& digest) {
-  std::vector<const ControlItem*> controls;
-  for (const BlockDigest::Step& step : digest.steps) {
-    if (step.has_control && step.control.kind != kTtqKernelWrite) controls.push_back(&step.control);
+// The log as a producer has it that counts (kTtqCounted).
+struct CountingSink {
+  std::string counted;
+  uint32_t header = 0, instructions = 0;
+  explicit CountingSink() { Put(kTtqCounted, {}); }
+  void Load(const Op&, uint64_t) {}
+  void Store(const Op&, uint64_t, const uint8_t*) {}
+  bool Superblock(const Program& program, uint32_t, const uint8_t* record) {
+    uint32_t word;
+    memcpy(&word, record, sizeof(word));
+    if ((word & ((1 << kTtqExitBits) - 1)) == kTtqExitOpen) PutExecuted();
+    header = word;
+    instructions += program.instructions;
+    return true;
   }
-  return controls;
-}
+  bool Control(uint32_t kind, std::string_view payload) {
+    PutExecuted();
+    if (kind != kTtqKernelWrite && kind != kTtqVectors) Put(kind, payload);
+    return true;
+  }
+  void PutExecuted() {
+    if (header == 0) return;
+    Append(&counted, header);
+    Append(&counted, instructions);
+    header = instructions = 0;
+  }
+  void Put(uint32_t kind, std::string_view payload) {
+    Append(&counted, kind);
+    Append(&counted, static_cast<uint32_t>(payload.size()));
+    counted += payload;
+  }
+};
 
 void RequireSkimmed(const BlockDigest& a, const BlockDigest& b) {
-  Require(a.instructions == b.instructions, "skimmed: instructions differ");
-  const auto by_thread = [](auto list) { return std::map(list.begin(), list.end()); };
-  Require(by_thread(a.last_pc) == by_thread(b.last_pc), "skimmed: last instructions differ");
-  Require(by_thread(a.instructions_of) == by_thread(b.instructions_of),
-          "skimmed: instructions of threads differ");
-  Require(a.first_tid == b.first_tid && a.end_tid == b.end_tid, "skimmed: threads differ");
-  const auto controls = ControlsOf(a), others = ControlsOf(b);
-  Require(controls.size() == others.size(), "skimmed: control records differ");
-  for (size_t i = 0; i < controls.size(); ++i) {
-    const ControlItem &c = *controls[i], &d = *others[i];
-    Require(c.time == d.time && c.tid == d.tid && c.last_pc == d.last_pc && c.kind == d.kind &&
-                c.payload == d.payload && c.instructions == d.instructions,
-            "skimmed: a control record differs");
-  }
+  const std::string difference = SkimmedDifference(a, b);
+  Require(difference.empty(), "skimmed", difference);
 }
 
 // Asks for registers inside every execution, as a question about a time does.
@@ -142,6 +155,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(skimmed.status() == expected.status(), "skimming refuses what digesting does not",
           (skimmed.ok() ? expected : skimmed).status().ToString());
   if (skimmed.ok()) RequireSkimmed(*expected, *skimmed);
+  if (expected.ok()) {
+    Walker counter(table);
+    CountingSink counting;
+    Require(counter.Walk(view, counting).ok(), "what was digested is not counted");
+    counting.PutExecuted();
+    const auto counted = SkimBlock(table, counting.counted, &pool);
+    Require(counted.ok(), "what was counted is not skimmed", counted.status().ToString());
+    RequireSkimmed(*expected, *counted);
+    Require(!DigestBlock(table, counting.counted, &pool, Packing::kNone).ok(),
+            "a count is digested");
+  }
   Walker walker(table);
   InsideSink sink{table, walker};
   const absl::Status walked = walker.Walk(view, sink);
