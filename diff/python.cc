@@ -312,6 +312,10 @@ std::string PythonComparison::NextText(int side, const Transition* t) const {
       return "yields from " + place;
     case TransitionKind::kUnwind:
       return "an exception leaves " + place;
+    case TransitionKind::kSwitchOut:
+      return "suspends the greenlet of " + place;
+    case TransitionKind::kSwitchIn:
+      return "goes on in the greenlet of " + place;
   }
   return "";
 }

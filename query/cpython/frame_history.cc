@@ -31,7 +31,8 @@ namespace {
 // 4: a file may hold the first chunks only; with what is needed to go on: what tells code objects
 //    apart, and the stacks at the end.
 // 5: where the interpreter's structures are is taken from a time when one is alive.
-constexpr uint32_t kFileVersion = 5;
+// 6: frames of greenlets are suspended and resumed.
+constexpr uint32_t kFileVersion = 6;
 // The name of a file that holds the first chunks only ends in this.
 constexpr char kBegun[] = ".begun";
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'P', 'Y', 'F', 'R', '\n'};
@@ -39,6 +40,7 @@ constexpr size_t kHeadBytes = sizeof(kMagic) + 4 + 8;
 constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
 constexpr uint64_t kMaxChunkBytes = 1 << 28;
 constexpr size_t kDecodedChunks = 16;
+constexpr uint64_t kOther = 16;  // beside a transition's kind: of another thread than the last
 
 void AppendSigned(std::string* out, int64_t v) {
   AppendVarint(out, static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63));
@@ -215,7 +217,7 @@ class FrameHistory::Builder {
     uint64_t frame = 0;
     for (const RawTransition& t : visitor.transitions()) {
       const bool other = t.thread_state != thread_state || t.thread != thread;
-      encoded.push_back(static_cast<char>(static_cast<int>(t.kind) | (other ? 8 : 0)));
+      encoded.push_back(static_cast<char>(static_cast<int>(t.kind) | (other ? kOther : 0)));
       if (other) {
         AppendVarint(&encoded, t.thread_state);
         AppendVarint(&encoded, t.thread.v);
@@ -654,13 +656,14 @@ absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chu
   uint64_t frame = 0;
   while (in.ok() && !in.done()) {
     const uint64_t head = in.Number();
-    if (head & 8) {
+    if (head & kOther) {
       thread_state = in.Number();
       thread = ThreadNo(static_cast<uint32_t>(in.Number()));
     }
     Transition t;
-    t.kind = static_cast<TransitionKind>(head & 7);
-    if (thread_state >= stacks.size() || (head & 7) == 0 || (head & 7) == 7) return damaged();
+    t.kind = static_cast<TransitionKind>(head & ~kOther);
+    const bool is_kind = t.kind >= TransitionKind::kCall && t.kind <= TransitionKind::kSwitchIn;
+    if (thread_state >= stacks.size() || !is_kind || head >= 2 * kOther) return damaged();
     std::vector<ActiveFrame>& stack = stacks[thread_state];
     time = Time(time.v + static_cast<uint64_t>(in.Signed()));
     frame += static_cast<uint64_t>(in.Signed());
@@ -700,6 +703,34 @@ absl::StatusOr<std::shared_ptr<const std::vector<Transition>>> FrameHistory::Chu
 
 absl::StatusOr<std::optional<Transition>> FrameHistory::EndOf(const Transition& entered,
                                                               ScanControl* control) const {
+  std::optional<Transition> from = entered;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<Transition> end, ActivationEndOf(*from, control));
+    if (!end || end->kind != TransitionKind::kSwitchOut) return end;
+    ASSIGN_OR_RETURN(from, SwitchInOf(*end, control));
+    if (!from) return from;
+  }
+}
+
+absl::StatusOr<std::optional<Transition>> FrameHistory::SwitchInOf(const Transition& suspended,
+                                                                   ScanControl* control) const {
+  for (size_t chunk = ChunksOf({suspended.time, suspended.time + 1}).first; chunk < chunks_.size();
+       ++chunk) {
+    RETURN_IF_ERROR(Wait(chunk + 1, control));
+    if (!ChunkEnters(chunk, {suspended.code})) continue;
+    ASSIGN_OR_RETURN(std::shared_ptr<const std::vector<Transition>> transitions, Chunk(chunk));
+    for (const Transition& t : *transitions) {
+      if (t.time < suspended.time || !Enters(t.kind) || t.frame != suspended.frame) continue;
+      // Another's, once its memory was given back.
+      const bool is_same = t.kind == TransitionKind::kSwitchIn && t.code == suspended.code;
+      return is_same ? std::optional<Transition>(t) : std::nullopt;
+    }
+  }
+  return std::optional<Transition>();
+}
+
+absl::StatusOr<std::optional<Transition>> FrameHistory::ActivationEndOf(
+    const Transition& entered, ScanControl* control) const {
   const auto holds = [&](const ChunkData& chunk) {
     return std::any_of(chunk.stacks.begin(), chunk.stacks.end(), [&](const Stack& stack) {
       return stack.thread_state == entered.thread_state && stack.frames.size() > entered.depth &&

@@ -126,8 +126,8 @@ class FrameHistory {
   // At its start, outermost frames first.
   const std::vector<Stack>& ChunkStacks(size_t chunk) const { return chunks_[chunk].stacks; }
 
-  // When the frame of `entered` is left (a generator's: suspended or left); nullopt: it never is.
-  // Waits for the chunk that tells.
+  // When the frame of `entered` is left (a generator's: suspended or left; of a greenlet's, while
+  // it is suspended its frames are not left); nullopt: it never is. Waits for the chunk that tells.
   absl::StatusOr<std::optional<Transition>> EndOf(const Transition& entered,
                                                   ScanControl* control) const;
   // The frames of a thread before instruction t, outermost first. `thread_state` gets the thread
@@ -162,6 +162,12 @@ class FrameHistory {
   using Deadline = std::chrono::steady_clock::time_point;
 
   FrameHistory() = default;
+  // When it is left or suspended.
+  absl::StatusOr<std::optional<Transition>> ActivationEndOf(const Transition& entered,
+                                                            ScanControl* control) const;
+  // Where the frame goes on that was suspended; nullopt: nowhere.
+  absl::StatusOr<std::optional<Transition>> SwitchInOf(const Transition& suspended,
+                                                       ScanControl* control) const;
   // From its file, as far as that goes; what is missing is yet to be made.
   static absl::StatusOr<std::shared_ptr<FrameHistory>> Begin(const Recording& recording,
                                                              const Process& process);

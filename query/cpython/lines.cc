@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<LineScanner>> LineScanner::Open(
 }
 
 int64_t LineScanner::EnteredAt(const Layout& layout, const Activation& activation) {
+  if (activation.kind == TransitionKind::kSwitchIn) return activation.offset;
   // By co_lnotab each evaluation begins anew.
   if (layout.traits.line_table == LineTable::kLnotab || activation.kind == TransitionKind::kCall)
     return kNone;

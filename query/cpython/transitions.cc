@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/status_macros.h"
 
 namespace ttq::python {
@@ -38,6 +39,10 @@ const char* TransitionKindName(TransitionKind kind) {
       return "yield";
     case TransitionKind::kUnwind:
       return "unwind";
+    case TransitionKind::kSwitchOut:
+      return "switch out";
+    case TransitionKind::kSwitchIn:
+      return "switch in";
   }
   return "unknown";
 }
@@ -319,12 +324,8 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
   const Layout& layout = LayoutOf(*stack);
   uint64_t frame = 0;
   if (HasCFrames(layout)) {
-    uint64_t cframe = memory_.Pointer(stack->thread_state + layout.thread_cframe);
-    while (cframe != 0 && stack->cframes.size() < kMaxFrames) {
-      stack->cframes.push_back({cframe, true});
-      cframe = memory_.Pointer(cframe + layout.cframe_previous);
-    }
-    std::reverse(stack->cframes.begin(), stack->cframes.end());
+    stack->cframes =
+        CFramesFrom(layout, memory_.Pointer(stack->thread_state + layout.thread_cframe));
     if (!stack->cframes.empty()) {
       frame = memory_.Pointer(stack->cframes.back().address + layout.cframe_current);
       if (stack->cframes.size() > 1 &&
@@ -337,14 +338,32 @@ void TransitionVisitor::ReadStack(ThreadStack* stack) {
   } else {
     frame = memory_.Pointer(stack->thread_state + CurrentFrameWord(layout));
   }
-  while (stack->frames.size() < kMaxFrames) {
-    frame = SkipShims(layout, stack->runtime, frame);
+  stack->frames = FramesFrom(layout, stack->runtime, frame);
+}
+
+std::vector<ThreadStack::CFrame> TransitionVisitor::CFramesFrom(const Layout& layout,
+                                                                uint64_t cframe) {
+  std::vector<ThreadStack::CFrame> cframes;
+  while (cframe != 0 && cframes.size() < kMaxFrames) {
+    cframes.push_back({cframe, true});
+    cframe = memory_.Pointer(cframe + layout.cframe_previous);
+  }
+  std::reverse(cframes.begin(), cframes.end());
+  return cframes;
+}
+
+std::vector<StackEntry> TransitionVisitor::FramesFrom(const Layout& layout, uint32_t runtime,
+                                                      uint64_t frame) {
+  std::vector<StackEntry> frames;
+  while (frames.size() < kMaxFrames) {
+    frame = SkipShims(layout, runtime, frame);
     if (frame == 0) break;
-    stack->frames.push_back(Describe(layout, stack->runtime, frame));
-    if (stack->frames.back().code == kNoCode) break;
+    frames.push_back(Describe(layout, runtime, frame));
+    if (frames.back().code == kNoCode) break;
     frame = memory_.Pointer(frame + layout.frame_previous);
   }
-  std::reverse(stack->frames.begin(), stack->frames.end());
+  std::reverse(frames.begin(), frames.end());
+  return frames;
 }
 
 // ---- What happens -------------------------------------------------------------------------------
@@ -430,12 +449,20 @@ void TransitionVisitor::Handle(const Watch& watch, uint64_t address, uint64_t va
       return;
     }
     case Watched::kFrame:
+      if (IsForeign(write, stacks_[watch.stack].runtime)) {
+        return SwitchStack(watch.stack, value, write);
+      }
       return SetFrame(watch.stack, value, write);
     case Watched::kCFrame:
       return SetCFrame(watch.stack, value, write);
-    case Watched::kCurrent:
+    case Watched::kCurrent: {
+      const bool is_foreign = IsForeign(write, stacks_[watch.stack].runtime);
+      // The C stack is copied to and fro: what is current then is told by what comes next.
+      if (is_foreign && (write.address.v != address || write.size != 8)) return;
       stacks_[watch.stack].cframes.back().set = true;
-      return SetFrame(watch.stack, value, write);
+      return is_foreign ? SwitchStack(watch.stack, value, write)
+                        : SetFrame(watch.stack, value, write);
+    }
     case Watched::kInstruction: {
       ThreadStack& stack = stacks_[watch.stack];
       const Layout& layout = LayoutOf(stack);
@@ -463,6 +490,11 @@ void TransitionVisitor::SetCFrame(uint32_t index, uint64_t cframe, const Watched
   const auto same = [cframe](const ThreadStack::CFrame& c) { return c.address == cframe; };
   const auto found = std::find_if(stack.cframes.rbegin(), stack.cframes.rend(), same);
   if (!stack.cframes.empty()) DropWatch(stack.cframes.back().address + layout.cframe_current);
+  if (cframe != 0 && IsForeign(write, stack.runtime)) {
+    stack.cframes = CFramesFrom(layout, cframe);
+    AddWatch(cframe + layout.cframe_current, Watched::kCurrent, index);
+    return SwitchStack(index, memory_.Pointer(cframe + layout.cframe_current), write);
+  }
   if (found != stack.cframes.rend()) {
     stack.cframes.erase(found.base(), stack.cframes.end());
     AddWatch(cframe + layout.cframe_current, Watched::kCurrent, index);
@@ -486,6 +518,47 @@ void TransitionVisitor::SetFrame(uint32_t index, uint64_t raw, const WatchedWrit
   while (keep > 0 && frames[keep - 1].frame != frame) --keep;
   if (keep == 0 && frame != 0) return Push(index, frame, write);
   while (frames.size() > keep) Pop(index, write);
+}
+
+bool TransitionVisitor::IsForeign(const WatchedWrite& write, uint32_t runtime) {
+  const auto holds = [pc = write.pc](const AddressRange& range) { return range.Contains(pc); };
+  if (write.pc.v == 0 || holds(runtimes_[runtime].range)) return false;
+  if (!modules_) {
+    modules_.emplace();
+    if (const auto modules = process_.Modules(); modules.ok()) {
+      for (const LoadedModule& module : *modules) modules_->push_back(module.range);
+    }
+  }
+  // Not by what is in none: code that the interpreter has made.
+  return absl::c_any_of(*modules_, holds);
+}
+
+void TransitionVisitor::SwitchStack(uint32_t index, uint64_t frame, const WatchedWrite& write) {
+  const Layout& layout = LayoutOf(stacks_[index]);
+  std::vector<StackEntry>& frames = stacks_[index].frames;
+  std::vector<StackEntry> other = FramesFrom(layout, stacks_[index].runtime, frame);
+  const auto is_same = [](const StackEntry& a, const StackEntry& b) { return a.frame == b.frame; };
+  const auto parting =
+      std::mismatch(frames.begin(), frames.end(), other.begin(), other.end(), is_same);
+  const auto same = static_cast<size_t>(parting.first - frames.begin());
+  while (frames.size() > same) {
+    const StackEntry left = frames.back();
+    frames.pop_back();
+    if (left.state == StackEntry::kPending) DropWatch(left.frame + layout.frame_instruction);
+    if (left.state != StackEntry::kShown) continue;
+    Emit(TransitionKind::kSwitchOut, index, left, write.time, write.thread, OffsetOf(layout, left),
+         0);
+  }
+  for (size_t i = same; i < other.size(); ++i) {
+    StackEntry& entered = other[i];
+    entered.pushed = write.time;
+    if (entered.state == StackEntry::kShown) {
+      const int64_t caller = i == 0 ? 0 : OffsetOf(layout, other[i - 1]);
+      Emit(TransitionKind::kSwitchIn, index, entered, write.time, write.thread,
+           OffsetOf(layout, entered), caller);
+    }
+    frames.push_back(entered);
+  }
 }
 
 void TransitionVisitor::Push(uint32_t index, uint64_t frame, const WatchedWrite& write) {

@@ -10,6 +10,9 @@
 // that only make a generator object (3.11 on), and a delegating generator's while an exception is
 // thrown past it.
 //
+// Other code than the interpreter's writes such a word where it goes on in another stack of frames:
+// greenlets. Then all frames of the one are suspended, and all of the other go on.
+//
 // In 3.11 and 3.12 the word is in a structure on the C stack that is installed first and filled in
 // later: until then it holds what was on the C stack before, and the frame that was current remains
 // so.
@@ -48,9 +51,13 @@ enum class TransitionKind : uint8_t {
   kThrow = 3,   // … to have an exception raised in it
   kReturn = 4,
   kYield = 5,
-  kUnwind = 6,  // left by an exception
+  kUnwind = 6,     // left by an exception
+  kSwitchOut = 7,  // its greenlet is suspended
+  kSwitchIn = 8,   // … and goes on
 };
-inline bool Enters(TransitionKind kind) { return kind <= TransitionKind::kThrow; }
+inline bool Enters(TransitionKind kind) {
+  return kind <= TransitionKind::kThrow || kind == TransitionKind::kSwitchIn;
+}
 const char* TransitionKindName(TransitionKind kind);
 
 inline constexpr uint32_t kNoCode = ~uint32_t{0};
@@ -224,10 +231,16 @@ class TransitionVisitor : public BlockVisitor {
   absl::Status ListIfChanged(Time now);
   void Attach(uint64_t thread_state, uint32_t runtime);
   void ReadStack(ThreadStack* stack);
+  // From `cframe` on, and from `frame` on: outermost first.
+  std::vector<ThreadStack::CFrame> CFramesFrom(const Layout& layout, uint64_t cframe);
+  std::vector<StackEntry> FramesFrom(const Layout& layout, uint32_t runtime, uint64_t frame);
 
   void Handle(const Watch& watch, uint64_t address, uint64_t value, const WatchedWrite& write);
   void SetCFrame(uint32_t stack, uint64_t cframe, const WatchedWrite& write);
   void SetFrame(uint32_t stack, uint64_t frame, const WatchedWrite& write);
+  // Whether another module than the interpreter's own made it.
+  bool IsForeign(const WatchedWrite& write, uint32_t runtime);
+  void SwitchStack(uint32_t stack, uint64_t frame, const WatchedWrite& write);
   void Push(uint32_t stack, uint64_t frame, const WatchedWrite& write);
   void Pop(uint32_t stack, const WatchedWrite& write);
   void Emit(TransitionKind kind, uint32_t stack, const StackEntry& frame, Time time,
@@ -253,6 +266,7 @@ class TransitionVisitor : public BlockVisitor {
   absl::flat_hash_map<uint64_t, uint32_t> by_thread_;  // live thread states: index of stack
   absl::flat_hash_map<uint64_t, CodeSeen> codes_seen_;
   std::optional<Time> list_changed_;
+  std::optional<std::vector<AddressRange>> modules_;  // of all that were ever loaded
 };
 
 // The byte offset in its code of a frame's current instruction, as `layout` keeps it. Up to 3.10 -1

@@ -114,6 +114,7 @@ class PythonTrace {
     };
     constexpr uint32_t kNone = ~uint32_t{0};
     std::vector<Open> open;
+    bool is_suspended = false;  // with its greenlet, whose frames are switched all at once
     size_t chunk = history_.ChunksOf({start_.time, start_.time + 1}).first;
     for (; chunk < history_.chunks(); ++chunk) {
       RETURN_IF_ERROR(NotInterrupted(control_));
@@ -122,6 +123,12 @@ class PythonTrace {
       for (const Transition& t : *transitions) {
         if (t.thread != start_.thread || t.time < start_.time) continue;
         if (open.empty() && (t.frame != start_.frame || t.time != start_.time)) continue;
+        const bool is_out = t.kind == TransitionKind::kSwitchOut;
+        if (is_out || (!open.empty() && t.kind == TransitionKind::kSwitchIn)) {
+          if (t.frame == start_.frame) is_suspended = is_out;
+          continue;
+        }
+        if (is_suspended) continue;
         if (python::Enters(t.kind)) {
           const auto depth = static_cast<uint32_t>(open.size());
           uint32_t call = kNone, activation = kNone;
