@@ -580,7 +580,7 @@ bool Apply() {
 bool CountsIn(uint32_t block) {
   constexpr uint32_t kFew = 64;
   const uint32_t begin = __atomic_load_n(&ring::Header()->hold_before, __ATOMIC_ACQUIRE);
-  const bool counted = ring::WhatIsKept() == ring::Kept::kCount;
+  const bool counted = ring::WhatIsLogged() == ring::Logged::kCount;
   const bool counts = g_head->block_bytes <= 1 << (kPlaceBits - 1) && begin > block &&
                       (counted || begin - block >= kFew);
   if (counts != counted) FlushTranslations();

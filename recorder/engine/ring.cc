@@ -37,7 +37,7 @@ bool g_is_counting;  // instructions of this block
 uint8_t* g_block;           // being filled
 uint8_t* g_scratch;         // filled instead where nobody reads the log
 uint8_t* g_inputs;          // where the next one goes; null: none is kept
-uint8_t* g_inputs_end;      // of the memory that is there for them
+uint8_t* g_room_end;        // of the memory that is there for what is kept in place of a log
 uint8_t* g_counted;         // where its next record goes, in place of a log; null: nowhere
 uint64_t g_executed;        // instructions that are not told there yet
 uint64_t g_place_in_code;   // what the log's register had when code was entered
@@ -230,11 +230,29 @@ TtqRing* MapRing() {
   return nullptr;
 }
 
+// In place of a log.
+bool HaveRoomUpTo(const uint8_t* end) {
+  if (end <= g_room_end) return true;
+  const uint64_t more =
+      (static_cast<uint64_t>(end - g_room_end) + kInputsStep - 1) & ~(uint64_t{kInputsStep} - 1);
+  if (!g_detached && !HaveMemory(g_room_end, more)) {
+    DetachForMemory();
+    return false;
+  }
+  g_room_end += more;
+  return true;
+}
+
 // A superblock's records are a header and a count each. Of the rest, what memory and vector
 // registers hold is of no use.
 void KeepCounted(uint32_t kind, const void* head, size_t head_bytes, const void* body,
                  size_t body_bytes) {
   if (kind == kTtqKernelWrite || kind == kTtqVectors) return;
+  constexpr size_t kHeads = 16;  // of a superblock and of a control record
+  if (!HaveRoomUpTo(g_counted + kHeads + head_bytes + body_bytes)) {
+    g_counted = nullptr;
+    return;
+  }
   const auto put = [](const void* bytes, size_t count) {
     memcpy(g_counted, bytes, count);
     g_counted += count;
@@ -267,6 +285,7 @@ void StartBlock(bool between) {
   g_inputs = g_counted = nullptr;
   if (g_is_counting && !g_detached) {
     g_counted = BlockAt(g_block_number) + sizeof(TtqBlock);
+    g_room_end = BlockAt(g_block_number) + FirstBytes();
     KeepCounted(kTtqCounted, nullptr, 0, nullptr, 0);
   }
   auto* b = reinterpret_cast<TtqBlock*>(g_block);
@@ -297,6 +316,7 @@ void FinishInputs() {
 // four, before a control record: it fits in twice that.
 bool FinishCounted() {
   KeepCounted(0, nullptr, 0, nullptr, 0);
+  if (g_counted == nullptr) return false;
   uint8_t* block = BlockAt(g_block_number);
   auto* b = reinterpret_cast<TtqBlock*>(block);
   memcpy(b, g_block, sizeof(TtqBlock));
@@ -368,7 +388,7 @@ void BeginInputs() {
                                     reinterpret_cast<TtqBlock*>(g_block)->wall_start_ns, 0};
   memcpy(head, &beginning, sizeof(beginning));
   g_inputs = head + sizeof(TtqInputsBlock);
-  g_inputs_end = BlockAt(g_block_number) + kInputsStep;
+  g_room_end = BlockAt(g_block_number) + kInputsStep;
 }
 
 // An input that a block was ended for, or that came next, belongs to where that block ended.
@@ -378,16 +398,9 @@ void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* b
   const Place place = comes_first ? g_ended_at : Here();
   const TtqInput input = {place.block, place.offset, kind,
                           static_cast<uint32_t>(head_bytes + body_bytes)};
-  const uint8_t* end = g_inputs + BytesOfInput(input);
-  if (end > g_inputs_end) {
-    const uint64_t more = (static_cast<uint64_t>(end - g_inputs_end) + kInputsStep - 1) &
-                          ~(uint64_t{kInputsStep} - 1);
-    if (!g_detached && !HaveMemory(g_inputs_end, more)) {
-      DetachForMemory();
-      g_inputs = nullptr;
-      return;
-    }
-    g_inputs_end += more;
+  if (!HaveRoomUpTo(g_inputs + BytesOfInput(input))) {
+    g_inputs = nullptr;
+    return;
   }
   memcpy(g_inputs, &input, sizeof(input));
   memcpy(g_inputs + sizeof(input), head, head_bytes);
@@ -514,9 +527,9 @@ void Announce() {
 }
 
 bool IsOpen() { return g_ring != nullptr; }
-Kept WhatIsKept() {
-  if (g_options.inputs) return Kept::kNothing;
-  return g_is_counting ? Kept::kCount : Kept::kAll;
+Logged WhatIsLogged() {
+  if (g_options.inputs) return Logged::kNothing;
+  return g_is_counting ? Logged::kCount : Logged::kAll;
 }
 void SetCounts(bool (*counts)(uint32_t block)) {
   if (g_options.inputs) return;  // nothing is kept

@@ -34,17 +34,18 @@ void CreateInChild(uint32_t fork_number);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
-// What is kept of the instructions that the program executes. Places are the same whatever it is.
-enum class Kept : uint8_t {
+// What is logged of the instructions that the program executes. Places are the same whatever it is.
+enum class Logged : uint8_t {
   kNothing,  // of a process whose inputs are recorded
   kCount,    // of one that is run again, where nobody asks for more: how many they were
   kAll,
 };
-Kept WhatIsKept();
+Logged WhatIsLogged();
 // `counts` says of each block that begins, the one that has just begun too, whether it is of the
 // second kind. Where that changes, it has translations given up.
 void SetCounts(bool (*counts)(uint32_t block));
-// Before translated code goes on with the context's registers, and when it was left.
+// Before translated code goes on with the context's registers, and when it was left: Context::log
+// is what the log's register is to have, then a place again.
 void EnterCode();
 void LeaveCode();
 // Where instructions are counted: of a superblock that a fault stopped, of the record `header`.

@@ -265,7 +265,7 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
     code_.Byte(0x0f), code_.Byte(0x90), code_.Byte(0xc0);  // seto al
   }
   constexpr unsigned kCarry = 2, kAbove = 7;
-  const bool counts = ring::WhatIsKept() == ring::Kept::kCount;
+  const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
   if (counts) {
     code_.TestBit(kR11, kPlaceBits - 1);
   } else {
@@ -289,13 +289,13 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
 
 // The word that heads the record names the exit; the id is put into it when it is known.
 void Translator::WriteHeader(unsigned exit) {
-  switch (ring::WhatIsKept()) {
-    case ring::Kept::kNothing:
+  switch (ring::WhatIsLogged()) {
+    case ring::Logged::kNothing:
       return;
-    case ring::Kept::kCount:
+    case ring::Logged::kCount:
       code_.StoreConstantTo(exit, &g_context.header);
       break;
-    case ring::Kept::kAll:
+    case ring::Logged::kAll:
       code_.StoreWord32(log_register_, exit);
       break;
   }
@@ -305,7 +305,7 @@ void Translator::WriteHeader(unsigned exit) {
 // What the record adds to the log's register.
 int32_t Translator::RecordAdds() const {
   const unsigned bytes = recipe_.record_bytes();
-  if (ring::WhatIsKept() != ring::Kept::kCount) return static_cast<int32_t>(bytes);
+  if (ring::WhatIsLogged() != ring::Logged::kCount) return static_cast<int32_t>(bytes);
   static_assert(kMaxInstructions < 1 << (31 - kPlaceBits));
   return static_cast<int32_t>(recipe_.instruction_count() << kPlaceBits | bytes);
 }

@@ -151,7 +151,7 @@ class Translator {
   void ToLog(Emit emit) {
     uint8_t* before = code_.at();
     emit();
-    if (ring::WhatIsKept() != ring::Kept::kAll) code_.set_at(before);
+    if (ring::WhatIsLogged() != ring::Logged::kAll) code_.set_at(before);
   }
   uint8_t Borrow(uint16_t busy);  // a register, whose value goes to the context
   void GiveBack(uint8_t reg);
