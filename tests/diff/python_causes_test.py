@@ -111,6 +111,8 @@ class Causes(unittest.TestCase):
             if cause["kind"] != kind or not re.fullmatch(text, cause["text"], re.S) or (
                     established is not None and cause["established"] != established):
                 wrong[name] = (cause["kind"], cause["text"], cause["established"])
+                # Hashes are seeded anew in each run: this is all that is left of it.
+                print("%s: %s" % (name, json.dumps(found)), file=sys.stderr)
         print("%d of %d causes named" % (len(names) - len(wrong), len(names)), file=sys.stderr)
         self.assertEqual(wrong, {})
 
