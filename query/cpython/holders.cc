@@ -770,6 +770,20 @@ uint64_t ObjectAround(ObjectReader& objects, uint64_t word, const std::optional<
   const Layout& layout = objects.layout();
   // Links of the allocator stand where counts were.
   if (block && !block->used) return 0;
+  // One that the collector knows nothing of begins with its block. While it is made, what the block
+  // held before may look like one that begins behind the collector's words.
+  if (block) {
+    const TypeInfo* type = objects.TypeOf(block->begin);
+    const std::optional<Refcount> count = objects.RefcountOf(block->begin);
+    if (type && !objects.IsGarbageCollected(*type) && count &&
+        (count->immortal || (count->count >= 0 && count->count <= kMaxReferences))) {
+      const TypeInfo copy = *type;
+      if (HoldsNothing(copy)) return block->begin;  // a short str is smaller than its type says
+      const bool holds = word >= block->begin + static_cast<uint64_t>(layout.object_type) &&
+                         word < block->begin + SizeOf(objects, block->begin, copy);
+      if (FitsBlock(objects, block->begin, copy, *block)) return holds ? block->begin : 0;
+    }
+  }
   for (uint64_t at = word & ~uint64_t{15}; word - at < kLongestObject && at >= 4096; at -= 16) {
     if (block && at < block->begin) return 0;
     // What may stand before an object in its block are the allocator's, the collector's and the

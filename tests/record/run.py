@@ -211,7 +211,7 @@ def spans():
     """What was written many groups ago is still there, and what was not written is not."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
         place = os.path.join(d, "recording")
-        run([*RECORD, "-o", place, "--block-size", "1", os.path.join(PROGRAMS, "spans")],
+        run([*RECORD, "--index=all", "-o", place, "--block-size", "1", os.path.join(PROGRAMS, "spans")],
             env=environment())
 
         def ask(query):
