@@ -766,22 +766,43 @@ absl::StatusOr<std::optional<Block>> BlockAround(const Context& context, PythonS
   return std::optional<Block>({life->begin.v, life->extent(), life->IsAlive(state.time())});
 }
 
+namespace {
+
+uint64_t TypeWord(ObjectReader& objects, uint64_t object) {
+  return object + static_cast<uint64_t>(objects.layout().object_type);
+}
+
+// Its type, where an object may be: it has one, and a count that an object may have.
+std::optional<TypeInfo> TypeOfPlausible(ObjectReader& objects, uint64_t at) {
+  const uint64_t pointer = objects.memory().Pointer(TypeWord(objects, at));
+  if (pointer < 4096 || pointer % 8 != 0 || pointer >> 47 != 0) return std::nullopt;
+  const TypeInfo* type = objects.TypeOf(at);
+  if (!type) return std::nullopt;
+  const std::optional<Refcount> count = objects.RefcountOf(at);
+  if (!count) return std::nullopt;
+  const bool is_count = count->count >= 0 && count->count <= kMaxReferences;
+  return count->immortal || is_count ? std::optional(*type) : std::nullopt;
+}
+
+bool Covers(ObjectReader& objects, uint64_t object, const TypeInfo& type, uint64_t word) {
+  return word < object + SizeOf(objects, object, type) && word >= TypeWord(objects, object);
+}
+
+}  // namespace
+
 uint64_t ObjectAround(ObjectReader& objects, uint64_t word, const std::optional<Block>& block) {
-  const Layout& layout = objects.layout();
   // Links of the allocator stand where counts were.
   if (block && !block->used) return 0;
   // One that the collector knows nothing of begins with its block. While it is made, what the block
   // held before may look like one that begins behind the collector's words.
   if (block) {
-    const TypeInfo* type = objects.TypeOf(block->begin);
-    const std::optional<Refcount> count = objects.RefcountOf(block->begin);
-    if (type && !objects.IsGarbageCollected(*type) && count &&
-        (count->immortal || (count->count >= 0 && count->count <= kMaxReferences))) {
-      const TypeInfo copy = *type;
-      if (HoldsNothing(copy)) return block->begin;  // a short str is smaller than its type says
-      const bool holds = word >= block->begin + static_cast<uint64_t>(layout.object_type) &&
-                         word < block->begin + SizeOf(objects, block->begin, copy);
-      if (FitsBlock(objects, block->begin, copy, *block)) return holds ? block->begin : 0;
+    const std::optional<TypeInfo> type = TypeOfPlausible(objects, block->begin);
+    if (type && !objects.IsGarbageCollected(*type)) {
+      // A short str is smaller than its type says.
+      if (HoldsNothing(*type)) return block->begin;
+      if (FitsBlock(objects, block->begin, *type, *block)) {
+        return Covers(objects, block->begin, *type, word) ? block->begin : 0;
+      }
     }
   }
   for (uint64_t at = word & ~uint64_t{15}; word - at < kLongestObject && at >= 4096; at -= 16) {
@@ -789,17 +810,9 @@ uint64_t ObjectAround(ObjectReader& objects, uint64_t word, const std::optional<
     // What may stand before an object in its block are the allocator's, the collector's and the
     // attributes' words.
     if (block && at - block->begin > 64) continue;
-    const uint64_t type_word = at + static_cast<uint64_t>(layout.object_type);
-    const uint64_t pointer = objects.memory().Pointer(type_word);
-    if (pointer < 4096 || pointer % 8 != 0 || pointer >> 47 != 0) continue;
-    const TypeInfo* type = objects.TypeOf(at);
-    if (!type) continue;
-    const std::optional<Refcount> count = objects.RefcountOf(at);
-    if (!count || (!count->immortal && count->count > kMaxReferences)) continue;
-    if (!count->immortal && count->count < 0) continue;
-    const TypeInfo copy = *type;
-    if (block && !FitsBlock(objects, at, copy, *block)) continue;
-    if (word < at + SizeOf(objects, at, copy) && word >= type_word) return at;
+    const std::optional<TypeInfo> type = TypeOfPlausible(objects, at);
+    if (!type || (block && !FitsBlock(objects, at, *type, *block))) continue;
+    if (Covers(objects, at, *type, word)) return at;
   }
   return 0;
 }

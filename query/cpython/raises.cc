@@ -702,8 +702,9 @@ void RaiseScanner::FollowLeft(const Mark& mark) {
       }
       continue;
     }
-    if (mark.transition == TransitionKind::kYield) continue;
-    if (mark.transition == TransitionKind::kSwitchOut) continue;
+    const bool goes_on =
+        mark.transition == TransitionKind::kYield || mark.transition == TransitionKind::kSwitchOut;
+    if (goes_on) continue;
     const uint64_t at = f->handled ? f->handled->frame : f->cleared ? f->cleared->frame : f->frame;
     if (at == mark.frame) Close(f);
   }

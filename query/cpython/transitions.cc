@@ -542,9 +542,7 @@ void TransitionVisitor::SwitchStack(uint32_t index, uint64_t frame, const Watche
       std::mismatch(frames.begin(), frames.end(), other.begin(), other.end(), is_same);
   const auto same = static_cast<size_t>(parting.first - frames.begin());
   while (frames.size() > same) {
-    const StackEntry left = frames.back();
-    frames.pop_back();
-    if (left.state == StackEntry::kPending) DropWatch(left.frame + layout.frame_instruction);
+    const StackEntry left = TakeOff(index);
     if (left.state != StackEntry::kShown) continue;
     Emit(TransitionKind::kSwitchOut, index, left, write.time, write.thread, OffsetOf(layout, left),
          0);
@@ -590,12 +588,20 @@ void TransitionVisitor::Push(uint32_t index, uint64_t frame, const WatchedWrite&
   stack.frames.push_back(entry);
 }
 
+StackEntry TransitionVisitor::TakeOff(uint32_t index) {
+  ThreadStack& stack = stacks_[index];
+  const StackEntry frame = stack.frames.back();
+  stack.frames.pop_back();
+  if (frame.state == StackEntry::kPending) {
+    DropWatch(frame.frame + LayoutOf(stack).frame_instruction);
+  }
+  return frame;
+}
+
 void TransitionVisitor::Pop(uint32_t index, const WatchedWrite& write) {
   ThreadStack& stack = stacks_[index];
   const Layout& layout = LayoutOf(stack);
-  const StackEntry frame = stack.frames.back();
-  stack.frames.pop_back();
-  if (frame.state == StackEntry::kPending) DropWatch(frame.frame + layout.frame_instruction);
+  const StackEntry frame = TakeOff(index);
   if (frame.state != StackEntry::kShown) return;
   TransitionKind kind = TransitionKind::kReturn;
   if (memory_.Pointer(stack.thread_state + layout.thread_exception) != 0) {

@@ -242,6 +242,7 @@ class TransitionVisitor : public BlockVisitor {
   bool IsForeign(const WatchedWrite& write, uint32_t runtime);
   void SwitchStack(uint32_t stack, uint64_t frame, const WatchedWrite& write);
   void Push(uint32_t stack, uint64_t frame, const WatchedWrite& write);
+  StackEntry TakeOff(uint32_t stack);  // the innermost frame
   void Pop(uint32_t stack, const WatchedWrite& write);
   void Emit(TransitionKind kind, uint32_t stack, const StackEntry& frame, Time time,
             ThreadNo thread, int64_t offset, int64_t caller_offset);

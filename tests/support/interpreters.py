@@ -5,11 +5,21 @@ import glob
 import os
 import re
 import subprocess
+import sys
+
+SKIPPED = 77  # an exit status, as ctest is told
 
 # Those with a table in ttq.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../query/cpython/versions.h"),
           encoding="utf-8") as file:
     MINORS = [int(minor) for minor in re.findall(r"&kVersion3(\d\d)", file.read())]
+
+
+def require_module(python, module, package):
+    """Ends the test as skipped where that interpreter lacks a module."""
+    if subprocess.run([python, "-c", f"import {module}"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print(f"skipped: {module} is missing: install the {package} package")
+        sys.exit(SKIPPED)
 
 
 def every(given=()):

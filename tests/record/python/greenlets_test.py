@@ -3,16 +3,16 @@
 """greenlets_test.py TTQ: calls, stacks, exceptions and variables of greenlets are what the program printed of them."""
 
 import os
+import subprocess
 import sys
 import tempfile
-import subprocess
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
 import asking  # noqa: E402
+from interpreters import require_module  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "greenlets.py")
-SKIPPED = 77
 TRACED = 25
 
 
@@ -22,9 +22,7 @@ def stack_of(rows):
 
 def main():
     ttq = sys.argv[1]
-    if subprocess.run([PYTHON, "-c", "import greenlet"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("skipped: greenlet is missing: install the python3-greenlet package")
-        sys.exit(SKIPPED)
+    require_module(PYTHON, "greenlet", "python3-greenlet")
     with tempfile.TemporaryDirectory() as place:
         directory = os.path.join(place, "greenlets")
         told = subprocess.run([ttq, "record", "-q", "--block-size", "1", "-o", directory, PYTHON, PROGRAM],

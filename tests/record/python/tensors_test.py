@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
+from interpreters import require_module  # noqa: E402
+
 PYTHON = "/usr/bin/python3"
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tensors.py")
-SKIPPED = 77
 SHOWN_OF_MANY = 200
 
 
@@ -37,9 +39,7 @@ def expect_data(tensor, text):
 
 def main():
     ttq = sys.argv[1]
-    if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("skipped: PyTorch is missing: install the python3-torch package")
-        sys.exit(SKIPPED)
+    require_module(PYTHON, "torch", "python3-torch")
     with tempfile.TemporaryDirectory() as place:
         directory = os.path.join(place, "tensors")
         told = subprocess.run([ttq, "record", "-q", "-o", directory, PYTHON, PROGRAM], capture_output=True, text=True,
