@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 

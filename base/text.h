@@ -7,26 +7,27 @@
 #ifndef TTQ_BASE_TEXT_H_
 #define TTQ_BASE_TEXT_H_
 
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
+
+// Adds the arguments to `out`, one after another.
+template <class... Parts>
+void Append(std::string* out, const Parts&... parts) {
+  (fmt::format_to(std::back_inserter(*out), "{}", parts), ...);
+}
 
 // The arguments one after another.
 template <class... Parts>
 std::string Cat(const Parts&... parts) {
   std::string result;
-  (fmt::format_to(std::back_inserter(result), "{}", parts), ...);
+  Append(&result, parts...);
   return result;
-}
-
-// Adds them to `out`.
-template <class... Parts>
-void Append(std::string* out, const Parts&... parts) {
-  (fmt::format_to(std::back_inserter(*out), "{}", parts), ...);
 }
 
 // The last part of a path, without slashes after it.

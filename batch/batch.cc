@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"

@@ -14,7 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 

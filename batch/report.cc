@@ -8,9 +8,10 @@
 #include <map>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/natural_order.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/answers/format.h"
 
@@ -112,7 +113,7 @@ class Table : public BatchReport {
       if (verdict == Verdict::kMet || names.empty()) continue;
       const size_t shown = names.size() <= kNamed ? names.size() : kNamed - 1;
       text += fmt::format(", {} in {}", VerdictName(verdict),
-                          fmt::join(names.begin(), names.begin() + shown, ", "));
+                          absl::StrJoin(names.begin(), names.begin() + shown, ", "));
       if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
     }
     return text;

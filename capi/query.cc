@@ -11,7 +11,7 @@
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "capi/ttq.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/format.h"
 
 namespace ttq::capi {

@@ -10,7 +10,7 @@
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "capi/ttq.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/find_trace.h"
 #include "recorder/mark.h"
 #include "store/read/moment_info.h"

@@ -11,18 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/find_trace.h"
 #include "recorder/launcher.h"
 
 namespace ttq {
 
 int RunArm(int argc, char** argv) {
-  CLI::App app(
-      "Runs a program that makes a recording of its moment when it gets SIGUSR2 or crashes.",
-      "ttq arm");
+  CommandLine line("ttq arm");
   // Everything from the program's name on is the program's.
   std::vector<std::string> words = Arguments(argc, argv), own_options;
   while (!words.empty() && words[0].starts_with('-')) {
@@ -31,7 +30,7 @@ int RunArm(int argc, char** argv) {
     if (word == "--") break;
     own_options.push_back(word);
   }
-  if (const std::optional<int> done = ParseArguments(app, own_options)) return *done;
+  if (const std::optional<int> done = ParseArguments(line, own_options)) return *done;
   if (words.empty()) return Complain("which program? (see `ttq help arm`)", kUsage);
   const absl::StatusOr<std::string> tools = FindToolDirectory();
   if (!tools.ok()) return Complain(tools.status(), kOwnFailure);

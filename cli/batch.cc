@@ -16,10 +16,11 @@
 
 #include "batch/questions.h"
 #include "batch/report.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/page.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {
@@ -95,29 +96,25 @@ int ExitStatusOf(const std::set<Verdict>& seen) {
 }  // namespace
 
 int RunBatchCommand(int argc, char** argv) {
-  CLI::App app(
-      "Asks many recordings the same questions and says which answers are not as expected.",
-      "ttq batch");
+  CommandLine line("ttq batch");
   std::vector<std::string> names;
   std::string format_name = "table", output, resume;
   BatchOptions options;
   BatchStyle style;
-  app.add_option("files", names, "Files of questions (.yaml, .yml, .ttql) and recordings")
-      ->required();
-  app.add_option("-f,--format", format_name, "table, jsonl or junit")
-      ->check(CLI::IsMember({"table", "jsonl", "junit"}))
-      ->type_name("FORMAT");
-  app.add_option("-o,--output", output, "Write there instead of to stdout")->type_name("FILE");
-  app.add_flag("-v,--verbose", style.verbose, "Show the answers that are as expected, too");
-  app.add_option("-j,--jobs", options.jobs, "Questions at a time (default: one per core)")
-      ->type_name("N");
+  line.Add("files", &names, "Files of questions (.yaml, .yml, .ttql) and recordings").Required();
+  line.Add("-f,--format", &format_name, "table, jsonl or junit")
+      .OneOf({"table", "jsonl", "junit"})
+      .Called("FORMAT");
+  line.Add("-o,--output", &output, "Write there instead of to stdout").Called("FILE");
+  line.AddFlag("-v,--verbose", &style.verbose, "Show the answers that are as expected, too");
+  line.Add("-j,--jobs", &options.jobs, "Questions at a time (default: one per core)").Called("N");
   std::string pages;
-  app.add_option("--report", pages, "For each recording that is not as expected, a page there")
-      ->type_name("DIR");
-  app.add_option("--resume", resume,
-                 "Keep results in this file, and do not ask again what it knows already")
-      ->type_name("FILE");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("--report", &pages, "For each recording that is not as expected, a page there")
+      .Called("DIR");
+  line.Add("--resume", &resume,
+           "Keep results in this file, and do not ask again what it knows already")
+      .Called("FILE");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
 
   std::vector<Question> questions;
   std::vector<std::string> traces;

@@ -3,18 +3,19 @@
 // `ttq check`: reads everything in a recording and compares it with itself.
 
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/inputs_log.h"
 
 namespace ttq {
 
 int RunCheck(int argc, char** argv) {
-  CLI::App app("Verifies every block and index of a recording against each other.", "ttq check");
+  CommandLine line("ttq check");
   TraceOption trace;
-  AddTraceOption(app, &trace);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  AddTraceOption(line, &trace);
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<Recording>> recording =
       OpenRecording(trace.name(), FileAccess::kRead, HistoryNeed::kSome);
   if (!recording.ok()) return Complain(recording.status(), kUnreadable);

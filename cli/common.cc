@@ -17,12 +17,14 @@
 #include <ctime>
 #include <memory>
 
+#include "absl/strings/str_join.h"
 #include "base/display_width.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/status_line.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "store/write/ingest.h"
 
@@ -95,22 +97,22 @@ std::vector<std::string> Arguments(int argc, char** argv) {
   return std::vector<std::string>(argv + std::min(argc, 1), argv + argc);
 }
 
-std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-  try {
-    app.parse(std::move(arguments));
-    return std::nullopt;
-  } catch (const CLI::CallForHelp&) {
-    ShowHelp(app);
-    return kAnswered;
-  } catch (const CLI::ParseError& error) {
-    return Complain(fmt::format("{} (see `{} --help`)", error.what(), app.get_name()), kUsage);
+std::optional<int> ParseArguments(CommandLine& line, std::vector<std::string> arguments,
+                                  int usage_status) {
+  const absl::StatusOr<bool> parsed = line.Parse(std::move(arguments));
+  if (!parsed.ok()) {
+    return Complain(fmt::format("{} (see `{} --help`)", std::string(parsed.status().message()),
+                                line.name()),
+                    usage_status);
   }
+  if (*parsed) return std::nullopt;
+  ShowHelp(line);
+  return kAnswered;
 }
 
-void AddTraceOption(CLI::App& app, TraceOption* trace) {
-  app.add_option("TRACE", trace->argument, "A path or a name of `ttq ls` (default: the latest)");
-  app.add_option("-t,--trace", trace->option, "The same")->type_name("TRACE");
+void AddTraceOption(CommandLine& line, TraceOption* trace) {
+  line.Add("TRACE", &trace->argument, "A path or a name of `ttq ls` (default: the latest)");
+  line.Add("-t,--trace", &trace->option, "The same").Called("TRACE");
 }
 
 int ComplainOfProcess(const absl::Status& status, bool named) {
@@ -148,7 +150,7 @@ absl::StatusOr<ProcessNo> ProcessNamed(const Recording& recording, const std::st
   const bool more = programs.size() > kShown;
   if (more) programs.resize(kShown);
   return absl::NotFoundError(fmt::format("no process ran {}; there are {}{}", name,
-                                         fmt::join(programs, ", "), more ? ", …" : ""));
+                                         absl::StrJoin(programs, ", "), more ? ", …" : ""));
 }
 
 std::string OtherProcesses(const Recording& recording, ProcessNo asked) {

@@ -18,10 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
 #include "absl/status/statusor.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/terminal.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
@@ -38,8 +37,10 @@ int Complain(std::string_view message, int exit_status);
 // From here on the terminal shows how far a history is that is being made.
 void ShowHistories();
 
-// Parses arguments (without argv[0]); nullopt: go on. --help prints the help of the command.
-std::optional<int> ParseArguments(CLI::App& app, std::vector<std::string> arguments);
+// Parses arguments (without argv[0]); nullopt: go on. --help prints the help of the command. Bad
+// usage is complained of, and gives `usage_status`.
+std::optional<int> ParseArguments(CommandLine& line, std::vector<std::string> arguments,
+                                  int usage_status = kUsage);
 std::vector<std::string> Arguments(int argc, char** argv);
 
 // The recording that a command is about: TRACE, or -t TRACE, which is the same.
@@ -47,7 +48,7 @@ struct TraceOption {
   std::string argument, option;
   const std::string& name() const { return argument.empty() ? option : argument; }
 };
-void AddTraceOption(CLI::App& app, TraceOption* trace);
+void AddTraceOption(CommandLine& line, TraceOption* trace);
 
 // A recording, and the engine of one of its processes.
 struct Asked {

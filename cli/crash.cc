@@ -13,9 +13,10 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/language/parser.h"
@@ -323,18 +324,16 @@ int AnswerCrash(const Asked& asked, bool as_json, bool no_pager) {
 }  // namespace
 
 int RunCrash(int argc, char** argv) {
-  CLI::App app("Says why the program died.", "ttq crash");
+  CommandLine line("ttq crash");
   TraceOption trace;
   std::string process, format = "text";
-  AddTraceOption(app, &trace);
-  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
-      ->type_name("N");
-  app.add_option("-f,--format", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("FORMAT");
+  AddTraceOption(line, &trace);
+  line.Add("-p,--process", &process, "The process (default: the one that died by a signal)")
+      .Called("N");
+  line.Add("-f,--format", &format, "text or json").OneOf({"text", "json"}).Called("FORMAT");
   bool no_pager = false;
-  AddPagerOption(app, &no_pager);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  AddPagerOption(line, &no_pager);
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   return AnswerFromLeast(HistoryNeed::kCrash, [&](HistoryNeed need) {
     Asked asked;
     if (const std::optional<int> failed = OpenAsked(trace.name(), process, &asked, need)) {

@@ -5,9 +5,10 @@
 #include "diff/diff.h"
 
 #include "absl/strings/numbers.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {
@@ -26,26 +27,22 @@ bool ParseProcesses(const std::string& text, std::array<std::optional<uint32_t>,
 }  // namespace
 
 int RunDiff(int argc, char** argv) {
-  CLI::App app("Finds the first place where two recordings part, and where that comes from.",
-               "ttq diff");
+  CommandLine line("ttq diff");
   std::array<std::string, 2> names;
   std::string process, format = "table";
   diff::DiffOptions options;
   bool exit_code = false;
-  app.add_option("A", names[0], "A recording")->required();
-  app.add_option("B", names[1], "Another one, of the same program")->required();
-  app.add_option(
-         "--ignore", options.ignore,
-         "Functions, system calls and output that this regular expression finds do not count")
-      ->type_name("REGEX");
-  app.add_option("-p,--process", process,
-                 "The process, by its number in `ttq info` or its pid; N,M: of each")
-      ->type_name("N");
-  app.add_option("-f,--format", format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->type_name("FORMAT");
-  app.add_flag("--exit-code", exit_code, "Exit with 1 when they differ");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("A", &names[0], "A recording").Required();
+  line.Add("B", &names[1], "Another one, of the same program").Required();
+  line.Add("--ignore", &options.ignore,
+           "Functions, system calls and output that this regular expression finds do not count")
+      .Called("REGEX");
+  line.Add("-p,--process", &process,
+           "The process, by its number in `ttq info` or its pid; N,M: of each")
+      .Called("N");
+  line.Add("-f,--format", &format, "table or json").OneOf({"table", "json"}).Called("FORMAT");
+  line.AddFlag("--exit-code", &exit_code, "Exit with 1 when they differ");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   std::array<std::optional<uint32_t>, 2> named;
   if (!process.empty() && !ParseProcesses(process, &named)) {
     return Complain("diff: -p takes a number, or two with a comma between", kUsage);

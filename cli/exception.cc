@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/format.h"
 
 namespace ttq {

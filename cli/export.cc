@@ -8,9 +8,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/columns.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
@@ -53,24 +54,23 @@ class Temporary {
 }  // namespace
 
 int RunExport(int argc, char** argv) {
-  CLI::App app("Writes the answer to a query to a file that other tools load.", "ttq export");
+  CommandLine line("ttq export");
   std::string trace, to, output, query;
   std::string process;
   FormatOptions format;
-  app.add_option("-t,--trace", trace, "The recording: a path or a name of `ttq ls`")
-      ->type_name("TRACE");
-  app.add_option("-p,--process", process,
-                 "The process: its number in `ttq info`, its pid, or its program's name")
-      ->type_name("N");
-  app.add_option("--to", to, "jsonl, csv, parquet or arrow")
-      ->check(CLI::IsMember({"jsonl", "csv", "parquet", "arrow"}))
-      ->required()
-      ->type_name("FORMAT");
-  app.add_flag("--csv-safe", format.csv_safe,
+  line.Add("-t,--trace", &trace, "The recording: a path or a name of `ttq ls`").Called("TRACE");
+  line.Add("-p,--process", &process,
+           "The process: its number in `ttq info`, its pid, or its program's name")
+      .Called("N");
+  line.Add("--to", &to, "jsonl, csv, parquet or arrow")
+      .OneOf({"jsonl", "csv", "parquet", "arrow"})
+      .Required()
+      .Called("FORMAT");
+  line.AddFlag("--csv-safe", &format.csv_safe,
                "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
-  app.add_option("-o,--output", output, "The file")->required()->type_name("FILE");
-  app.add_option("QUERY", query, "The query, as one word")->required();
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("-o,--output", &output, "The file").Required().Called("FILE");
+  line.Add("QUERY", &query, "The query, as one word").Required();
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   absl::StatusOr<ast::Query> parsed = ParseQuery(query);
   if (!parsed.ok()) return Refuse(parsed.status(), query);
   Asked asked;

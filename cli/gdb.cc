@@ -15,13 +15,11 @@
 #include <cstring>
 #include <thread>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/script.h"
 #include "gdb/server.h"
 #include "store/read/moment_info.h"
@@ -136,20 +134,19 @@ int RunGdbCommand(int argc, char** argv) {
   char** const dashes =
       std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
   const std::vector<std::string> gdb_arguments(std::min(dashes + 1, end), end);
-  CLI::App app("Starts gdb on a recording, at the crash; or serves it to a debugger.", "ttq gdb");
+  CommandLine line("ttq gdb");
   TraceOption trace;
   std::string process, program = "gdb";
   std::optional<uint16_t> port;
-  AddTraceOption(app, &trace);
-  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
-      ->type_name("N");
-  app.add_option("--port", port,
-                 "Serve on this port of 127.0.0.1 instead of starting gdb; 0: any that is free")
-      ->type_name("PORT");
-  app.add_option("--gdb", program, "The gdb to start (default: gdb)")->type_name("PROGRAM");
-  app.footer("What follows -- is passed to gdb: ttq gdb -- -batch -ex bt");
+  AddTraceOption(line, &trace);
+  line.Add("-p,--process", &process, "The process (default: the one that died by a signal)")
+      .Called("N");
+  line.Add("--port", &port,
+           "Serve on this port of 127.0.0.1 instead of starting gdb; 0: any that is free")
+      .Called("PORT");
+  line.Add("--gdb", &program, "The gdb to start (default: gdb)").Called("PROGRAM");
   if (const std::optional<int> done =
-          ParseArguments(app, Arguments(static_cast<int>(dashes - argv), argv))) {
+          ParseArguments(line, Arguments(static_cast<int>(dashes - argv), argv))) {
     return *done;
   }
   if (port && !gdb_arguments.empty()) {

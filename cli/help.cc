@@ -7,15 +7,17 @@
 #include "cli/help.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/manual.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
@@ -47,37 +49,7 @@ std::vector<std::string> Lines(std::string_view text) {
   return lines;
 }
 
-// What an option takes: "FORMAT" of CLI11's "FORMAT:{table,json}"; what CLI11 calls a type where
-// the command names none.
-std::string ValueName(const CLI::Option& option) {
-  if (option.get_expected_max() == 0) return "";
-  const std::string type = option.get_type_name();
-  const std::string name = type.substr(0, type.find_first_of(":{ "));
-  return name == "TEXT" || name.empty() ? "VALUE" : name == "UINT" || name == "INT" ? "N" : name;
-}
-
-std::vector<std::string> Choices(const CLI::Option& option) {
-  std::vector<std::string> choices;
-  const std::string type = option.get_type_name();
-  const size_t begin = type.find('{'), end = type.find('}');
-  if (begin == std::string::npos || end == std::string::npos) return choices;
-  std::string_view list = std::string_view(type).substr(begin + 1, end - begin - 1);
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    choices.emplace_back(list.substr(0, comma));
-    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
-  }
-  return choices;
-}
-
-std::vector<std::string> NamesOf(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-Json Describe(const CLI::App& app, const Command& command) {
+Json Describe(const CommandLine& line, const Command& command) {
   Json json = {{"name", std::string(command.name)},
                {"synopsis", Lines(command.synopsis)},
                {"summary", std::string(command.summary)},
@@ -85,17 +57,17 @@ Json Describe(const CLI::App& app, const Command& command) {
                {"examples", Lines(command.examples)},
                {"options", Json::array()},
                {"arguments", Json::array()}};
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
-    if (option->get_positional()) {
+  for (const CommandLine::Option& option : line.options()) {
+    if (option.is_hidden()) continue;
+    if (option.is_argument()) {
       json["arguments"].push_back(
-          {{"name", option->get_name()}, {"description", option->get_description()}});
+          {{"name", option.value()}, {"description", option.description()}});
       continue;
     }
-    json["options"].push_back({{"names", NamesOf(*option)},
-                               {"value", ValueName(*option)},
-                               {"choices", Choices(*option)},
-                               {"description", option->get_description()}});
+    json["options"].push_back({{"names", option.names()},
+                               {"value", option.value()},
+                               {"choices", option.choices()},
+                               {"description", option.description()}});
   }
   return json;
 }
@@ -120,17 +92,16 @@ std::string Wrapped(std::string_view text, size_t indent) {
   return out + line + "\n";
 }
 
-std::string OptionsText(const CLI::App& app) {
+std::string OptionsText(const CommandLine& line) {
   std::vector<std::pair<std::string, std::string>> rows;
   size_t width = 0;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty() || option->get_positional()) continue;
-    const std::vector<std::string> names = NamesOf(*option);
-    std::string left = names[0].starts_with("--") ? "    " : "";
-    for (const std::string& name : names) left += (&name == &names[0] ? "" : ", ") + name;
-    if (const std::string value = ValueName(*option); !value.empty()) left += " " + value;
+  for (const CommandLine::Option& option : line.options()) {
+    if (option.is_hidden() || option.is_argument()) continue;
+    std::string left = option.names()[0].starts_with("--") ? "    " : "";
+    left += absl::StrJoin(option.names(), ", ");
+    if (!option.value().empty()) left += " " + option.value();
     width = std::max(width, left.size());
-    rows.emplace_back(std::move(left), option->get_description());
+    rows.emplace_back(std::move(left), option.description());
   }
   std::string out;
   for (const auto& [left, right] : rows) {
@@ -182,16 +153,14 @@ Json DescribeAll() {
 
 }  // namespace
 
-void ShowHelp(const CLI::App& app) {
-  const std::string full = app.get_name();
-  const Command* command = FindCommand(full.substr(full.find(' ') + 1));
-  if (!command) return WriteOut(app.help());
-  if (description) return description->push_back(Describe(app, *command));
+void ShowHelp(const CommandLine& line) {
+  const Command* command = FindCommand(line.name().substr(line.name().find(' ') + 1));
+  if (description) return description->push_back(Describe(line, *command));
   std::string text = fmt::format("{}\n\n{}", command->synopsis, command->text);
-  text += "\nOptions:\n" + OptionsText(app);
+  text += "\nOptions:\n" + OptionsText(line);
   if (!command->examples.empty()) {
     text += "\nExamples:\n";
-    for (const std::string& line : Lines(command->examples)) text += "  " + line + "\n";
+    for (const std::string& example : Lines(command->examples)) text += "  " + example + "\n";
   }
   WriteOut(text);
 }
@@ -199,20 +168,20 @@ void ShowHelp(const CLI::App& app) {
 std::string UsageText() { return Overview(); }
 
 int RunHelp(int argc, char** argv) {
-  CLI::App app("What a command does, or what a topic is about", "ttq help");
-  std::string about, complete;
+  CommandLine line("ttq help");
+  std::string about;
+  std::optional<std::string> complete;
   bool describe = false;
-  app.add_option("COMMAND", about, "A command or a topic");
-  app.add_flag("--describe", describe, "All of it as JSON")->group("");
-  CLI::Option* completes =
-      app.add_option("--complete", complete, "Words that may end this query")->group("");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("COMMAND", &about, "A command or a topic");
+  line.AddFlag("--describe", &describe, "All of it as JSON").Hidden();
+  line.Add("--complete", &complete, "Words that may end this query").Hidden();
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   if (describe) {
     WriteOut(DescribeAll().dump(1) + "\n");
     return kAnswered;
   }
-  if (completes->count() > 0) {
-    for (const std::string& word : NextWords(complete)) WriteOut(word + "\n");
+  if (complete) {
+    for (const std::string& word : NextWords(*complete)) WriteOut(word + "\n");
     return kAnswered;
   }
   if (about.empty()) {

@@ -5,14 +5,12 @@
 #ifndef TTQ_CLI_HELP_H_
 #define TTQ_CLI_HELP_H_
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
+#include "cli/command_line.h"
 
 namespace ttq {
 
-// Prints the manual's text of the command that `app` is ("ttq NAME"), with the options of `app`.
-void ShowHelp(const CLI::App& app);
+// Prints the manual's text of the command that `line` is ("ttq NAME"), with its options.
+void ShowHelp(const CommandLine& line);
 
 }  // namespace ttq
 

@@ -15,10 +15,11 @@
 
 #include "base/directory.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/recordings.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "import/import_core.h"
 #include "import/write_moment.h"
 
@@ -40,26 +41,24 @@ void TellRemarks(const std::vector<std::string>& remarks) {
 }  // namespace
 
 int RunImport(int argc, char** argv) {
-  CLI::App app("Makes a recording of a core dump's one moment.", "ttq import");
+  CommandLine line("ttq import");
   std::string core_name, output;
   FileSearch search;
   bool quiet = false, remove_core = false;
-  app.add_option("CORE", core_name,
-                 "A core dump, plain or packed (.zst, .lz4, .gz), or a pid of coredumpctl's list")
-      ->required();
-  app.add_option("-o,--output", output, "Directory of the recording (must not exist)")
-      ->type_name("DIR");
-  app.add_option("--exe", search.executable, "The program, where it is not at its own path")
-      ->type_name("FILE");
-  app.add_option("--sysroot", search.sysroot, "A copy of the file system it ran in")
-      ->type_name("DIR");
-  app.add_option("--search", search.directories,
-                 "Look for programs and libraries below this directory, by build-id")
-      ->type_name("DIR")
-      ->allow_extra_args(false);
-  app.add_flag("--remove", remove_core, "Remove CORE when the recording is made");
-  app.add_flag("-q,--quiet", quiet, "No summary line");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("CORE", &core_name,
+           "A core dump, plain or packed (.zst, .lz4, .gz), or a pid of coredumpctl's list")
+      .Required();
+  line.Add("-o,--output", &output, "Directory of the recording (must not exist)").Called("DIR");
+  line.Add("--exe", &search.executable, "The program, where it is not at its own path")
+      .Called("FILE");
+  line.Add("--sysroot", &search.sysroot, "A copy of the file system it ran in").Called("DIR");
+  line.Add("--search", &search.directories,
+           "Look for programs and libraries below this directory, by build-id")
+      .Called("DIR")
+      .OneWordEach();
+  line.AddFlag("--remove", &remove_core, "Remove CORE when the recording is made");
+  line.AddFlag("-q,--quiet", &quiet, "No summary line");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   absl::StatusOr<std::unique_ptr<CoreFile>> core = OpenCore(core_name, search);
   if (!core.ok()) return Complain(core.status(), kUnreadable);
   const ProcessMoment& moment = (*core)->moment();

@@ -6,9 +6,10 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 #include "query/sources/resolve.h"
@@ -45,20 +46,20 @@ absl::StatusOr<Time> TimeNamed(const std::string& directory, const std::string& 
 }  // namespace
 
 int RunIndex(int argc, char** argv) {
-  CLI::App app("Makes the history of a recording that has its inputs only.", "ttq index");
+  CommandLine line("ttq index");
   TraceOption trace;
   std::string from, to;
   bool drop = false;
   HistoryWanted wanted;
-  AddTraceOption(app, &trace);
-  app.add_option("--from", from, "Of each process what happens from there on (default: start)")
-      ->type_name("TIME");
-  app.add_option("--to", to, "and before that (default: end)")->type_name("TIME");
-  app.add_option("-j,--jobs", wanted.jobs, "Threads that index (default: one for each processor)")
-      ->check(CLI::Range(1, 256))
-      ->type_name("N");
-  app.add_flag("--drop", drop, "Take the history away, and leave the inputs");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  AddTraceOption(line, &trace);
+  line.Add("--from", &from, "Of each process what happens from there on (default: start)")
+      .Called("TIME");
+  line.Add("--to", &to, "and before that (default: end)").Called("TIME");
+  line.Add("-j,--jobs", &wanted.jobs, "Threads that index (default: one for each processor)")
+      .Checked(WholeNumber(1, 256))
+      .Called("N");
+  line.AddFlag("--drop", &drop, "Take the history away, and leave the inputs");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   const absl::StatusOr<std::string> directory = FindTrace(trace.name());
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (drop) {

@@ -7,9 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/answers/format.h"
 #include "query/cpython/context.h"
@@ -250,17 +251,15 @@ int ShowInputs(const std::string& directory, bool json) {
 }  // namespace
 
 int RunInfo(int argc, char** argv) {
-  CLI::App app("Says what a recording holds.", "ttq info");
+  CommandLine line("ttq info");
   TraceOption trace;
   std::string format = "table";
-  AddTraceOption(app, &trace);
-  app.add_option("-f,--format", format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->type_name("FORMAT");
+  AddTraceOption(line, &trace);
+  line.Add("-f,--format", &format, "table or json").OneOf({"table", "json"}).Called("FORMAT");
   bool indexed = false, no_pager = false;
-  app.add_flag("--indexed", indexed, "Only what is known already: no history is made for it");
-  AddPagerOption(app, &no_pager);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.AddFlag("--indexed", &indexed, "Only what is known already: no history is made for it");
+  AddPagerOption(line, &no_pager);
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   const absl::StatusOr<std::string> directory = FindTrace(trace.name());
   if (!directory.ok()) return Complain(directory.status(), kUnreadable);
   if (indexed && HoldsInputsOnly(*directory)) return ShowInputs(*directory, format == "json");

@@ -11,9 +11,10 @@
 
 #include "base/display_width.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/answers/recordings.h"
 #include "query/find_trace.h"
@@ -26,14 +27,12 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 int RunLs(int argc, char** argv) {
-  CLI::App app("Lists recordings, newest first.", "ttq ls");
+  CommandLine line("ttq ls");
   std::string format = "table";
-  app.add_option("-f,--format", format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->type_name("FORMAT");
+  line.Add("-f,--format", &format, "table or json").OneOf({"table", "json"}).Called("FORMAT");
   bool no_pager = false;
-  AddPagerOption(app, &no_pager);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  AddPagerOption(line, &no_pager);
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   const std::string home = HomeDirectory();
   const std::vector<Listed> all = ListRecordings(home);
   if (format == "json") {

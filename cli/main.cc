@@ -24,7 +24,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/manual.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 

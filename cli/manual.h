@@ -20,7 +20,7 @@ struct Command {
   int (*run)(int argc, char** argv);
   std::string_view synopsis;  // lines
   std::string_view summary;   // in the overview
-  std::string_view text;      // without its options, which are read from its CLI::App
+  std::string_view text;      // without its options, which are read from its CommandLine
   // Lines "COMMAND  # what it does". The tests run each, as tests/docs/help_test.py says.
   std::string_view examples;
 };

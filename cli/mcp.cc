@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/manual.h"
@@ -26,11 +27,11 @@ std::string OwnProgram() {
 }  // namespace
 
 int RunMcp(int argc, char** argv) {
-  CLI::App app("Serves recordings to agents, by the Model Context Protocol.", "ttq mcp");
+  CommandLine line("ttq mcp");
   mcp::Options options;
-  app.add_flag("--allow-record", options.allow_record,
+  line.AddFlag("--allow-record", &options.allow_record,
                "Agents may run programs, to record them: the tool `record`");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   options.program = OwnProgram();
   for (const Topic& topic : Topics()) {
     options.topics.push_back({topic.name, topic.summary, topic.text});

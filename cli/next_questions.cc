@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "cli/answer.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/sources.h"
 #include "query/language/parser.h"
 

@@ -14,9 +14,10 @@
 #include "base/display_width.h"
 #include "base/text.h"
 #include "cli/answer.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
 #include "query/engine/sources.h"
@@ -38,32 +39,31 @@ struct QueryOptions {
   bool wide = false, no_pager = false, quiet = false;
 };
 
-void Declare(CLI::App& app, QueryOptions* options) {
-  app.add_option("-t,--trace", options->trace, "The recording: a path or a name of `ttq ls`")
-      ->type_name("TRACE");
-  app.add_option("-p,--process", options->process,
-                 "The process: its number in `ttq info`, its pid, its program's name, or all")
-      ->type_name("P");
-  app.add_option("-f,--format", options->format_name, "table, json, jsonl or csv")
-      ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
-      ->type_name("FORMAT");
-  app.add_option("-F,--file", options->file, "Read queries from a file")->type_name("FILE");
-  app.add_option("--limit", options->limit,
-                 "Rows to print at most; 0: all (default: 50 on a terminal, else all)")
-      ->check([](const std::string& n) {
+void Declare(CommandLine& line, QueryOptions* options) {
+  line.Add("-t,--trace", &options->trace, "The recording: a path or a name of `ttq ls`")
+      .Called("TRACE");
+  line.Add("-p,--process", &options->process,
+           "The process: its number in `ttq info`, its pid, its program's name, or all")
+      .Called("P");
+  line.Add("-f,--format", &options->format_name, "table, json, jsonl or csv")
+      .OneOf({"table", "json", "jsonl", "csv"})
+      .Called("FORMAT");
+  line.Add("-F,--file", &options->file, "Read queries from a file").Called("FILE");
+  line.Add("--limit", &options->limit,
+           "Rows to print at most; 0: all (default: 50 on a terminal, else all)")
+      .Checked([](const std::string& n) -> std::string {
         return n.starts_with('-') ? "there are no fewer rows than 0" : "";
-      })
-      ->type_name("N");
-  app.add_flag("--wide", options->wide, "Cut nothing to the width of the terminal");
-  AddPagerOption(app, &options->no_pager);
-  app.add_flag("-q,--quiet", options->quiet, "Do not say what could be asked next");
-  app.add_flag("--exit-code", options->exit_code, "Exit with 1 when there are no rows");
-  app.add_flag("--explain", options->explain, "Say how the query would be run, and do not run it");
-  app.add_flag("--csv-safe", options->csv_safe,
+      });
+  line.AddFlag("--wide", &options->wide, "Cut nothing to the width of the terminal");
+  AddPagerOption(line, &options->no_pager);
+  line.AddFlag("-q,--quiet", &options->quiet, "Do not say what could be asked next");
+  line.AddFlag("--exit-code", &options->exit_code, "Exit with 1 when there are no rows");
+  line.AddFlag("--explain", &options->explain, "Say how the query would be run, and do not run it");
+  line.AddFlag("--csv-safe", &options->csv_safe,
                "csv: put an apostrophe before texts that a spreadsheet would take for formulas");
-  app.add_flag("--indexed", options->indexed,
+  line.AddFlag("--indexed", &options->indexed,
                "Answer from what of the history is there; an answer that needs more says so");
-  app.add_flag("--full-scan", options->full_scan,
+  line.AddFlag("--full-scan", &options->full_scan,
                "Use no index (for checking; the answer is the same)");
 }
 
@@ -73,7 +73,7 @@ bool LooksLikeOption(const std::string& word) {
 }
 
 // Splits arguments into options for CLI11 and words of the query.
-void SplitCommand(const CLI::App& app, const std::vector<std::string>& arguments,
+void SplitCommand(const CommandLine& line, const std::vector<std::string>& arguments,
                   std::vector<std::string>* options, std::vector<std::string>* words) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
@@ -88,9 +88,7 @@ void SplitCommand(const CLI::App& app, const std::vector<std::string>& arguments
       continue;
     }
     options->push_back(word);
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option && option->get_expected_max() > 0 && name.size() == word.size() &&
-        i + 1 < arguments.size()) {
+    if (line.TakesValue(word) && i + 1 < arguments.size()) {
       options->push_back(arguments[++i]);
     }
   }
@@ -239,13 +237,13 @@ int AskRecording(const QueryOptions& options, std::string_view text,
 
 int Ask(const std::vector<std::string>& arguments, bool may_name_command, QueryOptions options,
         const OutsideMemory* memory) {
-  CLI::App app("Asks a recording a question.", "ttq query");
-  Declare(app, &options);
+  CommandLine line("ttq query");
+  Declare(line, &options);
   std::vector<std::string> option_words, words;
-  SplitCommand(app, arguments, &option_words, &words);
+  SplitCommand(line, arguments, &option_words, &words);
   // `ttq -t TRACE query …`
   if (may_name_command && !words.empty() && words[0] == "query") words.erase(words.begin());
-  if (const std::optional<int> done = ParseArguments(app, option_words)) return *done;
+  if (const std::optional<int> done = ParseArguments(line, option_words)) return *done;
 
   std::string text;
   bool script = true;

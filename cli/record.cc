@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,13 +14,13 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/help.h"
 #include "cli/page.h"
 #include "cli/record_run.h"
 #include "cli/units.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/find_trace.h"
 #include "store/format/inputs_log.h"
 #include "store/write/history.h"
@@ -90,66 +89,59 @@ struct Given {
   bool report = false;
 };
 
-void Declare(CLI::App& app, RecordOptions* options, Given* given) {
-  app.add_option("-o,--output", given->output, "The recording's directory, which must not exist")
-      ->type_name("DIR");
-  app.add_option("--max-size", given->max_size, "End when the recording takes that much: 500M, 2G")
-      ->type_name("SIZE");
-  app.add_option("--max-time", given->max_time, "End after that long: 90s, 30m, 2h")
-      ->type_name("DURATION");
-  app.add_option("--free-space", given->free_space,
-                 "End when less is free on its disk (default: 1G, or a twentieth of a small disk)")
-      ->type_name("SIZE");
-  app.add_option("--on-full", given->on_full,
-                 "What an end is: stop the program (the default), or detach and let it run on")
-      ->check(CLI::IsMember({"stop", "detach"}))
-      ->type_name("WHAT");
-  app.add_option("--repeat", given->repeat, "Record N runs (with -o DIR: DIR-1, DIR-2, …)")
-      ->check(CLI::PositiveNumber)
-      ->type_name("N");
-  app.add_option(
-         "--until", given->until,
-         "Stop after a run that did: crash (died by a signal) or failing (any status but 0)")
-      ->check(CLI::IsMember({"crash", "failing"}))
-      ->type_name("WHAT");
-  app.add_option("--keep", given->keep,
-                 "Of several runs: all, or only those that were failing or a crash")
-      ->check(CLI::IsMember({"all", "failing", "crash"}))
-      ->type_name("WHAT");
-  app.add_flag("--report", given->report,
+void Declare(CommandLine& line, RecordOptions* options, Given* given) {
+  line.Add("-o,--output", &given->output, "The recording's directory, which must not exist")
+      .Called("DIR");
+  line.Add("--max-size", &given->max_size, "End when the recording takes that much: 500M, 2G")
+      .Called("SIZE");
+  line.Add("--max-time", &given->max_time, "End after that long: 90s, 30m, 2h").Called("DURATION");
+  line.Add("--free-space", &given->free_space,
+           "End when less is free on its disk (default: 1G, or a twentieth of a small disk)")
+      .Called("SIZE");
+  line.Add("--on-full", &given->on_full,
+           "What an end is: stop the program (the default), or detach and let it run on")
+      .OneOf({"stop", "detach"})
+      .Called("WHAT");
+  line.Add("--repeat", &given->repeat, "Record N runs (with -o DIR: DIR-1, DIR-2, …)")
+      .Checked(WholeNumber(1))
+      .Called("N");
+  line.Add("--until", &given->until,
+           "Stop after a run that did: crash (died by a signal) or failing (any status but 0)")
+      .OneOf({"crash", "failing"})
+      .Called("WHAT");
+  line.Add("--keep", &given->keep,
+           "Of several runs: all, or only those that were failing or a crash")
+      .OneOf({"all", "failing", "crash"})
+      .Called("WHAT");
+  line.AddFlag("--report", &given->report,
                "When the program fails, write the page of `ttq report` beside the recording");
-  app.add_flag("-q,--quiet", options->quiet, "No summary line");
-  app.add_option(
-         "--engine", given->engine,
-         "What runs the program: native, valgrind (slower), or auto (the default): native, and "
-         "valgrind where the program needs it and has done nothing yet that the world could see")
-      ->check(CLI::IsMember({"auto", "native", "valgrind"}))
-      ->type_name("WHAT");
-  app.add_option(
-         "--index", given->index,
-         "When the history is made: none (the default): only the inputs are recorded, and the "
-         "first question, or `ttq index`, makes the history from them; last: its last part as "
-         "soon as the program has ended; all: all of it then; now: while the program runs (what "
-         "valgrind does)")
-      ->check(CLI::IsMember({"now", "none", "last", "all"}))
-      ->type_name("WHEN");
-  app.add_option("--block-size", given->block_size,
-                 "Log per block: MiB, or a size from 512Ki to 256Mi (default: 4)")
-      ->type_name("SIZE");
-  app.add_flag("--verify", options->launch.verify,
+  line.AddFlag("-q,--quiet", &options->quiet, "No summary line");
+  line.Add("--engine", &given->engine,
+           "What runs the program: native, valgrind (slower), or auto (the default): native, and "
+           "valgrind where the program needs it and has done nothing yet that the world could see")
+      .OneOf({"auto", "native", "valgrind"})
+      .Called("WHAT");
+  line.Add("--index", &given->index,
+           "When the history is made: none (the default): only the inputs are recorded, and the "
+           "first question, or `ttq index`, makes the history from them; last: its last part as "
+           "soon as the program has ended; all: all of it then; now: while the program runs (what "
+           "valgrind does)")
+      .OneOf({"now", "none", "last", "all"})
+      .Called("WHEN");
+  line.Add("--block-size", &given->block_size,
+           "Log per block: MiB, or a size from 512Ki to 256Mi (default: 4)")
+      .Called("SIZE");
+  line.AddFlag("--verify", &options->launch.verify,
                "Compare all memory with the recording after every block");
 }
 
 }  // namespace
 
 int RunRecord(int argc, char** argv) {
-  CLI::App app("Record a program's whole history", "ttq record");
+  CommandLine line("ttq record");
   RecordOptions options;
   Given given;
-  Declare(app, &options, &given);
-  app.add_option("program", options.launch.command, "program and its arguments")->required();
-  app.prefix_command();
-  app.positionals_at_end();
+  Declare(line, &options, &given);
   // Everything from the program's name on is the program's.
   std::vector<std::string> own;
   int at = 1;
@@ -161,21 +153,10 @@ int RunRecord(int argc, char** argv) {
     }
     if (word.empty() || word[0] != '-') break;
     own.emplace_back(word);
-    const CLI::Option* option = app.get_option_no_throw(std::string(word));
-    const bool takes_value = option && option->get_expected_max() > 0;
-    if (takes_value && at + 1 < argc) own.emplace_back(argv[++at]);
+    if (line.TakesValue(own.back()) && at + 1 < argc) own.emplace_back(argv[++at]);
   }
   KeepMemory();
-  app.remove_option(app.get_option("program"));
-  std::reverse(own.begin(), own.end());
-  try {
-    app.parse(own);
-  } catch (const CLI::CallForHelp&) {
-    ShowHelp(app);
-    return kAnswered;
-  } catch (const CLI::ParseError& e) {
-    return Complain(e.what(), kOwnFailure);
-  }
+  if (const std::optional<int> done = ParseArguments(line, own, kOwnFailure)) return *done;
   options.launch.command.assign(argv + at, argv + argc);
   options.stop_when_full = given.on_full == "stop";
   if (given.engine == "valgrind") options.launch.recorder = RecorderKind::kValgrind;

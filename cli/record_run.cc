@@ -30,7 +30,7 @@
 #include "cli/recordings.h"
 #include "cli/shim.h"
 #include "cli/units.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/runtime.h"
 #include "recorder/launcher.h"

@@ -10,7 +10,7 @@
 
 #include "base/directory.h"
 #include "cli/common.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

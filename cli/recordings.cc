@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "absl/status/statusor.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/find_trace.h"
 
 namespace ttq {

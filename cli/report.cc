@@ -7,10 +7,11 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/page.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "report/autopsy.h"
 
@@ -73,22 +74,18 @@ bool WritePage(const std::string& trace, const std::string& path) {
 }
 
 int RunReport(int argc, char** argv) {
-  CLI::App app("Writes why the program died as one page of HTML.", "ttq report");
+  CommandLine line("ttq report");
   TraceOption trace;
   std::string process, output, format = "html", redact;
   AutopsyOptions options;
-  AddTraceOption(app, &trace);
-  app.add_option("-p,--process", process, "The process (default: the one that died by a signal)")
-      ->type_name("N");
-  app.add_option("-o,--output", output, "The file (default: NAME.html, - for stdout)")
-      ->type_name("FILE");
-  app.add_option("-f,--format", format, "html or json")
-      ->check(CLI::IsMember({"html", "json"}))
-      ->type_name("FORMAT");
-  app.add_option("--at", options.at, "The state at that time instead of the crash")
-      ->type_name("TIME");
-  app.add_option("--redact", redact, "Leave out: a list of env, strings, paths")->type_name("LIST");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  AddTraceOption(line, &trace);
+  line.Add("-p,--process", &process, "The process (default: the one that died by a signal)")
+      .Called("N");
+  line.Add("-o,--output", &output, "The file (default: NAME.html, - for stdout)").Called("FILE");
+  line.Add("-f,--format", &format, "html or json").OneOf({"html", "json"}).Called("FORMAT");
+  line.Add("--at", &options.at, "The state at that time instead of the crash").Called("TIME");
+  line.Add("--redact", &redact, "Leave out: a list of env, strings, paths").Called("LIST");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   if (!redact.empty() && !SetRedactions(redact, &options)) {
     return Complain(fmt::format("--redact takes a list of {}", kRedactions), kUsage);
   }

@@ -14,11 +14,12 @@
 
 #include "base/directory.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/recordings.h"
 #include "cli/units.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/recordings.h"
 #include "query/find_trace.h"
 #include "store/format/inputs_log.h"
@@ -62,19 +63,17 @@ void MendLatest(const std::string& home) {
 }  // namespace
 
 int RunRm(int argc, char** argv) {
-  CLI::App app("Removes recordings.", "ttq rm");
+  CommandLine line("ttq rm");
   std::vector<std::string> names;
-  size_t keep = 0;
+  std::optional<uint64_t> keep;
   std::string age;
   bool dry_run = false;
-  app.add_option("RECORDING", names, "Paths, or names of `ttq ls`");
-  CLI::Option* keep_option =
-      app.add_option("--keep", keep, "Removes all but the N newest")->type_name("N");
-  app.add_option("--older-than", age, "Removes those recorded longer ago: 7d, 12h, 30m")
-      ->type_name("AGE");
-  app.add_flag("-n,--dry-run", dry_run, "Only says which");
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
-  const bool by_rule = keep_option->count() > 0 || !age.empty();
+  line.Add("RECORDING", &names, "Paths, or names of `ttq ls`");
+  line.Add("--keep", &keep, "Removes all but the N newest");
+  line.Add("--older-than", &age, "Removes those recorded longer ago: 7d, 12h, 30m").Called("AGE");
+  line.AddFlag("-n,--dry-run", &dry_run, "Only says which");
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
+  const bool by_rule = keep || !age.empty();
   if (names.empty() == !by_rule) {
     return Complain(by_rule ? "name recordings or give --keep or --older-than, not both"
                             : "name recordings, or say --keep N or --older-than 7d",
@@ -93,7 +92,7 @@ int RunRm(int argc, char** argv) {
     const std::vector<Listed> all = ListRecordings(home);
     const double now = static_cast<double>(time(nullptr));
     for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i].running || (keep_option->count() > 0 && i < keep)) continue;
+      if (all[i].running || (keep && i < *keep)) continue;
       if (!age.empty() && now - static_cast<double>(all[i].start_wall_ns) / 1e9 < *seconds)
         continue;
       doomed.push_back(all[i].path);

@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/cell.h"
 #include "query/answers/format.h"
 #include "query/answers/table.h"

@@ -18,13 +18,14 @@
 #include "base/natural_order.h"
 #include "base/text.h"
 #include "cli/answer.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/completion.h"
 #include "cli/line_editor.h"
 #include "cli/row_text.h"
 #include "cli/terminal.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
 #include "store/read/moment_info.h"
@@ -535,21 +536,21 @@ class Shell {
 }  // namespace
 
 int RunShell(int argc, char** argv) {
-  CLI::App app("Asks a recording one question after another.", "ttq shell");
+  CommandLine line("ttq shell");
   ShellOptions options;
   std::string option;
-  app.add_option("TRACE", options.trace, "The recording: a path or a name of `ttq ls`");
-  app.add_option("-t,--trace", option, "The same")->type_name("TRACE");
-  app.add_option("-p,--process", options.process,
-                 "The process: its number in `ttq info`, its pid, or its program's name")
-      ->type_name("P");
-  app.add_option("-f,--format", options.format, "table, json, jsonl or csv")
-      ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
-      ->type_name("FORMAT");
-  app.add_option("--limit", options.limit, "Rows to print at most; 0: all")->type_name("N");
-  app.add_flag("--wide", options.wide, "Cut nothing to the width of the terminal");
-  AddPagerOption(app, &options.no_pager);
-  if (const std::optional<int> done = ParseArguments(app, Arguments(argc, argv))) return *done;
+  line.Add("TRACE", &options.trace, "The recording: a path or a name of `ttq ls`");
+  line.Add("-t,--trace", &option, "The same").Called("TRACE");
+  line.Add("-p,--process", &options.process,
+           "The process: its number in `ttq info`, its pid, or its program's name")
+      .Called("P");
+  line.Add("-f,--format", &options.format, "table, json, jsonl or csv")
+      .OneOf({"table", "json", "jsonl", "csv"})
+      .Called("FORMAT");
+  line.Add("--limit", &options.limit, "Rows to print at most; 0: all").Called("N");
+  line.AddFlag("--wide", &options.wide, "Cut nothing to the width of the terminal");
+  AddPagerOption(line, &options.no_pager);
+  if (const std::optional<int> done = ParseArguments(line, Arguments(argc, argv))) return *done;
   if (options.trace.empty()) options.trace = option;
   Shell shell(options);
   if (const std::optional<int> failed = shell.Start()) return *failed;

@@ -15,10 +15,11 @@
 
 #include "base/directory.h"
 #include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/recordings.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "import/live.h"
 #include "import/write_moment.h"
 
@@ -71,17 +72,13 @@ std::string Summary(const LiveProcess& live) {
 }  // namespace
 
 int RunSnapshot(int argc, char** argv) {
-  CLI::App app("Makes a recording of one moment of a running process.", "ttq snapshot");
+  CommandLine line("ttq snapshot");
   std::string output, process;
   bool stop = false, quiet = false;
-  app.add_option("PID", process, "The process")->required();
-  app.add_option("-o,--output", output, "Directory of the recording (must not exist)")
-      ->type_name("DIR");
-  app.add_flag("--stop", stop, "Have it stand still while it is read, instead of forking it");
-  app.add_flag("-q,--quiet", quiet, "No summary line");
-  app.footer(
-      "After `--`, a question: `ttq snapshot 123 -- py backtrace all threads`. The recording "
-      "is not kept then, unless -o says where.");
+  line.Add("PID", &process, "The process").Required();
+  line.Add("-o,--output", &output, "Directory of the recording (must not exist)").Called("DIR");
+  line.AddFlag("--stop", &stop, "Have it stand still while it is read, instead of forking it");
+  line.AddFlag("-q,--quiet", &quiet, "No summary line");
   std::vector<std::string> own, question;
   bool asks = false;
   for (const std::string& word : Arguments(argc, argv)) {
@@ -91,7 +88,7 @@ int RunSnapshot(int argc, char** argv) {
     }
     (asks ? question : own).push_back(word);
   }
-  if (const std::optional<int> done = ParseArguments(app, own)) return *done;
+  if (const std::optional<int> done = ParseArguments(line, own)) return *done;
   char* end = nullptr;
   const long pid = strtol(process.c_str(), &end, 10);
   if (end == process.c_str() || *end != 0 || pid <= 0 || pid > 1 << 22) {

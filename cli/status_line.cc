@@ -9,7 +9,7 @@
 
 #include "base/display_width.h"
 #include "cli/terminal.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -98,8 +98,8 @@ bool MovesCursor() {
   return !term.empty() && term != "dumb";
 }
 
-void AddPagerOption(CLI::App& app, bool* no_pager) {
-  app.add_flag("--no-pager", *no_pager, "Do not show what is longer than the screen in $PAGER");
+void AddPagerOption(CommandLine& line, bool* no_pager) {
+  line.AddFlag("--no-pager", no_pager, "Do not show what is longer than the screen in $PAGER");
 }
 
 Pager::Pager(Options options) : options_(std::move(options)) {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-#include "CLI/App.hpp"
+#include "cli/command_line.h"
 
 namespace ttq {
 
@@ -31,7 +31,7 @@ ScreenSize SizeOfScreen(int fd);
 bool MovesCursor();
 
 // Adds --no-pager.
-void AddPagerOption(CLI::App& app, bool* no_pager);
+void AddPagerOption(CommandLine& line, bool* no_pager);
 
 // Takes what goes to stdout, and shows it in $TTQ_PAGER, else $PAGER, else `less`, when it is
 // longer than the screen of the terminal that stdout is. Otherwise, and for what comes slowly, it

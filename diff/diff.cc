@@ -9,7 +9,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "diff/align.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "re2/re2.h"
 
 namespace ttq::diff {

@@ -13,7 +13,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "diff/value_text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::diff {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/frames.h"
 #include "query/cpython/variables.h"

@@ -6,7 +6,7 @@
 #include "base/number_text.h"
 #include "base/text.h"
 #include "diff/diff.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 
 namespace ttq::diff {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/format.h"
 
 namespace ttq::diff {

@@ -3,7 +3,7 @@
 #include "diff/value_text.h"
 
 #include "base/byte_cursor.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::diff {
 

@@ -14,7 +14,7 @@
 
 #include "base/status_macros.h"
 #include "base/types.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/packet.h"
 #include "store/read/moment_info.h"
 

@@ -2,7 +2,7 @@
 //
 // What gdb's command `monitor` passes on: questions in ttq's language, and moves in time.
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/stub.h"
 #include "query/answers/format.h"
 #include "query/answers/moment.h"

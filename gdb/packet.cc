@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::gdb {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/packet.h"
 
 namespace ttq::gdb {

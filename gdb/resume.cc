@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/registers.h"
 #include "gdb/stub.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "gdb/registers.h"
 
 namespace ttq::gdb {

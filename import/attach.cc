@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

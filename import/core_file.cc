@@ -15,7 +15,7 @@
 
 #include "base/status_macros.h"
 #include "base/types.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "import/arm/arm.h"
 #include "import/registers.h"
 

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/elf.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "import/unpack.h"
 
 extern char** environ;

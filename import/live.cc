@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/types.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "import/find_file.h"
 #include "import/registers.h"
 

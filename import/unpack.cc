@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/types.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/file_image.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/producer.h"
 
 namespace ttq {

@@ -13,7 +13,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/text.h"
 #include "query/answers/format.h"
 #include "query/answers/moment.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/text.h"
 #include "nlohmann/json.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/version.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/definitions.h"
 #include "mcp/text.h"
 

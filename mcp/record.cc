@@ -19,7 +19,7 @@
 
 #include "base/number_text.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/subjects.h"
 #include "mcp/text.h"
 

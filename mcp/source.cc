@@ -12,7 +12,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/text.h"
 #include "query/answers/moment.h"
 #include "query/cpython/source_text.h"

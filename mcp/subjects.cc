@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/find_trace.h"
 
 namespace ttq::mcp {

@@ -7,7 +7,7 @@
 
 #include "base/display_width.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/cell.h"
 #include "query/answers/format.h"
 #include "query/language/diagnostic.h"

@@ -9,7 +9,7 @@
 
 #include "base/number_text.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "mcp/ask.h"
 #include "mcp/autopsy.h"
 #include "mcp/definitions.h"

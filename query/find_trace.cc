@@ -11,7 +11,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/inputs_log.h"
 #include "store/write/history.h"
 

@@ -39,7 +39,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/inputs.h"
 
 extern char** environ;

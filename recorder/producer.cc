@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "query/answers/format.h"
 #include "query/cpython/context.h"

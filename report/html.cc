@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "nlohmann/json.hpp"
 #include "report/autopsy.h"
 #include "report/page_style.h"

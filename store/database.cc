@@ -28,7 +28,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/compressor.h"
 
 namespace ttq {

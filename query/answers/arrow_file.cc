@@ -10,7 +10,7 @@
 
 #include "base/status_macros.h"
 #include "flatbuffers/flatbuffers.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/columns.h"
 
 namespace ttq {

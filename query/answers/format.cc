@@ -14,7 +14,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/cell.h"
 #include "query/answers/colors.h"
 #include "query/answers/table.h"

@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/columns.h"
 
 namespace ttq {

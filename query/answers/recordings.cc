@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
 #include "base/natural_order.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/inputs_log.h"
 #include "store/read/moment_info.h"
 #include "store/read/reader.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/display_width.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/answers/colors.h"
 
 namespace ttq {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/number_text.h"
 #include "base/text.h"
-#include "fmt/format.h"
-#include "fmt/ranges.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 namespace {
@@ -284,7 +284,7 @@ bool PrintArray(ObjectReader& reader, uint64_t object, std::string_view name, Re
   if (elements->count == 0) {
     out.Add("[]");
     if (array->shape.size() > 1)
-      out.Add(fmt::format(", shape=({})", fmt::join(array->shape, ", ")));
+      out.Add(fmt::format(", shape=({})", absl::StrJoin(array->shape, ", ")));
   } else {
     AddDimension(reader, *array, 0, *elements, &next, out);
   }
@@ -452,7 +452,7 @@ bool PrintTensor(ObjectReader& reader, uint64_t object, const TypeInfo& type, Re
   std::optional<Elements> elements;
   if (array.data != 0) elements = ReadElements(reader, array, out.limits().items);
   out.Add(fmt::format("<{}(shape=[{}], dtype=torch.{}", type.short_name(),
-                      fmt::join(array.shape, ", "), tensor->type->name));
+                      absl::StrJoin(array.shape, ", "), tensor->type->name));
   if (elements) {
     out.Add(", data=");
     uint64_t next = 0;

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/symbols.h"
 #include "query/cpython/holders.h"
 #include "query/cpython/lifetime.h"

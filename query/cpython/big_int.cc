@@ -2,7 +2,7 @@
 
 #include "query/cpython/big_int.h"
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 

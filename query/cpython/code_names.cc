@@ -8,7 +8,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/context.h"
 #include "query/language/diagnostic.h"
 #include "re2/re2.h"

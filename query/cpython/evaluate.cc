@@ -10,7 +10,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/context.h"
 #include "query/language/diagnostic.h"
 #include "query/language/operators.h"

@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/disk_cache.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/format.h"
 
 namespace ttq::python {

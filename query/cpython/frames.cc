@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/number_text.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/array_reprs.h"
 #include "query/cpython/frames.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 namespace {

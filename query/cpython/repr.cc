@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/number_text.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/array_reprs.h"
 #include "query/cpython/big_int.h"
 #include "query/cpython/frames.h"

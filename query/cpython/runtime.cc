@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/elf_file.h"
 #include "query/cpython/objects.h"
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::python {
 namespace {

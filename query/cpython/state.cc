@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/moment_info.h"
 
 namespace ttq::python {

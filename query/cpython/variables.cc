@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/lifetime.h"
 
 namespace ttq::python {

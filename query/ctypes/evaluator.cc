@@ -11,7 +11,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/floating_point.h"
 #include "query/language/diagnostic.h"
 #include "query/language/operators.h"

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/dwarf_expression.h"
 #include "query/code/names.h"
 #include "query/ctypes/characters.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/evaluator.h"
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/frame_state.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/code_names.h"
 #include "query/cpython/provenance.h"
 #include "query/engine/frame_values.h"

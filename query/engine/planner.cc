@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/disassembler.h"
 #include "query/cpython/provenance.h"
 #include "query/engine/frame_values.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq::ast {
 namespace {

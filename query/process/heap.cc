@@ -14,7 +14,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/symbols.h"
 #include "query/process/process_names.h"
 

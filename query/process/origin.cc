@@ -8,7 +8,7 @@
 
 #include "base/byte_cursor.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/symbols.h"
 #include "query/process/heap.h"
 

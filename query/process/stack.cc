@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/code/dwarf_expression.h"
 #include "query/outcome.h"
 #include "query/process/tail_calls.h"

@@ -11,7 +11,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/process/heap.h"
 #include "store/read/moment_info.h"
 

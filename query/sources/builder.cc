@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/outcome.h"
 
 namespace ttq {

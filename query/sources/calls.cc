@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/frame.h"
 #include "query/ctypes/frame_state.h"
 #include "query/ctypes/name_scope.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/engine.h"
 #include "query/engine/frame_values.h"
 #include "query/engine/py_stack.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"
 #include "query/sources/builder.h"

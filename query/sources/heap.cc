@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/render.h"
 #include "query/engine/engine.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/engine.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"

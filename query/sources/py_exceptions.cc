@@ -9,7 +9,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/raises.h"
 #include "query/cpython/source_text.h"
 #include "query/cpython/state.h"

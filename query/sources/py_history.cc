@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/c_functions.h"
 #include "query/cpython/code_names.h"
 #include "query/cpython/ending.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/balance.h"
 #include "query/cpython/holders.h"
 #include "query/cpython/lifetime.h"

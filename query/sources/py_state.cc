@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/evaluate.h"
 #include "query/cpython/exceptions.h"
 #include "query/cpython/lifetime.h"

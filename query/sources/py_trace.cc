@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/code_names.h"
 #include "query/cpython/lines.h"
 #include "query/cpython/provenance.h"

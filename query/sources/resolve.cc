@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/number_text.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/render.h"
 #include "query/ctypes/type_space.h"

@@ -10,7 +10,7 @@
 #include "base/number_text.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/ctypes/expression_at.h"
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/by_python.h"
 #include "query/engine/engine.h"
 #include "query/language/diagnostic.h"

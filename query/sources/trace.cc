@@ -10,7 +10,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/source_text.h"
 #include "query/ctypes/expression_at.h"
 #include "query/ctypes/frame.h"

@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/locks.h"
 #include "query/cpython/runtime.h"
 #include "query/cpython/state.h"

@@ -19,7 +19,7 @@
 #include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/records.h"
 
 namespace ttq {

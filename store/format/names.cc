@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/moment_info.h"
 #include "store/format/recorded.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/format.h"
 #include "store/format/message.h"
 #include "store/format/trace.capnp.h"

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/process_reader.h"
 #include "store/read/track.h"
 

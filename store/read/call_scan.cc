@@ -24,7 +24,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/moment.h"
 #include "store/read/process_reader.h"
 #include "store/read/track.h"

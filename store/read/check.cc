@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/process_reader.h"
 #include "store/read/watch.h"
 #include "store/walk/digest.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/process_reader.h"
 
 namespace ttq {

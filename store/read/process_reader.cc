@@ -10,7 +10,7 @@
 
 #include "base/elf.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/moment_info.h"
 #include "store/read/track.h"
 

@@ -19,7 +19,7 @@
 
 #include "base/directory.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/database.h"
 #include "store/format/format.h"
 #include "store/format/inputs_log.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/walk/evaluate.h"
 #include "store/walk/native.h"
 #include "store/walk/packed_log.h"

@@ -2,7 +2,7 @@
 
 #include "store/walk/walk.h"
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 
 namespace ttq {
 

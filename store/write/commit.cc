@@ -11,7 +11,7 @@
 
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/message.h"
 #include "store/write/process_ingest.h"
 

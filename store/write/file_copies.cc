@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/disk_cache.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/format.h"
 #include "store/format/inputs_log.h"
 #include "store/write/disk_errors.h"

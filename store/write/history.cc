@@ -21,7 +21,7 @@
 #include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/launcher.h"
 #include "store/format/format.h"
 #include "store/format/inputs_log.h"

@@ -20,7 +20,7 @@
 #include "base/elf.h"
 #include "base/threads.h"
 #include "base/version.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/inputs_log.h"
 #include "store/format/message.h"
 #include "store/format/seal.h"

@@ -15,7 +15,7 @@
 
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/format/format.h"
 #include "store/write/disk_errors.h"
 #include "store/write/recording_record.h"

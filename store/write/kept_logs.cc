@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/launcher.h"
 #include "store/write/disk_errors.h"
 

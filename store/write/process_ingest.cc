@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/threads.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/producer.h"
 
 namespace ttq {

@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/process_reader.h"
 #include "store/walk/digest.h"
 

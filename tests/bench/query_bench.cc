@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/engine/engine.h"
 #include "query/language/parser.h"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "query/cpython/layout.h"
 
 int main(int argc, char** argv) {

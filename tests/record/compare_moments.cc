@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/reader.h"
 
 namespace ttq {

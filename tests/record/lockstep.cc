@@ -39,7 +39,7 @@
 #include <string>
 #include <vector>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/reader.h"
 
 namespace ttq {

@@ -25,7 +25,7 @@
 
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "recorder/extract_inputs.h"
 #include "recorder/launcher.h"
 #include "store/walk/digest.h"

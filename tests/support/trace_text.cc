@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/reader.h"
 #include "tests/support/stream_builder.h"
 

@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "fmt/format.h"
+#include "fmt/core.h"
 #include "store/read/reader.h"
 #include "tests/support/trace_text.h"
 
