@@ -53,9 +53,9 @@ void InParallel(size_t count, const Work& work) {
   for (auto& other : others) other.get();
 }
 
-// Results made ahead of who takes them, in order: one at first, as many at once as there are
-// UsefulThreads when the caller keeps asking. Waits for its threads before it goes: to be declared
-// after what they use.
+// Makes results in order, ahead of the caller that takes them: one at first, and UsefulThreads at
+// once when the caller takes several. The destructor waits for the threads: declare it after the
+// objects that they use.
 template <class T>
 class ReadAhead {
  public:

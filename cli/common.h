@@ -105,9 +105,8 @@ class InterruptGuard {
   struct sigaction before_;
 };
 
-// Tells on stderr how far a scan is, when that is a terminal and it takes more than half a second.
-// A question may need several scans, one after another; what is to do is then not all known when
-// the first begins, and no percentage is given.
+// Shows the progress of a scan on stderr, if that is a terminal, from half a second on. No
+// percentage: a question may need several scans, and the first does not know the others' length.
 class Progress {
  public:
   explicit Progress(const ScanControl* control);

@@ -24,9 +24,9 @@ class Completer {
   // `commands`: words that may begin a line beside those that begin a question.
   explicit Completer(std::vector<std::string> commands) : commands_(std::move(commands)) {}
 
-  // Of whose names what follows is about; must outlive it.
+  // The recording and process whose names complete a question from now on. Both must outlive this.
   void SetEngine(const Recording* recording, const Engine* engine);
-  // What `process` may be followed by.
+  // The words that complete `process`.
   void SetProcesses(std::vector<std::string> names) { processes_ = std::move(names); }
   // `before`: what stands before the cursor. Candidates are in natural order, and printable.
   Completion Complete(std::string_view before);

@@ -203,7 +203,7 @@ class OriginFinder {
   bool IsBlockAddress(const Location& location);
   absl::StatusOr<std::optional<uint64_t>> WordAt(int side, const Location& location, Time t);
   absl::StatusOr<std::optional<Address>> PcAt(int side, Time t, ThreadNo thread);
-  // What is said when there is no instruction to go on from.
+  // Ends the search at `location`, from which no instruction leads further.
   absl::Status Conclude(Origin* origin, const Location& location,
                         const std::array<std::optional<Definition>, 2>& found);
   std::string StringAround(int side, const Location& location);

@@ -77,8 +77,8 @@ class Side {
   // Up to the first byte that is not known.
   std::string Memory(Address at, uint32_t size, Time t);
   absl::StatusOr<Stack> StackAt(Time t, ThreadNo thread);
-  // The frame somebody who wrote the program would call the place: the innermost one with a source
-  // line that is in no system library.
+  // The frame that the program's author would name: the innermost one outside of system libraries
+  // that has a source line.
   const Frame* OwnFrame(const Stack& stack) const;
 
   // Whether code is of a module that is no system library.

@@ -33,8 +33,8 @@ struct Position {
     // interrupted registers come from the signal's frame, all else is the state at this time.
     kBeforeHandler,
     kAt,  // the state at this time
-    // The same state; a signal was told of: the one that the next instruction raises, or one that
-    // no handler gets.
+    // The same state, after a stop for a signal: the one that the next instruction raises, or one
+    // that no handler gets.
     kSignalled,
   };
   Time time;
@@ -113,7 +113,7 @@ class Timeline {
   // Signals, by Linux's numbers, that do not stop.
   void Pass(std::set<int> signals) { passed_ = std::move(signals); }
 
-  // The signal that was told of here, if there was one.
+  // The signal of the stop at the current position, if it was one.
   absl::StatusOr<std::optional<Event>> SignalHere();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One moment of a process that was not recorded: what a core dump holds, or what a running process
-// is found to be. Who makes one reads the system or a file; who uses it writes a recording.
+// One moment of a process that was not recorded. core_file.h and live.h make one from a core dump
+// and from a running process; write_moment.h writes it as a recording.
 
 #ifndef TTQ_IMPORT_MOMENT_H_
 #define TTQ_IMPORT_MOMENT_H_

@@ -15,7 +15,7 @@
 
 namespace ttq {
 
-// Left out: whoever reads the recording has the memory itself (OutsideMemory).
+// kLeftOut: a reader of the recording reads memory elsewhere (OutsideMemory).
 enum class MemoryContents { kStored, kLeftOut };
 
 // Writes the moment as the one process of `writer`, and finishes that. `vdso`: where the kernel's

@@ -27,11 +27,11 @@ std::string HomeDirectory();
 // what to do about it, when there is none.
 absl::StatusOr<std::string> FindTrace(const std::string& name);
 
-// What is told while a history is made: how much there is of it, several times a second, and at the
-// end null. For the whole process; before any recording is opened.
+// `watch` is called several times a second while a history is made, with its totals so far, and
+// with null at the end. There is one for the whole process: set it before any recording is opened.
 void SetHistoryWatch(std::function<void(const IngestTotals*)> watch);
 
-// MakeHistory, which tells the watch.
+// MakeHistory with that watch.
 absl::Status EnsureHistory(const std::string& directory, const HistoryWanted& wanted);
 absl::Status EnsureHistory(const std::string& directory);  // all of it
 

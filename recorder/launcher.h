@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Running a program under the recorder tool. The launcher starts Valgrind, finds the rings that the
-// processes of the tree create, and hands each to the caller, who consumes it on a thread of its
-// own.
+// Starts a program under the native engine or Valgrind, finds the rings that the processes of its
+// tree create, and hands each to the caller, who reads it on a thread of its own.
 
 #ifndef TTQ_RECORDER_LAUNCHER_H_
 #define TTQ_RECORDER_LAUNCHER_H_

@@ -62,11 +62,11 @@ class Ring {
   // The same; what its instructions do is not asked for any more, and may be left out.
   void AskForNoMore();
 
-  // Of a process whose inputs are recorded: what the next block holds so far of TtqInputsBlock and
-  // of records, those from byte `known` on; nullopt: no more than that, or nobody knows.
+  // The next block of recorded inputs as far as it is written: TtqInputsBlock, and its records from
+  // byte `known` on. nullopt: there are no more, or the block cannot be read now.
   std::optional<std::string> NextSoFar(size_t known) const;
 
-  // Whether who fills it is done, or gone. What was handed over may not have been taken yet.
+  // Whether the producer has finished or died. Blocks that it handed over may still be waiting.
   bool HasEnded() const;
 
   // The process replaced itself; no more blocks come after those produced.
@@ -84,7 +84,7 @@ class Ring {
   const std::string& name() const { return name_; }
   // Of the process; of one that is run again, as it was recorded.
   uint32_t pid() const { return header_->again.pid != 0 ? header_->again.pid : header_->pid; }
-  // Of who fills the ring.
+  // Of the process that fills the ring.
   uint32_t filler_pid() const { return header_->pid; }
   // Of a process that is run again: its number in the recording, and its parent's; 0: there is
   // none.
@@ -112,7 +112,7 @@ class Ring {
   bool became_other() const { return header_->became_other != 0; }
   // 0: from the start of the process; else of one moment of it.
   uint32_t beginning() const { return header_->beginning; }
-  // What is missing, where that is known from the start, one clause; empty: nothing is.
+  // One clause that says why the recording is incomplete from the start; empty: it is complete.
   std::string incomplete() const;
   bool superseded() const { return superseded_ || header_->again.superseded != 0; }
   uint32_t fatal_signal() const { return header_->fatal_signal; }

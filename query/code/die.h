@@ -6,8 +6,8 @@
 //
 // This reads .debug_info itself, rather than by libdwarf, because types are asked for from several
 // threads at once, and because one pass over all DIEs of a large file must take less than a second.
-// Small in number but long are the lists that many DIEs may name: who follows those of every DIE
-// gives them a budget.
+// A file has few lists, but they may be long and many DIEs may refer to one: a caller that reads
+// the list of every DIE sets a budget.
 //
 // The sections are untrusted: every read is checked, every loop ends. Damage gives DIEs without
 // attributes, never an error. Thread-safe. Addresses are the file's own.
@@ -54,8 +54,8 @@ class DwarfData;
 struct DwarfAbbrev {
   struct Attribute {
     uint16_t name, form;
-    // What is before it in a DIE, as of all attributes below; kVaries: that is not the same for
-    // all.
+    // The bytes, and the values of the size of an offset, between the start of a DIE's attributes
+    // and this one; kVaries: they differ between DIEs.
     uint16_t bytes_before, offsets_before;
     int64_t implicit;
     static constexpr uint16_t kVaries = 0xffff;
@@ -169,11 +169,11 @@ class DwarfData {
   enum Section : uint8_t { kInfo = 0, kTypes = 1, kAlt = 2, kSections = 3 };
 
   // Null when `file` has no .debug_info. `alt`, its .gnu_debugaltlink file, may be null.
-  // Both are only used during the call: what is needed of their bytes is kept alive.
+  // The result shares the bytes that it needs; `file` and `alt` may go after the call.
   static std::shared_ptr<const DwarfData> Open(const ElfFile& file, const ElfFile* alt);
   ~DwarfData();
 
-  // For who will ask about code: begins to decompress what says where and which it is.
+  // Begins to decompress the sections that describe code, for a caller that will need them.
   void ReadAheadOfCode() const;
 
   // Ascending by section and offset. Waits for all of them: a compressed section is read while it

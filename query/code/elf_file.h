@@ -74,7 +74,7 @@ class ElfFile {
   // The same, decompressed (SHF_COMPRESSED and .zdebug). kDataLoss when that fails or the size it
   // claims is more than `max_size` or than its compressed bytes could give.
   absl::StatusOr<FileImage> Data(const Section& section, uint64_t max_size = kMaxSection) const;
-  // The same as far as it is there: damage is told of when the stream is finished.
+  // The same, while it is being decompressed; the stream reports damage when it is finished.
   absl::StatusOr<SectionStream> Stream(const Section& section,
                                        uint64_t max_size = kMaxSection) const;
   // Lower-case hexadecimal; empty: none.

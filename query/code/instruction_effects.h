@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What one x86-64 instruction reads and writes, for those who follow a value from instruction to
-// instruction. Thread-safety as Disassembler: an object belongs to one thread at a time.
+// The registers and memory that one x86-64 instruction reads and writes, for following a value from
+// instruction to instruction. Thread-safety as Disassembler: an object belongs to one thread at a
+// time.
 
 #ifndef TTQ_QUERY_CODE_INSTRUCTION_EFFECTS_H_
 #define TTQ_QUERY_CODE_INSTRUCTION_EFFECTS_H_
@@ -42,8 +43,8 @@ struct MemoryOperand {
   std::optional<Address> AddressOf(const uint64_t* gpr) const;
 };
 
-// Of a string instruction with a rep prefix: of one time that it is repeated. What xsave stores
-// depends on its mask: the part that it always may, and xmm0 to xmm15, are told.
+// The effects of one instruction; with a rep prefix, of one repetition. xsave stores what its mask
+// says: its effects are the part that it may always store, and xmm0 to xmm15.
 struct InstructionEffects {
   std::string text;         // as Disassembler gives it, without names
   uint64_t reads = 0;       // a bit per register whose value goes into the result

@@ -15,8 +15,8 @@
 // field, a global of C. The C stack below the call counts for nothing: what it holds is gone with
 // it. `returned` is 1 where the result is the object.
 //
-// What is left over on the left is a reference that nobody will give back; what is missing is one
-// that somebody else owns. Which line it was follows from the order: a reference goes to the next
+// A surplus of taken references is a leak; a shortage means that the call gave back a reference of
+// another owner. Which line it was follows from the order: a reference goes to the next
 // that takes it, the one taken last first.
 //
 // Not all of it can be seen, so a sum is a range, and only what no choice in it explains is an

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Exceptions read from memory: their type and text, what they came of, and their tracebacks.
+// Exceptions read from memory: their type and text, cause and context, and their tracebacks.
 //
 // The text is what str() gives, as the built-in classes make it from their fields. Where a class
 // has a __str__ of its own in Python, it is made from the arguments, and `own_text` says so.

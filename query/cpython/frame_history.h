@@ -67,24 +67,24 @@ class FrameHistory {
   static absl::StatusOr<std::shared_ptr<const FrameHistory>> Whole(const Recording& recording,
                                                                    const Process& process,
                                                                    ScanControl* control);
-  // Goes on making it for `longest`, and keeps what is made by then. That there is no CPython is no
-  // error.
+  // Continues to make the history for at most `longest` and saves the result. A process without
+  // CPython is no error.
   static absl::Status MakeFor(const Recording& recording, const Process& process,
                               std::chrono::nanoseconds longest);
-  // Gives up making it; what was made is kept where it took long.
+  // Stops making the history. Saves the part that exists if it took long to make.
   ~FrameHistory();
   FrameHistory(const FrameHistory&) = delete;
   FrameHistory& operator=(const FrameHistory&) = delete;
 
-  // Whether there is a file of all of it, so that Of will hardly have to make it.
+  // Whether a file has all of the history, so that Of only reads it.
   static bool IsKept(const Recording& recording, const Process& process);
 
-  // Until the first `count` chunks are there, and all codes that they enter. All there are, that is
-  // chunks(): what is below may be asked without waiting. Cancelled when `control`, which may be
-  // null, says so; else what went wrong in making it.
+  // Waits until the first `count` chunks exist, and all code objects that they enter. After
+  // Wait(chunks()) the functions below do not wait. Cancelled when `control` says so, which may be
+  // null; otherwise the error that the making thread met.
   absl::Status Wait(size_t count, ScanControl* control) const;
   absl::Status WaitForAll(ScanControl* control) const { return Wait(chunks(), control); }
-  // Until what is asked about time t is there.
+  // Waits until the chunk that holds time t exists.
   absl::Status WaitUntil(Time t, ScanControl* control) const;
   bool complete() const { return ready_.load(std::memory_order_acquire) == chunks_.size(); }
 
@@ -168,7 +168,7 @@ class FrameHistory {
   // Where the frame goes on that was suspended; nullopt: nowhere.
   absl::StatusOr<std::optional<Transition>> SwitchInOf(const Transition& suspended,
                                                        ScanControl* control) const;
-  // From its file, as far as that goes; what is missing is yet to be made.
+  // Reads the part that its file has; the caller makes the rest.
   static absl::StatusOr<std::shared_ptr<FrameHistory>> Begin(const Recording& recording,
                                                              const Process& process);
   // The chunk that holds time t; nullopt: t is before all of them.

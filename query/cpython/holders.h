@@ -4,10 +4,10 @@
 //
 // All memory that can be written is searched for the object's address. A word that holds it is
 // certain where it is known to be in use: an item, an attribute or a field of an object that is
-// alive, a variable of a frame that runs or waits, a global of C. What stands in objects that are
-// gone, in C's stacks and in the part of a frame where values come and go is left out: nobody
-// clears those. From a certain word the search goes on, to who holds the object that it is in,
-// until it comes to a name: `cache[3] in module app`.
+// alive, a variable of a frame that runs or waits, a global of C. Words of dead objects, of C's
+// stacks and of a frame's evaluation stack are left out: nobody clears those. From a certain word
+// the search continues with the holders of the object that contains it, until it comes to a name:
+// `cache[3] in module app`.
 //
 // Nothing in memory is trusted; all searches are bounded. Belongs to one thread.
 

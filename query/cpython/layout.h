@@ -145,7 +145,7 @@ struct Opcodes {
   uint8_t pairs[5] = {};
   uint8_t return_const[2] = {};  // returns a constant of the code; and its instrumented twin
   uint8_t end_for = 0;           // with pop_iter, the end of a loop: neither begins a line
-  // 3.14: nor does what follows it, on the line of what stands before the two.
+  // 3.14: nor does the instruction after it, which has the line of the instruction before the two.
   uint8_t pop_iter = 0;
 };
 

@@ -6,15 +6,15 @@
 // An object is born where its count is set to 1 and a type is stored with it, whatever was in its
 // memory before: a link of the allocator, what a debug allocator fills memory with, or a number
 // that could pass for a count. Free lists hand out what they kept (tuples, lists, dicts and a few
-// more) without storing a type: there the count goes from 0, or from a link, to 1. Setting is told
-// from counting by what the code does: who counts has read the word just before.
+// more) without storing a type: there the count goes from 0, or from a link, to 1. Code
+// that counts has read the word just before, code that sets it has not.
 //
 // It dies where its count becomes 0, unless it is brought back. Deallocators take a reference of
 // their own to the dying object while they run finalisers and tell watchers, 0 to 1, and give it
 // back where they took it; where that does not lead to 0 the object has been brought back to life.
-// Any other counting of a dead object is a use after it was freed. An object that was moved by
-// realloc never counts down to 0: its end is where the allocator, or whoever was given its memory,
-// wrote over it.
+// Any other counting of a dead object is a use after it was freed. The count of
+// an object that realloc moved never becomes 0: the object ends where the allocator, or the next
+// owner of its memory, overwrites it.
 //
 // In free-threaded builds the thread that made an object counts its references in one word, all
 // others theirs in the next; the references are both together. It is born where the first becomes

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Lines of Python being executed: told from the writes of the word in a frame that says which of
-// its instructions runs, of which there is one for each instruction. A line begins where
-// sys.settrace would say so: at an instruction of another line than the one before it in the frame,
+// The lines of Python that were executed. The source are the writes to a frame's pointer to its
+// current instruction, one for each instruction. A line begins where sys.settrace reports a `line`
+// event: at an instruction of another line than the one before it in the frame,
 // and at a jump backwards. (In 3.9: where an entry of the line table begins, and where an exception
 // is caught.)
 //
-// Two things are told apart by the instructions themselves. Where an exception is raised again, the
-// word is set back to where it came from: nothing is executed there. 3.11 and 3.12 run some pairs
-// of instructions as one, with one write: the second may begin a line of its own. 3.14 does not
-// tell a line anew behind a loop's end.
+// The instructions themselves decide three cases. Where an exception is raised again, the pointer
+// is set back to its source, and nothing is executed there. 3.11 and 3.12 run some pairs of
+// instructions as one, with one write: the second may begin a line of its own. In 3.14 the code
+// behind a loop's end does not begin its line again.
 //
 // A scanner goes forward and belongs to one thread.
 

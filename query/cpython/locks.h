@@ -5,8 +5,8 @@
 // for it (`Queue.get`, `Event.wait`, `Thread.join`).
 //
 // A lock is known by the semaphore in it, which is the word that the thread waits on: up to 3.13.
-// An RLock says its owner. Who holds a plain lock is told of a thread that is in `with lock:`, by
-// the code's table of exceptions, from 3.11 on.
+// An RLock names its owner. The holder of a plain lock is found if it is inside `with lock:`, by
+// the exception table of its code, from 3.11 on.
 //
 // Belongs to one thread and to the time of its PythonState.
 

@@ -3,11 +3,11 @@
 // Exceptions that went through Python code: where each was raised, which frames it went through,
 // and where it was caught.
 //
-// Told from the words of a thread state that hold the exception that is set. When the interpreter's
-// loop finds one, it takes it out of there, puts the frame in front of its traceback and sets it
-// again (PyTraceBack_Here): that is what sys.settrace tells as an `exception`, once for each frame.
-// An exception that C sets and clears, as hasattr does, never gets a traceback, and is not told;
-// nor is the StopIteration of an iterator in C that ends a loop.
+// The source are the words of a thread state that hold the current exception. When the
+// interpreter's loop finds an exception there, it takes it out, puts the frame in front of its
+// traceback and sets it again (PyTraceBack_Here). sys.settrace reports that as an `exception`
+// event, once for each frame. An exception that C sets and clears, as hasattr does, never gets a
+// traceback and is not reported; nor is the StopIteration of an iterator in C that ends a loop.
 //
 // A *raise* is everything that happens to an exception from there on: `raise` without an exception,
 // `finally` and `with` go on with it, `raise e` is another one. It ends where it is caught for

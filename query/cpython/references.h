@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who took references to an object and who gave them back: its count's changes over one life,
-// summed for each native function and Python line that made them.
+// The owners of references to an object: the changes of its count during one life, summed by the
+// native function and the Python line that made them.
 
 #ifndef TTQ_QUERY_CPYTHON_REFERENCES_H_
 #define TTQ_QUERY_CPYTHON_REFERENCES_H_
@@ -41,8 +41,8 @@ absl::StatusOr<std::unique_ptr<Cursor<Access>>> CountsOf(const Process& process,
                                                          Direction direction, ScanControl* control);
 
 // The owners of references to the object that lived in `epoch`, by their changes in `span`, in the
-// order of their names. ResourceExhausted after `most` changes. With a `balance`, which is told of
-// each, what the API counted for an extension is the extension's.
+// order of their names. ResourceExhausted after `most` changes. With a `balance`, which
+// receives each change, changes that the API made for an extension belong to the extension.
 absl::StatusOr<std::vector<Owner>> OwnersOf(const Context& context, Provenance& provenance,
                                             uint64_t object, const CountWord& word,
                                             const Epoch& epoch, TimeSpan span, ScanControl* control,

@@ -3,7 +3,7 @@
 // asyncio's tasks that wait: where each is, what it awaits, who awaits it, and circles of them.
 //
 // Tasks are those of the module asyncio.tasks, made in C (`_asyncio.Task`) or a class that inherits
-// from that; what they await is told by the coroutines' frames and by the futures.
+// from that. The coroutines' frames and the futures show what they await.
 
 #ifndef TTQ_QUERY_CPYTHON_TASKS_H_
 #define TTQ_QUERY_CPYTHON_TASKS_H_

@@ -4,22 +4,21 @@
 // current frame while blocks are walked.
 //
 // Every write of such a word is looked at, not only every change: a generator is resumed in the
-// same frame, and a C stack slot holds the same pointer again. What a write means is told by the
-// stack of frames it acts on: a frame that is on it is returned to, any other is entered. Frames
-// that are no Python function's are followed but not told: those that stand for C (3.12 on), those
-// that only make a generator object (3.11 on), and a delegating generator's while an exception is
-// thrown past it.
+// same frame, and a C stack slot holds the same pointer again. The stack of frames decides what a
+// write means: a frame that is on the stack is returned to, any other is entered. Frames without a
+// Python function are followed but not reported: those that stand for C (3.12 on), those that only
+// make a generator object (3.11 on), and a delegating generator's while an exception is thrown past
+// it.
 //
-// Other code than the interpreter's writes such a word where it goes on in another stack of frames:
-// greenlets. Then all frames of the one are suspended, and all of the other go on.
+// Code outside the interpreter writes such a word to switch to another stack of frames (greenlets).
+// Then all frames of the one stack are suspended, and all of the other resume.
 //
 // In 3.11 and 3.12 the word is in a structure on the C stack that is installed first and filled in
-// later: until then it holds what was on the C stack before, and the frame that was current remains
-// so.
+// later: until then it holds an old value of the C stack, and the current frame does not change.
 //
-// A visitor begins with the frames it finds in memory at its block's start. Whoever puts the blocks
-// together compares these with what the block before ended with, and walks the block again from
-// that where they differ (a block may start between the two writes).
+// A visitor begins with the frames that it finds in memory at its block's start. The caller joins
+// the blocks: where these frames differ from the last ones of the block before, it walks the block
+// again from those (a block may start between the two writes).
 
 #ifndef TTQ_QUERY_CPYTHON_TRANSITIONS_H_
 #define TTQ_QUERY_CPYTHON_TRANSITIONS_H_
@@ -62,11 +61,11 @@ const char* TransitionKindName(TransitionKind kind);
 
 inline constexpr uint32_t kNoCode = ~uint32_t{0};
 
-// The code objects met, each once. What is read of one is kept; that it is still the same object is
-// told by its parts. Thread-safe.
+// The code objects that frames ran, each once, with what was read of them. A Key recognises a code
+// object; another one at the same address has another key. Thread-safe.
 class CodeTable {
  public:
-  // What tells a code object from another at the same address.
+  // Differs between two code objects that had the same address one after the other.
   struct Key {
     uint64_t address = 0;
     uint64_t name = 0, filename = 0, linetable = 0, consts = 0, name_hash = 0;
@@ -176,7 +175,7 @@ class TransitionVisitor : public BlockVisitor {
   const std::vector<RawTransition>& transitions() const { return transitions_; }
 
  protected:
-  // For those who watch more than frames.
+  // For subclasses that watch more than frames.
 
   // The thread state of stacks()[stack] is followed from now on, or not any more.
   virtual void Attached(uint32_t) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // A value of a C type, as an expression gives it: in memory at an address, or bytes that a register
-// or the debug information held. Where a variable has no place at an instruction, the last one it
-// had is told with it. A plain value; the type's space must outlive it.
+// or the debug information held. Where a variable has no location at an instruction, the value has
+// the variable's last one. A plain value; the type's space must outlive it.
 
 #ifndef TTQ_QUERY_CTYPES_C_VALUE_H_
 #define TTQ_QUERY_CTYPES_C_VALUE_H_

@@ -80,8 +80,8 @@ struct ReturnConvention {
 // Of the function with its entry at `function`; nullopt: no DWARF says.
 absl::StatusOr<std::optional<ReturnConvention>> ReturnConventionOf(const ProcessTypes& context,
                                                                    Time t, Address function);
-// The result; `registers` are those just after the return, and what is in memory is to be read
-// then. One that is not known, or of a void function, is `missing`.
+// The result. `registers` are those just after the return; a result in memory must be read at that
+// time. Void, and a result that is not known, are `missing`.
 absl::StatusOr<CValue> ResultAtReturn(const ReturnConvention& result, const Registers& registers);
 
 }  // namespace ttq

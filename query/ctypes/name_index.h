@@ -2,8 +2,8 @@
 //
 // Where a name occurs in a file's DWARF: one pass over all units, and a table sorted by a hash of
 // the name. For large files the table is kept, see base/disk_cache.h, one file per build-id. Such
-// a file carries a checksum: a damaged one is made again. An entry only says where to look; who
-// uses it reads the DIE and compares the name. Thread-safe once made.
+// a file carries a checksum: a damaged one is made again. An entry only says where to look: its
+// user reads the DIE and compares the name. Thread-safe once made.
 
 #ifndef TTQ_QUERY_CTYPES_NAME_INDEX_H_
 #define TTQ_QUERY_CTYPES_NAME_INDEX_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which names of the program can mean something where the rows of a source are, before any row is
-// there: a name that never can is a mistake of who typed it, and must not become a column of nulls.
+// Decides before the first row which names of the program can have a meaning in the rows of a
+// source. A name that cannot is a typing error, which is reported instead of a column of nulls.
 // Belongs to one thread.
 
 #ifndef TTQ_QUERY_CTYPES_NAME_SCOPE_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The types and variables of a whole process: the debug files of its modules at their places, C's
-// own types, and types made from others (a cast to `T *` needs no DWARF for the pointer). It finds
-// what a name means across modules, and the definition of what one unit only declares.
+// own types, and types made from others (a cast to `T *` needs no DWARF for the pointer). It looks
+// names up across modules, and finds the definition of a type that a unit only declares.
 // Thread-safe.
 
 #ifndef TTQ_QUERY_CTYPES_TYPE_SPACE_H_
@@ -58,8 +58,8 @@ class TypeSpace {
   std::optional<Placed> FileOf(const Module& module) const;
   // It is the program itself, not one of its libraries.
   bool IsProgram(const Module& module) const;
-  // For who will look for a name, which most likely is the program's: opens its debug information
-  // meanwhile.
+  // Opens the program's debug information on another thread, for a caller that will soon look a
+  // name up.
   void OpenProgramAhead() const;
   // Modules in the order names are looked for: `first`, the program, the others.
   std::vector<const Module*> Modules(const Module* first) const;

@@ -88,7 +88,7 @@ class Engine {
   virtual absl::StatusOr<std::string> Explain(const ast::Query& query,
                                               const RunOptions& options) const = 0;
   virtual const Process& process() const = 0;
-  // What is known of the process beside its rows (query/cpython/context.h), for those who look at
+  // The process's names, types and lazy indexes (query/cpython/context.h), for callers that need
   // more than rows. Lives as long as the engine.
   virtual const Context& context() const = 0;
 };

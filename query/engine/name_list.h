@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The names that a process has, for who completes them while they are typed.
+// The names of a process, for completion while they are typed.
 
 #ifndef TTQ_QUERY_ENGINE_NAME_LIST_H_
 #define TTQ_QUERY_ENGINE_NAME_LIST_H_

@@ -81,7 +81,7 @@ struct SourcePlan {
   std::function<absl::StatusOr<OperatorPtr>(const SourceRequest&)> open;
   // One line for people.
   std::function<absl::StatusOr<std::string>(const SourceRequest&)> explain;
-  // Facts for somebody who got no row; may be null.
+  // Explains an answer without rows, for people; may be null.
   std::function<std::string()> explain_nothing;
 };
 

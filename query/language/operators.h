@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What operators give, whoever asks: C expressions, conditions, Python's.
+// The results of operators, shared by C expressions, conditions and Python expressions.
 
 #ifndef TTQ_QUERY_LANGUAGE_OPERATORS_H_
 #define TTQ_QUERY_LANGUAGE_OPERATORS_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A query text as tokens, cut into statements: what is decided before the grammar is asked. Private
-// to the parser.
+// Splits a query text into tokens and statements, before the grammar reads them. Private to the
+// parser.
 
 #ifndef TTQ_QUERY_LANGUAGE_TOKENS_H_
 #define TTQ_QUERY_LANGUAGE_TOKENS_H_

@@ -34,8 +34,9 @@ struct Suspect {
 // Of the first suspect that is an object at `t`, or was the last one there before: an object of
 // `address, found, type, repr, state` (`alive`, `freed`, `overwritten`), `refcount, created_time,
 // created_by, created_in, freed_time, freed_by, freed_in, references`, where `…_by` is a place in
-// Python, `…_in` a native function, and `references` a list of who took and gave back how many,
-// where those do not come out even. Null when none is. Cancelled when interrupted.
+// Python, `…_in` a native function, and `references` a list of owners with the numbers that
+// they took and gave back, if those differ. Null when no suspect is an object. Cancelled when
+// interrupted.
 absl::StatusOr<Value> ObjectAtFault(const Context& context, const std::vector<Suspect>& suspects,
                                     Time t, ScanControl* control, Outcome* outcome);
 

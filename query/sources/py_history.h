@@ -42,9 +42,9 @@ Value PyArguments(const python::FrameHistory& history, python::PythonState::Inst
 Value PyResult(const python::FrameHistory& history, python::PythonState::Instance& instance,
                const python::Transition& end);
 
-// Rows of parts of a history, made by several threads ahead of who takes them. While the history
-// itself is made, its threads have all processors: then one part at a time. Waits for its threads
-// before it goes: to be declared after what they use.
+// Rows of parts of a history, which several threads make ahead of the reader. While threads still
+// make the history itself, one part is made at a time. The destructor waits for the threads:
+// declare it after the objects that they use.
 class RowsAhead {
  public:
   explicit RowsAhead(const python::FrameHistory& history) : history_(history) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The step from what a query says (a time word, a variable, a function pattern) to what the store
-// understands (times, address ranges). `ask` answers nested queries.
+// Resolves the words of a query (a time word, a variable, a function pattern) to times and address
+// ranges of the store. `ask` answers nested queries.
 
 #ifndef TTQ_QUERY_SOURCES_RESOLVE_H_
 #define TTQ_QUERY_SOURCES_RESOLVE_H_

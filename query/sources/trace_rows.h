@@ -42,8 +42,8 @@ enum TraceSlot : size_t {
   kTraceWidth
 };
 
-// The columns of both; `depth` as TraceDepth has it. Those of native or of Python code alone are
-// added by who makes the plan.
+// The columns of both; `depth` as TraceDepth has it. The caller adds
+// the columns of native or of Python code alone.
 SourcePlan PlanOfTrace(uint32_t depth, bool python = false);
 // 1 without a clause. An error at its place for one that is too deep.
 absl::StatusOr<uint32_t> TraceDepth(const ast::Query& query);

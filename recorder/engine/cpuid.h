@@ -9,9 +9,9 @@
 
 namespace ttq::engine {
 
-// The cpuid instruction on the program's registers. Left out is what cannot be recorded, or only
-// slowly: transactions, AVX-512 and AMX, wrfsbase and its like, and the flags that have libraries
-// prefer repeated string instructions, each of whose repetitions is an instruction.
+// Executes cpuid on the program's registers. Clears the flags of what the engine cannot record, or
+// only slowly: transactions, AVX-512 and AMX, wrfsbase and its like, and those that make libraries
+// prefer repeated string instructions, of which each repetition is an instruction.
 void EmulateCpuid(uint64_t* registers);
 
 // The components of its state that the processor keeps, as xsave names them.

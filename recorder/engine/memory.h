@@ -10,7 +10,7 @@
 
 namespace ttq::engine::memory {
 
-// What is known of a file that is mapped, or of System V's shared memory (`dev` is then ~0).
+// A mapped file, or System V shared memory (`dev` is then ~0).
 struct FileInfo {
   const char* path = "";
   uint64_t dev = 0, ino = 0, bytes = 0;
@@ -38,7 +38,7 @@ const Mapping* FirstBeyond(uint64_t address);
 // How many bytes from an address on can be executed, up to `most`.
 size_t ExecutableBytes(uint64_t address, size_t most);
 bool IsWritable(uint64_t address);
-// The page is of a mapped file, behind its end: whoever touches it gets SIGBUS.
+// The page lies behind the end of a mapped file: an access raises SIGBUS.
 bool IsBeyondFile(uint64_t address);
 // Whether a process forked now would see what this one writes, or the other way round.
 bool SharesWithChild();

@@ -34,18 +34,19 @@ void CreateInChild(uint32_t fork_number);
 void AddArgument(const char* text);
 void Announce();
 bool IsOpen();
-// What is logged of the instructions that the program executes. Places are the same whatever it is.
+// How much of the executed instructions is logged. Places are the same in each case.
 enum class Logged : uint8_t {
-  kNothing,  // of a process whose inputs are recorded
-  kCount,    // of one that is run again, where nobody asks for more: how many they were
+  kNothing,  // nothing: the process's inputs are recorded
+  kCount,    // their number: a second run, in blocks that no question needs
   kAll,
 };
 Logged WhatIsLogged();
-// `counts` says of each block that begins, the one that has just begun too, whether it is of the
-// second kind. Where that changes, it has translations given up.
+// `counts` decides for each block when it begins, and at once for the current one, whether it is
+// counted (kCount). A change discards all translations.
 void SetCounts(bool (*counts)(uint32_t block));
-// Before translated code goes on with the context's registers, and when it was left: Context::log
-// is what the log's register is to have, then a place again.
+// Called before translated code continues with the context's registers, and after it was left.
+// Between the two, Context::log has the form that translated code keeps in the log's register;
+// otherwise it is a place.
 void EnterCode();
 void LeaveCode();
 // Where instructions are counted: of a superblock that a fault stopped, of the record `header`.
@@ -83,11 +84,11 @@ struct PlaceOfRecipe {
 // same hash, is known. Where only inputs are kept, the room is counted and nothing else.
 PlaceOfRecipe AddRecipe(uint64_t hash, uint32_t bytes);
 
-// From here on the times of blocks, the one that is begun too, are what `wall` says: of a block's
-// start, or its end.
+// From now on, the current block included, `wall` gives the wall-clock times of each block's start
+// and end.
 void SetWall(int64_t (*wall)(uint32_t block, bool end));
-// Hands the block over and begins another; `between`: all that has happened has been logged, and
-// the program's own code goes on.
+// Hands the block over and begins another. `between`: everything up to here is logged, and the
+// program's own code continues.
 void NextBlock(bool between);
 
 // While *waits is not zero, the next superblock leaves translated code before it does anything.

@@ -10,7 +10,7 @@
 
 namespace ttq::engine::syscalls {
 
-// How the program was started; for what it is told of itself, and for exec.
+// How the program was started. /proc/self and exec need it.
 struct Program {
   char path[4096];     // of its executable
   const char* engine;  // path of the engine's own

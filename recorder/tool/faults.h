@@ -15,7 +15,7 @@ Bool ttq_readable(Addr address, SizeT size);
 // How many bytes from `address` on it may read, at most `size`.
 SizeT ttq_readable_prefix(Addr address, SizeT size);
 
-// Makes what Valgrind says of a signal, at `pc`, what the kernel would have said.
+// Corrects Valgrind's siginfo of a fault at `pc` to the kernel's.
 void ttq_correct_signal(vki_siginfo_t* info, Addr pc);
 
 // In syscalls.c: makes a system call that Valgrind has begun end with an error.

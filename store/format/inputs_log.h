@@ -73,8 +73,8 @@ struct InputsSummary {
 // What there is, without reading it.
 absl::StatusOr<InputsSummary> SummariseInputs(const std::string& directory);
 
-// Held (DirectoryLock) by who records inputs: of InputsDirectory. By who makes a history, or drops
-// it: of CopiesDirectory.
+// The recorder of inputs holds the DirectoryLock of InputsDirectory; a process that makes or drops
+// a history holds that of CopiesDirectory.
 bool IsRecordingInputs(const std::string& directory);
 
 struct RecordedInputs {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a recording says of itself, of its processes and their threads, and of what happened: the
-// plain structures that those who write it and those who read it share.
+// The plain structures that describe a recording, its processes, their threads and events. Writers
+// and readers share them.
 
 #ifndef TTQ_STORE_FORMAT_RECORDED_H_
 #define TTQ_STORE_FORMAT_RECORDED_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The values of the store that are Cap'n Proto messages, read into plain structures.
-// DataLoss names the kind of record that is damaged. Nothing read is trusted: numbers are as
-// stored, and whoever uses one as an index or a size checks it.
+// DataLoss names the kind of record that is damaged. Numbers are not
+// validated here: check one before you use it as an index or a size.
 
 #ifndef TTQ_STORE_FORMAT_RECORDS_H_
 #define TTQ_STORE_FORMAT_RECORDS_H_

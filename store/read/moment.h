@@ -98,8 +98,7 @@ class StoredMoment : public Moment {
   NativeWalk native_;  // its pages are some of `pages_`, for any walk
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<Page>> spare_;
-  // Pages as they were at the start of the block, of those asked for: who goes back within it asks
-  // again.
+  // The requested pages as they were at the start of the block, for going back within it.
   struct Start {
     std::array<uint8_t, kPageBytes> bytes;
     bool known = true;

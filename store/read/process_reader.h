@@ -72,7 +72,7 @@ class Unindexed {
 class ProcessReader : public Process {
  public:
   // `parent` is the process that forked this one, or null; it and `recording` outlive the reader.
-  // `unindexed`, told of what is asked for that is not indexed, outlives the reader, too.
+  // So does `unindexed`, which notes the times that a question needed and that are not indexed.
   ProcessReader(const Recording& recording, const Database& database, ProcessInfo info,
                 std::vector<Thread> threads, MomentInfo moment, Time fork_time,
                 const ProcessReader* parent, Unindexed* unindexed);

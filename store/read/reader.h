@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Reading a recording: what was in memory and registers at any time, who touched an address, what
-// was executed, what happened. Everything above the store asks through this header and nothing
-// else.
+// Reads a recording: memory and registers at any time, accesses to an address, executed
+// instructions, events. Everything above the store uses this header and no other of the store's.
 //
 // A Recording is a directory; it holds one Process for every process (and every exec) of the
 // recorded tree. A Process is immutable once open and all its const methods may be called from
@@ -37,8 +36,8 @@
 
 namespace ttq {
 
-// How a file that is still what was recorded is read. kMap is quicker, but whoever cuts such a file
-// short ends the process: for those that soon end anyway.
+// How a file that is still what was recorded is read. kMap is quicker, but a file that is cut
+// short meanwhile kills the process (SIGBUS): use it in processes that end soon.
 enum class FileAccess { kRead, kMap };
 
 // One access that has at least one byte in common with the range asked for.
@@ -224,9 +223,9 @@ class Moment {
 
 // ---- Watching words while time passes -----------------------------------------------------------
 
-// Watches one block. It may read memory at the moment during each call: the state before the write
-// it is told of. The moment must not be moved, and knows no registers meanwhile. What is not Ok
-// ends the walk.
+// Watches one block. During each call it may read memory at the moment: the state before the
+// reported write. It must not move the moment, which has no registers meanwhile. A status other
+// than Ok ends the walk.
 class BlockVisitor {
  public:
   virtual ~BlockVisitor() = default;
@@ -347,9 +346,9 @@ class Recording {
   // The whole content of an ELF file that was mapped, by Mapping::file_id.
   virtual absl::StatusOr<FileImage> FileContents(uint64_t id) const = 0;
 
-  // The first damage that any question met, Ok while there was none. Some questions go on without
-  // what does not read, a name or a file: whoever has answered from a recording asks this last, and
-  // says that the answer may miss something. So it is of times that are not indexed.
+  // The first damage that any question met; Ok while there was none. Some questions continue
+  // without a name or a file that cannot be read. So call this, and Unindexed, after an answer, and
+  // say that the answer may be incomplete.
   virtual absl::Status Damage() const { return absl::OkStatus(); }
   // OutOfRange: a question met a time that is not indexed (ProcessInfo::indexed). With more of the
   // history its answer may be another one.

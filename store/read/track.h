@@ -72,7 +72,7 @@ class NativeWalk {
   // `use`: kMemory or kRegisters.
   NativeWalk(const RecipeTable& recipes, NativeUse use);
 
-  // Its pages are up to who makes the walk; ClearPages has been called.
+  // The caller sets its pages; ClearPages has been called.
   NativeContext& context() { return *context_; }
   // From now on stores to pages that the context does not have, to words that `watched` may hold
   // (null: there are none), and some others, are left to store(sink, …): see NativeContext.

@@ -2,7 +2,7 @@
 //
 // Watching words while blocks are walked: WordSet, and the walks behind Process::WatchBlocks
 // (store/read/reader.h). A walk keeps a moment up to date as it goes, so that a visitor can read
-// all of memory as it is when it is told of a write.
+// all of memory as it was just before each write.
 
 #ifndef TTQ_STORE_READ_WATCH_H_
 #define TTQ_STORE_READ_WATCH_H_

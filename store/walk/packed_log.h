@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// How logs are stored: most of a log can be told from what came before. The same loops run again
-// and again, and most of what they load is what they loaded the last time. So a log is kept as
-// three sequences, each compressed afterwards where that pays:
+// How logs are stored. Most of a log can be predicted from what came before: the same loops run
+// again, and load mostly the same values. So a log becomes three sequences, each of which is
+// compressed if that pays:
 //
 //   tokens   flags for each execution: which of its units, and whether the header after it,
-//            were not as expected
+//            differ from the prediction
 //   headers  those headers
 //   units    those units
 //

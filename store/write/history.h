@@ -30,14 +30,15 @@ struct HistoryWanted {
   size_t jobs = 0;  // threads that index; 0: one for each processor
 };
 
-// Makes it, unless what is wanted is there; a history that covers less is replaced. Another process
-// that is making one is waited for. The recording has none until it has all that was wanted: what a
-// process that was killed had made is made anew. Of a recording that is being made it is that of
-// the blocks that there are, and is made anew once there are more (HistoryIsBehind).
+// Makes the history, unless the wanted part exists; replaces one that covers less. Waits for
+// another process that is making one. The history appears when all of the wanted part is made: if
+// this process is killed, the next one begins anew. While the program is being recorded, the
+// history covers the blocks that exist so far, and is made anew when there are more
+// (HistoryIsBehind).
+//
 // FailedPrecondition says why the recording cannot be run again: it has no inputs, or none yet, or
-// a file has changed; DataLoss, that its inputs are damaged, or that a process differed when it was
-// run again; Cancelled, that Ctrl-C was pressed. `watch` is called ten times a second or more with
-// what there is of it.
+// a file has changed. DataLoss: its inputs are damaged, or a process took another way in the second
+// run. Cancelled: Ctrl-C. `watch` is called at least ten times a second with the totals so far.
 absl::Status MakeHistory(const std::string& directory, const HistoryWanted& wanted = {},
                          const std::function<void(const IngestTotals&)>& watch = {});
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The live image: the recorded process's memory as ingest has followed it so far, and its mappings.
-// A page exists once something was written to it, or something other than its mapping gave it
-// content; until then its content is what was mapped: zero, or a file's bytes. Pages are shared
-// between a forked child and its parent until one writes.
+// The live image: the memory of the recorded process at the end of the blocks ingested so far, and
+// its mappings. A page exists after the first write to it, or if its content is not the
+// mapping's; without a page the content is the mapping's: zero, or the bytes of a file. Pages are
+// shared between a forked child and its parent until one writes.
 //
 // Not thread-safe; one committer owns it.
 

@@ -8,12 +8,12 @@
 //        → committer: applies digests in order to the live image, makes index rows
 //        → RocksDB: a group of blocks at a time, atomically
 //
-// A block's place in the ring is given back when it is digested and committed to a group in memory;
-// the program waits when that falls behind. A crash of the recorder loses the groups not yet
-// stored, at most about two seconds, less at the start of a process.
+// A block's place in the ring is free again when the block is digested and committed to a group in
+// memory; the program waits if ingest falls behind. A crash of the recorder loses the groups that
+// are not stored yet: at most about two seconds, less at the start of a process.
 //
-// When the disk is full nothing more is stored but what each process says of itself, for which some
-// room was kept. What is in the store is always whole groups.
+// When the disk is full, only each process's own record is still stored, in room that was reserved
+// for it. The store always holds whole groups.
 
 #ifndef TTQ_STORE_WRITE_INGEST_H_
 #define TTQ_STORE_WRITE_INGEST_H_

@@ -2,7 +2,7 @@
 //
 // The logs of processes that were recorded by their inputs up to a point from which on they cannot
 // be run again (docs/inputs-format.md). When the second run of a process has come to that point,
-// its log follows in the ring of that run: who reads the ring sees one stream.
+// its log follows in the ring of that run: the reader of the ring sees one stream.
 
 #ifndef TTQ_STORE_WRITE_KEPT_LOGS_H_
 #define TTQ_STORE_WRITE_KEPT_LOGS_H_

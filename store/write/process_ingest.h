@@ -192,7 +192,8 @@ class ProcessIngest {
     std::future<absl::StatusOr<BlockDigest>> digest;
   };
 
-  // As Guarded. An exception may leave what is to be stored next in part: nothing more is stored.
+  // As Guarded. After an exception nothing more is stored, since the pending group may be
+  // incomplete.
   template <class Work>
   absl::Status Attempt(const Work& work) {
     bool returned = false;
@@ -290,7 +291,7 @@ class ProcessIngest {
   void IndexNothingYet();
   // The process stands still before its next block: the history begins there.
   absl::Status BeginHistory(const TtqBlock& before);
-  // Stores what of its memory differs from what was mapped, as content of the block that comes.
+  // Stores the pages that differ from their mappings as content of the next block.
   absl::Status TakeMemory();
   absl::Status TakeMemoryOf(int memory, const AddressRange& run);
   // Stores rows before their group is complete: they do not count yet.

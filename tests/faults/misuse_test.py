@@ -40,6 +40,8 @@ def main():
         expect(126, "interpreter", make("script", "#!/no/such/interpreter\n", 0o755))
         expect(125, "no program", "-q")
         expect(125, "--on-full", "--on-full=perhaps", counter)
+        expect(125, "not expected: --max-tme=5s", "--max-tme=5s", counter)
+        expect(125, "0 is no number from 1 on", "--repeat", "0", counter)
         expect(125, "exists", "-o", scratch, counter)
         os.symlink(ttq.place("elsewhere"), ttq.place("link"))
         expect(125, "exists", "-o", ttq.place("link"), counter)
