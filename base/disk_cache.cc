@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -138,6 +139,42 @@ void WriteCacheFile(const std::string& path, std::initializer_list<std::string_v
 void LinkCacheFile(const std::string& file, const std::string& path) {
   MakeFolders(path);
   [[maybe_unused]] const int ignored = link(file.c_str(), path.c_str());
+}
+
+std::string CachePrefix(std::string_view kind) {
+  std::string prefix = CachePath(kind, "0");
+  if (prefix.empty()) return prefix;
+  prefix.pop_back();
+  MakeFolders(prefix);
+  return prefix;
+}
+
+void LimitCacheFiles(std::string_view kind, uint64_t most) {
+  struct File {
+    time_t used;
+    uint64_t bytes;
+    std::string path;
+  };
+  std::vector<File> files;
+  uint64_t bytes = 0;
+  const std::string start = absl::StrCat(std::string(kind), "-");
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
+    struct stat st;
+    if (!absl::StartsWith(entry.path().filename().string(), start) ||
+        lstat(entry.path().c_str(), &st) != 0 || !S_ISREG(st.st_mode)) {
+      continue;
+    }
+    files.push_back({std::max(st.st_atime, st.st_mtime), static_cast<uint64_t>(st.st_size),
+                     entry.path().string()});
+    bytes += files.back().bytes;
+  }
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.used < b.used; });
+  for (const File& file : files) {
+    if (bytes <= most) return;
+    if (unlink(file.path.c_str()) == 0) bytes -= file.bytes;
+  }
 }
 
 void DropUnusedCacheFiles(std::string_view kind, std::chrono::seconds kept) {

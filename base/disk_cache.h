@@ -33,6 +33,11 @@ void WriteWholeFile(const std::string& path, std::initializer_list<std::string_v
 void WriteCacheFile(const std::string& path, std::initializer_list<std::string_view> parts);
 // Gives a file a CachePath as a second name, where both are of one file system.
 void LinkCacheFile(const std::string& file, const std::string& path);
+// What CachePath gives for this kind, without an ID: for another program that makes such files.
+// Makes the folder; empty when there is none.
+std::string CachePrefix(std::string_view kind);
+// Deletes the files of a kind that were not used for longest, until they have at most `most` bytes.
+void LimitCacheFiles(std::string_view kind, uint64_t most);
 // Deletes what has been linked so and lost its first name, for longer than `kept`.
 void DropUnusedCacheFiles(std::string_view kind, std::chrono::seconds kept);
 

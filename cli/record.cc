@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/disk_cache.h"
 #include "base/text.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -211,6 +212,11 @@ int RunRecord(int argc, char** argv) {
   auto tool = FindToolDirectory();
   if (!tool.ok()) return Complain(tool.status(), kOwnFailure);
   options.launch.tool_directory = *tool;
+  if (options.launch.records_inputs) {
+    constexpr uint64_t kMostKeptCode = 512 << 20;
+    LimitCacheFiles("code", kMostKeptCode);
+    options.launch.code_cache = CachePrefix("code");
+  }
 
   const auto outcome = [](const std::string& word) {
     return word == "crash" ? Wanted::kCrash : word == "failing" ? Wanted::kFailing : Wanted::kAny;

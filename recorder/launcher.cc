@@ -296,6 +296,7 @@ absl::StatusOr<std::vector<std::string>> EngineWords(const LaunchOptions& option
                                     fmt::format("--block-count={}", options.block_count),
                                     options.verify ? "--verify=yes" : "--verify=no",
                                     options.records_inputs ? "--record=inputs" : "--record=all"};
+  if (!options.code_cache.empty()) words.push_back("--code-cache=" + options.code_cache);
   if (!options.inputs.empty()) {
     if (!options.files.empty()) words.push_back("--files=" + options.files);
     words.push_back("--inputs=" + options.inputs);

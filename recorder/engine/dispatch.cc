@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/code_cache.h"
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/replay.h"
@@ -27,33 +28,21 @@
 namespace ttq::engine {
 
 alignas(4096) Context g_context;
+Translations g_translations;
 
 namespace {
 
-constexpr size_t kMaxSuperblocks = 1 << 19, kHashSize = 1 << 20;
-constexpr size_t kMaxExits = 1 << 22;
+constexpr unsigned kHashBits = 20;
+constexpr size_t kHashSize = size_t{1} << kHashBits;
 constexpr uint64_t kLongestTranslation = 256 << 10;
-constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
 
-struct Exit {
-  uint64_t target;
-  uint8_t* distance;
-  ExitKind kind;
-};
-
-Superblock* g_superblocks;  // in order of their code
-uint32_t g_superblock_count;
-uint32_t* g_by_hash;  // number + 1
-Exit* g_exits;
-uint32_t g_exit_count;
-uint8_t *g_code, *g_stubs;
-uint64_t* g_literals;
+uint32_t* g_by_hash;    // number + 1
 uint64_t g_generation;  // of translations
 Translator g_translator;
 
 uint32_t* Slot(uint64_t pc) {
-  size_t i = (pc * 0x9e3779b97f4a7c15) >> 44 & (kHashSize - 1);
-  while (g_by_hash[i] != 0 && g_superblocks[g_by_hash[i] - 1].pc != pc) {
+  size_t i = HashOfPc(pc, kHashBits);
+  while (g_by_hash[i] != 0 && g_translations.superblocks[g_by_hash[i] - 1].pc != pc) {
     i = (i + 1) & (kHashSize - 1);
   }
   return &g_by_hash[i];
@@ -73,20 +62,21 @@ void* Reserve(size_t bytes, uint64_t at) {
 }
 
 void Clear() {
-  g_superblock_count = 0;
-  g_exit_count = 0;
-  g_code = reinterpret_cast<uint8_t*>(kCodeBegin);
-  g_stubs = reinterpret_cast<uint8_t*>(kStubsBegin);
-  g_literals = reinterpret_cast<uint64_t*>(kStubsBegin + kStubsBytes - kLiteralsBytes);
+  Translations& t = g_translations;
+  t.made = t.taken = 0;
+  t.exit_count = 0;
+  t.code = reinterpret_cast<uint8_t*>(kCodeBegin);
+  t.stubs = reinterpret_cast<uint8_t*>(kStubsBegin);
+  t.literals = reinterpret_cast<uint64_t*>(kLiteralsBegin);
   for (const void*& entry : g_context.jump) entry = reinterpret_cast<const void*>(&EngineMiss);
 }
 
 bool IsFull() {
-  const auto code = reinterpret_cast<uint64_t>(g_code), stubs = reinterpret_cast<uint64_t>(g_stubs);
-  return code + kLongestTranslation > kCodeBegin + kCodeBytes ||
-         stubs + kLongestTranslation > kStubsBegin + kStubsBytes - kLiteralsBytes ||
-         reinterpret_cast<uint64_t>(g_literals) + kPage > kStubsBegin + kStubsBytes ||
-         g_superblock_count == kMaxSuperblocks || g_exit_count + 1024 > kMaxExits;
+  const Translations& t = g_translations;
+  return reinterpret_cast<uint64_t>(t.code) + kLongestTranslation > kCodeBegin + kCodeBytes ||
+         reinterpret_cast<uint64_t>(t.stubs) + kLongestTranslation > kLiteralsBegin ||
+         reinterpret_cast<uint64_t>(t.literals) + kPage > kStubsBegin + kStubsBytes ||
+         t.made + t.taken == kMaxSuperblocks || t.exit_count + 1024 > kMaxExits;
 }
 
 bool IsUnchanged(const Superblock& s) {
@@ -105,22 +95,34 @@ const Superblock& SuperblockHere() {
   const uint64_t pc = g_context.pc;
   uint32_t* slot = Slot(pc);
   if (*slot != 0) {
-    const Superblock& known = g_superblocks[*slot - 1];
+    const Superblock& known = g_translations.superblocks[*slot - 1];
     if (!known.may_change || IsUnchanged(known)) return known;
   }
   if (IsFull()) {
     FlushTranslations();
     slot = Slot(pc);
   }
-  Superblock& made = g_superblocks[g_superblock_count];
+  Translations& t = g_translations;
   const uint64_t generation = g_generation;
-  g_translator.Translate(pc, &made);
+  uint32_t number = kMaxSuperblocks - 1 - t.taken;
+  const bool is_kept = code_cache::Take(pc, number, &t.superblocks[number]);
+  if (!is_kept) number = t.made;
+  Superblock& superblock = t.superblocks[number];
+  if (!is_kept) {
+    const auto exit = t.exit_count;
+    const auto stub = static_cast<uint32_t>(reinterpret_cast<uint64_t>(t.stubs) - kStubsBegin);
+    const auto literal =
+        static_cast<uint32_t>((reinterpret_cast<uint64_t>(t.literals) - kLiteralsBegin) / 8);
+    g_translator.Translate(pc, &superblock);
+    superblock.first_exit = exit, superblock.first_stub = stub, superblock.first_literal = literal;
+  }
   if (generation != g_generation) {  // the block that began for its recipe keeps something else
     FlushTranslations();
     return SuperblockHere();
   }
-  *slot = ++g_superblock_count;
-  return made;
+  ++(is_kept ? t.taken : t.made);
+  *slot = number + 1;
+  return superblock;
 }
 
 bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
@@ -269,9 +271,10 @@ bool IsInvalid(uint64_t pc) {
 }  // namespace
 
 void SetUpCode() {
-  g_superblocks = static_cast<Superblock*>(Reserve(kMaxSuperblocks * sizeof(Superblock), 0));
+  g_translations.superblocks =
+      static_cast<Superblock*>(Reserve(kMaxSuperblocks * sizeof(Superblock), 0));
   g_by_hash = static_cast<uint32_t*>(Reserve(kHashSize * sizeof(uint32_t), 0));
-  g_exits = static_cast<Exit*>(Reserve(kMaxExits * sizeof(Exit), 0));
+  g_translations.exits = static_cast<Exit*>(Reserve(kMaxExits * sizeof(Exit), 0));
   Reserve(kCodeBytes, kCodeBegin);
   Reserve(kStubsBytes, kStubsBegin);
   memory::SetFlush(FlushTranslations);
@@ -280,23 +283,26 @@ void SetUpCode() {
 
 void FlushTranslations() {
   ++g_generation;
+  code_cache::Close();
   Syscall(SYS_madvise, reinterpret_cast<uint64_t>(g_by_hash), kHashSize * sizeof(uint32_t),
           MADV_DONTNEED);
   Clear();
 }
 
 const Superblock* FindByCode(uint64_t code) {
-  uint32_t low = 0, high = g_superblock_count;
+  const Translations& t = g_translations;
+  uint32_t low = 0, high = t.made;
+  if (uint32_t number; code_cache::Find(code, &number)) low = high = number;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
-    if (reinterpret_cast<uint64_t>(g_superblocks[middle].end) <= code) {
+    if (reinterpret_cast<uint64_t>(t.superblocks[middle].end) <= code) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  if (low == g_superblock_count) return nullptr;
-  const Superblock& s = g_superblocks[low];
+  if (low == t.made) return nullptr;
+  const Superblock& s = t.superblocks[low];
   return reinterpret_cast<uint64_t>(s.body) <= code ? &s : nullptr;
 }
 
@@ -305,33 +311,30 @@ void Resume() {
   EngineResume();
 }
 
-uint32_t AddExit(ExitKind kind, uint64_t target, uint8_t* distance) {
-  g_exits[g_exit_count] = {target, distance, kind};
-  return g_exit_count++;
-}
-
-const uint8_t* MakeStub(uint32_t exit) {
+const uint8_t* MakeStub(ExitKind kind, uint64_t target, uint8_t* distance) {
+  Translations& t = g_translations;
+  const uint8_t* stub = t.stubs;
+  t.exits[t.exit_count] = {target, distance, stub, kind};
   Code code;
-  code.set_at(g_stubs);
-  code.StoreConstantTo(exit, &g_context.exit);
+  code.set_at(t.stubs);
+  code.StoreConstantTo(t.exit_count++, &g_context.exit);
   code.Jump(reinterpret_cast<const void*>(&EngineExit));
-  const uint8_t* stub = g_stubs;
-  g_stubs = code.at();
+  t.stubs = code.at();
   return stub;
 }
 
 const uint64_t* MakeLiteral(uint64_t value) {
-  *g_literals = value;
-  return g_literals++;
+  *g_translations.literals = value;
+  return g_translations.literals++;
 }
 
-uint8_t* NextCode() { return g_code; }
-void SetNextCode(uint8_t* at) { g_code = at; }
+uint8_t* NextCode() { return g_translations.code; }
+void SetNextCode(uint8_t* at) { g_translations.code = at; }
 
 const uint8_t* FindBody(uint64_t pc) {
   const uint32_t* slot = Slot(pc);
   if (*slot == 0) return nullptr;
-  const Superblock& s = g_superblocks[*slot - 1];
+  const Superblock& s = g_translations.superblocks[*slot - 1];
   return s.may_change ? nullptr : s.body;
 }
 
@@ -339,7 +342,7 @@ extern "C" {
 
 void HandleExit() {
   ring::LeaveCode();
-  const Exit exit = g_exits[static_cast<uint32_t>(g_context.exit)];
+  const Exit exit = g_translations.exits[static_cast<uint32_t>(g_context.exit)];
   g_context.pc = exit.target;
   switch (exit.kind) {
     case kLink: {

@@ -10,6 +10,34 @@
 
 namespace ttq::engine {
 
+// How translated code is left: what Context::exit names.
+struct Exit {
+  uint64_t target;
+  uint8_t* distance;  // of the jump to the stub; null: no jump is patched
+  const uint8_t* stub;
+  ExitKind kind;
+};
+
+// All that is translated, and where the next translation goes.
+struct Translations {
+  // Those made here from the front, in order of their code; those of the code cache from the end.
+  Superblock* superblocks;
+  uint32_t made, taken;
+  Exit* exits;
+  uint32_t exit_count;
+  uint8_t *code, *stubs;
+  uint64_t* literals;
+};
+extern Translations g_translations;
+
+inline constexpr uint32_t kMaxSuperblocks = 1 << 19, kMaxExits = 1 << 22;
+inline constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
+inline constexpr uint64_t kLiteralsBegin = kStubsBegin + kStubsBytes - kLiteralsBytes;
+// Where to look first in a table of 2^bits.
+inline uint64_t HashOfPc(uint64_t pc, unsigned bits) {
+  return pc * 0x9e3779b97f4a7c15 >> (64 - bits);
+}
+
 // Maps the places for translated code.
 void SetUpCode();
 // All translations are given up. The engine is to go on by Resume.

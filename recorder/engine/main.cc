@@ -12,6 +12,7 @@
 
 #include <sys/syscall.h>
 
+#include "recorder/engine/code_cache.h"
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/loader.h"
 #include "recorder/engine/replay.h"
@@ -47,6 +48,7 @@ char** TakeOptions(char** argv, ring::Options* options, const char** inputs) {
     }
     if (const char* v = After(*argv, "--verify=")) options->verify = Equal(v, "yes");
     if (const char* v = After(*argv, "--record=")) options->inputs = Equal(v, "inputs");
+    if (const char* v = After(*argv, "--code-cache=")) options->code_cache = v;
     if (Equal(*argv, "--seen=yes")) traces::SetLeft();
     if (const char* v = After(*argv, "--inputs=")) *inputs = v;
     if (const char* v = After(*argv, "--files=")) replay::SetFiles(v);
@@ -106,6 +108,9 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   SetUpCode();
   threads::SetUp();
   LoadProgram(words[0], words + 1, environment, auxiliary);
+  if (options.inputs && options.code_cache != nullptr) {
+    code_cache::Open(options.code_cache, syscalls::g_program.path);
+  }
   ring::Announce();
   signals::SetUp();
   threads::Begin();

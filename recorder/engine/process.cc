@@ -16,6 +16,7 @@
 
 #include <initializer_list>
 
+#include "recorder/engine/code_cache.h"
 #include "recorder/engine/context.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
@@ -179,19 +180,21 @@ int64_t Execute(uint64_t path, uint64_t arguments, uint64_t environment) {
     return r;
   }
   const ring::Options& o = g_program.options;
-  static Text directory, block_bytes, block_count;
-  directory = {}, block_bytes = {}, block_count = {};
+  static Text directory, block_bytes, block_count, code_cache;
+  directory = {}, block_bytes = {}, block_count = {}, code_cache = {};
   directory << "--ring=" << o.directory;
   block_bytes << "--block-bytes=" << o.block_bytes;
   block_count << "--block-count=" << uint64_t{o.block_count};
+  if (o.code_cache != nullptr) code_cache << "--code-cache=" << o.code_cache;
   const uint64_t count = CountPointers(arguments);
-  constexpr uint64_t kOwn = 9;
+  constexpr uint64_t kOwn = 10;
   auto* words = AllocateArray<uint64_t>(kOwn + count + 2);
   uint64_t used = 0;
   for (const char* w :
        {g_program.engine, directory.c_str(), block_bytes.c_str(), block_count.c_str(),
         o.verify ? "--verify=yes" : "--verify=no", o.inputs ? "--record=inputs" : "--record=all",
-        traces::Left() ? "--seen=yes" : "--seen=no", "--", static_cast<const char*>(name)}) {
+        traces::Left() ? "--seen=yes" : "--seen=no", code_cache.c_str(), "--",
+        static_cast<const char*>(name)}) {
     words[used++] = Number(w);
   }
   ReadGuest(arguments, words + used, 8 * count);
@@ -212,6 +215,7 @@ void Exit(uint64_t number, uint32_t status) {
   ring::Header()->exit_status = (status & 0xff) + 1;
   threads::TellEnd();
   ring::Finish(0);
+  code_cache::Save();
   for (;;) Syscall(static_cast<int64_t>(number), status);
 }
 

@@ -19,8 +19,9 @@ struct Options {
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;
   bool verify = false;
-  bool inputs = false;  // nothing but the inputs is handed over
-  bool again = false;   // what is run was recorded
+  bool inputs = false;               // nothing but the inputs is handed over
+  bool again = false;                // what is run was recorded
+  const char* code_cache = nullptr;  // how its files' names begin (code_cache.h); null: none
 };
 
 // Before all else.

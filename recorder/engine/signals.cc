@@ -20,6 +20,7 @@
 #include <asm/signal.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/code_cache.h"
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/memory.h"
@@ -438,6 +439,7 @@ void ForgetActions() {
 void Die(uint32_t number) {
   threads::TellEnd();
   ring::Finish(number);
+  code_cache::Save();
   SetKernelAction(number, {});
   SetKernelMask(~Bit(number));
   const auto pid = static_cast<uint64_t>(Syscall(SYS_getpid));

@@ -41,6 +41,7 @@
 
 #include <initializer_list>
 
+#include "recorder/engine/code_cache.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/translator.h"
 
@@ -325,7 +326,11 @@ void Translator::EmitLeave() { EmitLeave(RecordAdds()); }
 void Translator::EmitJumpTo(uint64_t target) {
   uint8_t* distance = code_.JumpLater();
   const uint8_t* body = FindBody(target);
-  if (body == nullptr) body = MakeStub(AddExit(kLink, target, distance));
+  // The code cache takes links out again.
+  if (body == nullptr || code_cache::IsOn()) {
+    const uint8_t* stub = MakeStub(kLink, target, distance);
+    if (body == nullptr) body = stub;
+  }
   Code::Patch(distance, body);
 }
 
@@ -339,7 +344,7 @@ void Translator::EmitJumpThroughTable() {
 }
 
 void Translator::EmitEngineExit(ExitKind kind, uint64_t target) {
-  code_.Jump(MakeStub(AddExit(kind, target, nullptr)));
+  code_.Jump(MakeStub(kind, target, nullptr));
 }
 
 void Translator::EmitSideExit(uint64_t target, uint8_t* distance) {
@@ -417,7 +422,9 @@ void Translator::FinishRecipe(uint32_t jump_kind) {
   if (recipe_.record_bytes() > RecipeBuilder::kMaxRecordBytes) {
     Refuse(Text() << "an instruction whose effects are too large");
   }
-  const auto [id, at] = ring::AddRecipe(recipe_.Hash(jump_kind), recipe_.encoded_bytes());
+  finished_hash_ = recipe_.Hash(jump_kind);
+  finished_bytes_ = recipe_.encoded_bytes();
+  const auto [id, at] = ring::AddRecipe(finished_hash_, finished_bytes_);
   if (at != nullptr) recipe_.Encode(id, jump_kind, at);
   finished_id_ = id;
 }
@@ -614,6 +621,8 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   out->end = code_.at();
   SetNextCode(code_.at());
   out->id = finished_id_;
+  out->recipe_hash = finished_hash_;
+  out->recipe_bytes = recipe_.instruction_count() == count_ ? finished_bytes_ : 0;
   out->record_bytes = static_cast<uint16_t>(recipe_.record_bytes());
   out->log_register = log_register_;
   out->instruction_count = static_cast<uint8_t>(recipe_.instruction_count());

@@ -44,6 +44,11 @@ struct Superblock {
   uint8_t run_count;    // where it may change
   const uint64_t* pcs;  // of its instructions
   const CodeRun* runs;
+  // For the code cache; no bytes: there is no recipe, or not of all instructions looked at.
+  uint64_t recipe_hash;
+  uint32_t recipe_bytes;
+  // The first of what it has in the tables of dispatch.h; the next superblock's follow.
+  uint32_t first_exit, first_stub, first_literal;
 };
 
 // How translated code is left, see dispatch.cc.
@@ -190,14 +195,15 @@ class Translator {
   // be unknown, and the ones last written as a single number.
   uint32_t vectors_written_, numbers_written_;
   uint32_t finished_id_;  // of the recipe
+  uint64_t finished_hash_;
+  uint32_t finished_bytes_;
 };
 
 // ---- dispatch.cc -------------------------------------------------------------------------------
 
-// A number for Context::exit. `distance` of the jump that led there is patched once there is code.
-uint32_t AddExit(ExitKind kind, uint64_t target, uint8_t* distance);
-// Code that leaves by an exit.
-const uint8_t* MakeStub(uint32_t exit);
+// Makes code that leaves by an exit. `distance` of the jump that leads there is patched once there
+// is code at the target.
+const uint8_t* MakeStub(ExitKind kind, uint64_t target, uint8_t* distance);
 // Eight bytes near translated code.
 const uint64_t* MakeLiteral(uint64_t value);
 // Where the next translation goes.
