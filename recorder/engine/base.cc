@@ -148,16 +148,19 @@ size_t ReadGuest(uint64_t address, void* into, size_t bytes) {
   // Any thread's number leads to the memory, but for that of one that has ended: the first may
   // have.
   const auto self = static_cast<uint64_t>(Syscall(SYS_gettid));
-  size_t done = 0;
-  while (done < bytes) {
-    const uint64_t page_left = kPage - ((address + done) & (kPage - 1));
-    const uint64_t n = bytes - done < page_left ? bytes - done : page_left;
+  const auto read = [&](size_t done, uint64_t n) {
     local = {reinterpret_cast<uint64_t>(into) + done, n};
     remote = {address + done, n};
     const int64_t r = Syscall(SYS_process_vm_readv, self, reinterpret_cast<uint64_t>(&local), 1,
                               reinterpret_cast<uint64_t>(&remote), 1, 0);
-    if (r <= 0) break;
-    done += static_cast<size_t>(r);
+    return r <= 0 ? 0 : static_cast<size_t>(r);
+  };
+  // Mostly all of it can be read; else page by page, as far as there is one.
+  size_t done = read(0, bytes);
+  while (done < bytes) {
+    const size_t n = read(done, Least(bytes - done, kPage - ((address + done) & (kPage - 1))));
+    if (n == 0) break;
+    done += n;
   }
   return done;
 }

@@ -95,11 +95,39 @@ bool Same(const void* a, const void* b, uint64_t bytes) {
   return true;
 }
 
+// As HashBytes, of four words at a time.
+class Hasher {
+ public:
+  void Add(const void* from, uint64_t bytes) {
+    const auto* at = static_cast<const uint8_t*>(from);
+    for (; bytes >= 32; at += 32, bytes -= 32) {
+      for (unsigned k = 0; k < 4; ++k) Mix(k, at + 8 * k, 8);
+    }
+    for (unsigned k = 0; bytes > 0; ++k) {
+      const uint64_t n = Least(bytes, 8);
+      Mix(k, at, n);
+      at += n, bytes -= n;
+    }
+  }
+  uint64_t value() const { return HashBytes(state_, sizeof(state_)); }
+
+ private:
+  void Mix(unsigned k, const uint8_t* at, uint64_t bytes) {
+    uint64_t word = 0;
+    if (bytes == 8) {
+      __builtin_memcpy(&word, at, 8);
+    } else {
+      for (uint64_t i = 0; i < bytes; ++i) word |= uint64_t{at[i]} << 8 * i;
+    }
+    state_[k] = (state_[k] ^ word) * 0xff51afd7ed558ccd;
+    state_[k] ^= state_[k] >> 32;
+  }
+  uint64_t state_[4] = {1, 2, 3, 4};
+};
+
 uint64_t Hash(const Record& r, const uint8_t* data) {
-  uint64_t hash = 0;
-  const auto add = [&hash](const void* at, uint64_t bytes) {
-    hash = (hash ^ HashBytes(at, bytes)) * 0x9e3779b97f4a7c15;
-  };
+  Hasher hasher;
+  const auto add = [&hasher](const void* at, uint64_t bytes) { hasher.Add(at, bytes); };
   Record plain = r;
   plain.hash = 0;
   add(&plain, sizeof(plain));
@@ -109,7 +137,7 @@ uint64_t Hash(const Record& r, const uint8_t* data) {
       uint64_t{8} * (r.literal_end - r.first_literal));
   add(g_translations.exits + r.first_exit, (r.exit_end - r.first_exit) * sizeof(Exit));
   add(data + r.data, r.data_end - r.data);
-  return hash;
+  return hasher.value();
 }
 
 // Where a record's lists are in the data.
@@ -145,10 +173,19 @@ bool IsWithin(const Record& r, const Header& h) {
 
 Header g_header;  // of the file that was opened
 
-int64_t MapSection(uint64_t fd, uint64_t offset, uint64_t bytes, uint64_t at, int protection) {
-  if (bytes == 0) return 0;
-  const uint64_t flags = at != 0 ? MAP_PRIVATE | MAP_FIXED : MAP_PRIVATE;
-  return Syscall(SYS_mmap, at, PageUp(bytes), static_cast<uint64_t>(protection), flags, fd, offset);
+// Reads into memory that has huge pages, where all of it is needed or written to.
+bool ReadSection(uint64_t fd, uint64_t offset, uint64_t bytes, uint64_t at) {
+  for (uint64_t done = 0; done < bytes;) {
+    const int64_t n = Syscall(SYS_pread64, fd, at + done, bytes - done, offset + done);
+    if (n <= 0) return false;
+    done += static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+bool MapSection(uint64_t fd, uint64_t offset, uint64_t bytes, uint64_t at) {
+  return bytes == 0 || !Failed(Syscall(SYS_mmap, at, PageUp(bytes), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_FIXED, fd, offset));
 }
 
 // Whether the header is one of this program's, and the file is as long as it says.
@@ -169,7 +206,6 @@ bool MapFile(uint64_t fd, uint64_t file_bytes) {
   if (Syscall(SYS_pread64, fd, Number(&h), sizeof(h), 0) != sizeof(h) || !IsOurs(h, file_bytes)) {
     return false;
   }
-  constexpr int kRead = PROT_READ, kWrite = PROT_READ | PROT_WRITE, kAll = kWrite | PROT_EXEC;
   const int64_t own =
       MapOwn(PageUp(h.bytes[kRecords]) + PageUp(h.bytes[kSlots]) + PageUp(h.bytes[kData]),
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
@@ -179,10 +215,10 @@ bool MapFile(uint64_t fd, uint64_t file_bytes) {
   const uint64_t data = slots + PageUp(h.bytes[kSlots]);
   const uint64_t places[kSections] = {
       kCodeBegin, kStubsBegin, kLiteralsBegin, Number(g_translations.exits), records, slots, data};
-  const int protections[kSections] = {kAll, kAll, kAll, kWrite, kWrite, kRead, kRead};
   uint64_t offset = kPage;
   for (unsigned k = 0; k < kSections; ++k) {
-    if (Failed(MapSection(fd, offset, h.bytes[k], places[k], protections[k]))) return false;
+    const bool is_all_used = k < kSlots;
+    if (!(is_all_used ? ReadSection : MapSection)(fd, offset, h.bytes[k], places[k])) return false;
     offset += PageUp(h.bytes[k]);
   }
   Translations& t = g_translations;
@@ -313,10 +349,9 @@ void Unlink() {
   const Translations& t = g_translations;
   for (uint32_t k = 0; k < t.exit_count; ++k) {
     const Exit& e = t.exits[k];
-    if (e.distance == nullptr) continue;
-    const auto distance = static_cast<int32_t>(e.stub - (e.distance + 4));
-    // Written only where it differs: other pages stay the file's.
-    if (!Same(e.distance, &distance, 4)) memcpy(e.distance, &distance, 4);
+    if (e.distance != 0) {
+      Code::Patch(e.distance_at(), reinterpret_cast<const uint8_t*>(kStubsBegin + e.stub));
+    }
   }
 }
 

@@ -314,7 +314,12 @@ void Resume() {
 const uint8_t* MakeStub(ExitKind kind, uint64_t target, uint8_t* distance) {
   Translations& t = g_translations;
   const uint8_t* stub = t.stubs;
-  t.exits[t.exit_count] = {target, distance, stub, kind};
+  t.exits[t.exit_count] = {
+      target,
+      distance == nullptr
+          ? 0
+          : static_cast<uint32_t>(distance - reinterpret_cast<uint8_t*>(kCodeBegin)),
+      static_cast<uint32_t>(stub - reinterpret_cast<uint8_t*>(kStubsBegin)), kind};
   Code code;
   code.set_at(t.stubs);
   code.StoreConstantTo(t.exit_count++, &g_context.exit);
@@ -349,7 +354,7 @@ void HandleExit() {
       if (!CanExecute()) break;
       const uint64_t generation = g_generation;
       const Superblock& s = SuperblockHere();
-      if (generation == g_generation && !s.may_change) Code::Patch(exit.distance, s.body);
+      if (generation == g_generation && !s.may_change) Code::Patch(exit.distance_at(), s.body);
       return GoOnIn(s);
     }
     case kRoom:

@@ -13,10 +13,13 @@ namespace ttq::engine {
 // How translated code is left: what Context::exit names.
 struct Exit {
   uint64_t target;
-  uint8_t* distance;  // of the jump to the stub; null: no jump is patched
-  const uint8_t* stub;
-  ExitKind kind;
+  uint32_t distance;   // where that of the jump to the stub is, from kCodeBegin on; 0: nowhere
+  uint32_t stub : 28;  // from kStubsBegin on
+  uint32_t kind : 4;   // ExitKind
+
+  uint8_t* distance_at() const { return reinterpret_cast<uint8_t*>(kCodeBegin + distance); }
 };
+static_assert(kStubsBytes <= 1 << 28);
 
 // All that is translated, and where the next translation goes.
 struct Translations {
