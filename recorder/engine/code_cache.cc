@@ -24,14 +24,22 @@ struct Identity {
 
 enum Section { kCode, kStubs, kLiterals, kExits, kRecords, kSlots, kData, kSections };
 
+// What one process added to the file: from where the segment before it ends up to here.
+struct Segment {
+  uint32_t code, stubs, literals, exits, records;  // literals, exits and records are counted
+};
+enum { kMostSegments = 16 };
+
 // The file's first page. Each section begins with a page of its own.
 struct Header {
   char magic[8];
   Identity engine, executable;
   uint64_t bytes[kSections];
-  uint32_t record_count, exit_count;
+  uint64_t segment_count;
+  Segment segments[kMostSegments];
   uint64_t hash;  // of all before it
 };
+static_assert(sizeof(Header) <= kPage);
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'C', 'O', 'D', 'E', '1'};
 
 // A translation in the file. Places are offsets in their sections.
@@ -57,20 +65,24 @@ struct Run {
 
 // Fewer new translations than this, and a quarter of those that the file has, are not worth it.
 constexpr uint32_t kLeastNew = 2000;
-constexpr uint64_t kMostCode = 48 << 20;
-constexpr uint32_t kMostRecords = 120'000;
-constexpr uint64_t kMostData = 64 << 20;
+constexpr uint64_t kMostCode = 80 << 20;
+constexpr uint32_t kMostRecords = 300'000;
+constexpr uint64_t kMostData = 160 << 20;
 
 bool g_is_on;
 int64_t g_owner;  // the process that may write the file
 char g_path[4096];
 Identity g_engine, g_executable;
+// The file, mapped; null: there is none, or all was given up. Its code, stubs, literals and exits
+// are copied to their places, a segment at a time.
+uint8_t* g_file;
+const Header* g_header;
 Record* g_records;
 uint32_t g_record_count;
 const uint32_t* g_slots;  // number of a record + 1, by address
 unsigned g_slot_bits;
 const uint8_t* g_data;
-uint64_t g_data_bytes;
+enum : uint8_t { kNotLoaded, kLoaded, kDamaged } g_segment_state[kMostSegments];
 
 uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 uint64_t AlignedTo8(uint64_t n) { return (n + 7) & ~uint64_t{7}; }
@@ -163,29 +175,22 @@ bool HoldsTheSame(const Record& r) {
   return true;
 }
 
-bool IsWithin(const Record& r, const Header& h) {
-  return r.checked <= r.body && r.body <= r.end && r.end <= h.bytes[kCode] &&
-         r.first_stub <= r.stub_end && r.stub_end <= h.bytes[kStubs] &&
-         r.first_literal <= r.literal_end && r.literal_end * uint64_t{8} <= h.bytes[kLiterals] &&
-         r.first_exit <= r.exit_end && r.exit_end <= h.exit_count && r.data <= r.data_end &&
-         r.data_end <= h.bytes[kData];
+constexpr Segment kFirstBegins = {};
+const Segment& BeginOf(unsigned segment) {
+  return segment == 0 ? kFirstBegins : g_header->segments[segment - 1];
 }
+const Segment& EndOf(unsigned segment) { return g_header->segments[segment]; }
 
-Header g_header;  // of the file that was opened
-
-// Reads into memory that has huge pages, where all of it is needed or written to.
-bool ReadSection(uint64_t fd, uint64_t offset, uint64_t bytes, uint64_t at) {
-  for (uint64_t done = 0; done < bytes;) {
-    const int64_t n = Syscall(SYS_pread64, fd, at + done, bytes - done, offset + done);
-    if (n <= 0) return false;
-    done += static_cast<uint64_t>(n);
-  }
-  return true;
-}
-
-bool MapSection(uint64_t fd, uint64_t offset, uint64_t bytes, uint64_t at) {
-  return bytes == 0 || !Failed(Syscall(SYS_mmap, at, PageUp(bytes), PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_FIXED, fd, offset));
+bool IsWithin(const Record& r, unsigned segment) {
+  const Segment &begin = BeginOf(segment), &end = EndOf(segment);
+  const auto within = [](uint32_t least, uint32_t a, uint32_t b, uint32_t most) {
+    return least <= a && a <= b && b <= most;
+  };
+  return within(begin.code, r.checked, r.body, end.code) && r.body <= r.end && r.end <= end.code &&
+         within(begin.stubs, r.first_stub, r.stub_end, end.stubs) &&
+         within(begin.literals, r.first_literal, r.literal_end, end.literals) &&
+         within(begin.exits, r.first_exit, r.exit_end, end.exits) &&
+         within(0, r.data, r.data_end, static_cast<uint32_t>(g_header->bytes[kData]));
 }
 
 // Whether the header is one of this program's, and the file is as long as it says.
@@ -200,46 +205,61 @@ bool IsOurs(const Header& h, uint64_t file_bytes) {
   return total == file_bytes;
 }
 
-// Maps the sections where they were when they were written.
-bool MapFile(uint64_t fd, uint64_t file_bytes) {
-  Header& h = g_header;
-  if (Syscall(SYS_pread64, fd, Number(&h), sizeof(h), 0) != sizeof(h) || !IsOurs(h, file_bytes)) {
-    return false;
+const uint8_t* SectionOf(Section section) {
+  const uint8_t* at = g_file + kPage;
+  for (unsigned k = 0; k < section; ++k) at += PageUp(g_header->bytes[k]);
+  return at;
+}
+
+// Copies a segment to its places, which have huge pages: code in pages of 4 KiB would cost more
+// misses than it saves. False: its records are damaged.
+bool Load(unsigned segment) {
+  auto& state = g_segment_state[segment];
+  if (state != kNotLoaded) return state == kLoaded;
+  const Segment &begin = BeginOf(segment), &end = EndOf(segment);
+  state = kDamaged;
+  for (uint32_t k = begin.records; k < end.records; ++k) {  // Find goes by their order
+    const uint32_t before = k == begin.records ? begin.code : g_records[k - 1].end;
+    if (g_records[k].end < before || g_records[k].end > end.code) return false;
   }
-  const int64_t own =
-      MapOwn(PageUp(h.bytes[kRecords]) + PageUp(h.bytes[kSlots]) + PageUp(h.bytes[kData]),
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-  if (Failed(own)) return false;
-  const auto records = static_cast<uint64_t>(own);
-  const uint64_t slots = records + PageUp(h.bytes[kRecords]);
-  const uint64_t data = slots + PageUp(h.bytes[kSlots]);
-  const uint64_t places[kSections] = {
-      kCodeBegin, kStubsBegin, kLiteralsBegin, Number(g_translations.exits), records, slots, data};
-  uint64_t offset = kPage;
-  for (unsigned k = 0; k < kSections; ++k) {
-    const bool is_all_used = k < kSlots;
-    if (!(is_all_used ? ReadSection : MapSection)(fd, offset, h.bytes[k], places[k])) return false;
-    offset += PageUp(h.bytes[k]);
-  }
-  Translations& t = g_translations;
-  t.code = reinterpret_cast<uint8_t*>(kCodeBegin + h.bytes[kCode]);
-  t.stubs = reinterpret_cast<uint8_t*>(kStubsBegin + h.bytes[kStubs]);
-  t.literals = reinterpret_cast<uint64_t*>(kLiteralsBegin + h.bytes[kLiterals]);
-  t.exit_count = h.exit_count;
-  g_records = reinterpret_cast<Record*>(records);
-  g_slots = reinterpret_cast<const uint32_t*>(slots);
-  g_data = reinterpret_cast<const uint8_t*>(data);
-  g_data_bytes = h.bytes[kData];
-  g_slot_bits = static_cast<unsigned>(__builtin_ctzll(h.bytes[kSlots] / sizeof(uint32_t)));
-  g_record_count = h.record_count;
+  const auto copy = [](Section section, uint64_t to, uint64_t from, uint64_t until) {
+    memcpy(reinterpret_cast<void*>(to + from), SectionOf(section) + from, until - from);
+  };
+  copy(kCode, kCodeBegin, begin.code, end.code);
+  copy(kStubs, kStubsBegin, begin.stubs, end.stubs);
+  copy(kLiterals, kLiteralsBegin, uint64_t{8} * begin.literals, uint64_t{8} * end.literals);
+  copy(kExits, Number(g_translations.exits), begin.exits * sizeof(Exit), end.exits * sizeof(Exit));
+  state = kLoaded;
   return true;
 }
 
-// The record of an address in a table of 2^bits slots, or the empty slot where it belongs.
-uint32_t SlotOf(uint64_t pc, const uint32_t* slots, unsigned bits, const Record* records) {
+void MapFile(uint64_t fd, uint64_t bytes) {
+  if (bytes < kPage) return;
+  const int64_t at = MapOwn(bytes, MAP_PRIVATE | MAP_NORESERVE, static_cast<int64_t>(fd));
+  if (Failed(at)) return;
+  g_header = reinterpret_cast<const Header*>(at);
+  if (!IsOurs(*g_header, bytes)) return;
+  g_file = reinterpret_cast<uint8_t*>(at);
+  const Segment& all = EndOf(static_cast<unsigned>(g_header->segment_count - 1));
+  Translations& t = g_translations;
+  t.code += all.code;
+  t.stubs += all.stubs;
+  t.literals += all.literals;
+  t.exit_count = all.exits;
+  g_record_count = all.records;
+  g_records = reinterpret_cast<Record*>(const_cast<uint8_t*>(SectionOf(kRecords)));
+  g_slots = reinterpret_cast<const uint32_t*>(SectionOf(kSlots));
+  g_slot_bits = static_cast<unsigned>(__builtin_ctzll(g_header->bytes[kSlots] / sizeof(uint32_t)));
+  g_data = SectionOf(kData);
+}
+
+// The slot of an address in a table of 2^bits, or the empty one where it belongs; or one with a
+// number that is none of a record.
+uint32_t SlotOf(uint64_t pc, const uint32_t* slots, unsigned bits, const Record* records,
+                uint32_t count) {
   const uint32_t mask = (uint32_t{1} << bits) - 1;
   auto i = static_cast<uint32_t>(HashOfPc(pc, bits));
-  while (slots[i] != 0 && records[slots[i] - 1].pc != pc) i = (i + 1) & mask;
+  while (slots[i] != 0 && slots[i] <= count && records[slots[i] - 1].pc != pc) i = (i + 1) & mask;
   return i;
 }
 
@@ -307,6 +327,10 @@ bool AppendRuns(const Superblock& s, Draft* d, Record* r) {
   return true;
 }
 
+bool MayBeKept(const Superblock& s) {
+  return !s.may_change && s.recipe_bytes != 0 && s.instruction_count != 0;
+}
+
 // The record of number `k` of those made here.
 Record Describe(uint32_t k, Draft* d) {
   const Translations& t = g_translations;
@@ -332,8 +356,8 @@ Record Describe(uint32_t k, Draft* d) {
     r.literal_end = static_cast<uint32_t>((Number(t.literals) - kLiteralsBegin) / 8);
   }
   const uint64_t begin = d->data_bytes;
-  r.data = static_cast<uint32_t>(begin);
-  if (s.may_change || s.recipe_bytes == 0 || s.instruction_count == 0) return r;
+  r.data = r.data_end = static_cast<uint32_t>(begin);
+  if (!MayBeKept(s)) return r;
   Append(d, s.marks, s.mark_count * sizeof(Mark));
   Append(d, s.pcs, s.instruction_count * sizeof(uint64_t));
   if (AppendRuns(s, d, &r)) {
@@ -367,11 +391,14 @@ bool WriteAt(uint64_t fd, const void* from, uint64_t bytes, uint64_t offset) {
 bool WriteFile(uint64_t fd, const Draft& d) {
   const Translations& t = g_translations;
   Header h = {};
+  if (g_file != nullptr) h = *g_header;
   memcpy(h.magic, kMagic, sizeof(kMagic));
   h.engine = g_engine;
   h.executable = g_executable;
-  h.record_count = d.record_count;
-  h.exit_count = t.exit_count;
+  h.segments[h.segment_count++] = {static_cast<uint32_t>(Number(t.code) - kCodeBegin),
+                                   static_cast<uint32_t>(Number(t.stubs) - kStubsBegin),
+                                   static_cast<uint32_t>((Number(t.literals) - kLiteralsBegin) / 8),
+                                   t.exit_count, d.record_count};
   const void* from[kSections] = {reinterpret_cast<const void*>(kCodeBegin),
                                  reinterpret_cast<const void*>(kStubsBegin),
                                  reinterpret_cast<const void*>(kLiteralsBegin),
@@ -396,6 +423,9 @@ bool WriteFile(uint64_t fd, const Draft& d) {
   return WriteAt(fd, &h, sizeof(h), 0) && !Failed(Syscall(SYS_ftruncate, fd, offset));
 }
 
+// So that the next process begins a new file.
+void Remove() { Syscall(SYS_unlink, Number(g_path)); }
+
 // A limit on files' sizes would end the process by a signal.
 bool MayWriteFiles() {
   uint64_t limit[2] = {};
@@ -406,8 +436,11 @@ bool MayWriteFiles() {
 }  // namespace
 
 void Open(const char* prefix, const char* executable) {
-  const bool known = Identify("/proc/self/exe", &g_engine) && Identify(executable, &g_executable);
-  if (!known) return;
+  constexpr size_t kLongestPrefix = 400;  // of those that fit into a Text
+  if (Length(prefix) > kLongestPrefix || !Identify("/proc/self/exe", &g_engine) ||
+      !Identify(executable, &g_executable)) {
+    return;
+  }
   const Identity both[2] = {g_engine, g_executable};
   Text path;
   (path << prefix).Hex(HashBytes(both, sizeof(both)));
@@ -428,11 +461,14 @@ void Open(const char* prefix, const char* executable) {
 bool IsOn() { return g_is_on; }
 
 bool Take(uint64_t pc, uint32_t number, Superblock* out) {
-  if (g_record_count == 0) return false;
-  const uint32_t slot = g_slots[SlotOf(pc, g_slots, g_slot_bits, g_records)];
-  if (slot == 0) return false;
+  if (g_file == nullptr) return false;
+  const uint32_t slot = g_slots[SlotOf(pc, g_slots, g_slot_bits, g_records, g_record_count)];
+  if (slot == 0 || slot > g_record_count) return false;
   Record& r = g_records[slot - 1];
-  if (r.number != 0 || !IsWithin(r, g_header) || r.hash != Hash(r, g_data) || !HoldsTheSame(r)) {
+  unsigned segment = 0;
+  while (EndOf(segment).records < slot) ++segment;
+  if (!Load(segment) || r.number != 0 || !IsWithin(r, segment) || r.hash != Hash(r, g_data) ||
+      !HoldsTheSame(r)) {
     return false;
   }
   *out = {};
@@ -453,7 +489,11 @@ bool Take(uint64_t pc, uint32_t number, Superblock* out) {
 }
 
 bool Find(uint64_t code, uint32_t* number) {
-  uint32_t low = 0, high = g_record_count;
+  if (g_file == nullptr) return false;
+  unsigned segment = 0;
+  while (segment < g_header->segment_count && kCodeBegin + EndOf(segment).code <= code) ++segment;
+  if (segment == g_header->segment_count || g_segment_state[segment] != kLoaded) return false;
+  uint32_t low = BeginOf(segment).records, high = EndOf(segment).records;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
     if (kCodeBegin + g_records[middle].end <= code) {
@@ -462,22 +502,30 @@ bool Find(uint64_t code, uint32_t* number) {
       high = middle;
     }
   }
-  if (low == g_record_count || g_records[low].number == 0) return false;
+  if (low == EndOf(segment).records || g_records[low].number == 0) return false;
   *number = g_records[low].number;
   return true;
 }
 
 void Close() {
   g_is_on = false;
-  g_record_count = 0;
+  g_file = nullptr;
 }
 
 void Save() {
   const Translations& t = g_translations;
-  const uint64_t code_bytes = Number(t.code) - kCodeBegin;
-  if (!g_is_on || Syscall(SYS_getpid) != g_owner || t.made < kLeastNew + g_record_count / 4 ||
-      code_bytes > kMostCode || g_record_count + t.made > kMostRecords || !MayWriteFiles()) {
-    return;
+  if (!g_is_on || Syscall(SYS_getpid) != g_owner || !MayWriteFiles()) return;
+  uint32_t fit = 0;
+  for (uint32_t k = 0; k < t.made; ++k) fit += MayBeKept(t.superblocks[k]);
+  if (fit < kLeastNew + g_record_count / 4) return;
+  // What is full may be full of what no longer fits: the next process begins anew.
+  const uint64_t segments = g_file != nullptr ? g_header->segment_count : 0;
+  if (segments == kMostSegments || Number(t.code) - kCodeBegin > kMostCode ||
+      g_record_count + t.made > kMostRecords) {
+    return Remove();
+  }
+  for (unsigned k = 0; k < segments; ++k) {
+    if (!Load(k)) return Remove();
   }
   Text name;
   (name << g_path << ".") << static_cast<uint64_t>(g_owner);
@@ -492,9 +540,11 @@ void Save() {
   d.slots = AllocateArray<uint32_t>(size_t{1} << d.slot_bits);
   d.data = AllocateArray<uint8_t>(kMostData);
   Unlink();
-  memcpy(d.records, g_records, g_record_count * sizeof(Record));
-  memcpy(d.data, g_data, g_data_bytes);
-  d.data_bytes = g_data_bytes;
+  if (g_file != nullptr) {
+    memcpy(d.records, g_records, g_record_count * sizeof(Record));
+    d.data_bytes = g_header->bytes[kData];
+    memcpy(d.data, g_data, d.data_bytes);
+  }
   // The most data that one translation has.
   constexpr uint64_t kLargest = 16 << 10;
   bool written = true;
@@ -507,7 +557,7 @@ void Save() {
   for (uint32_t k = 0; k < d.record_count; ++k) {
     d.records[k].number = 0;
     if (d.records[k].recipe_bytes == 0) continue;
-    d.slots[SlotOf(d.records[k].pc, d.slots, d.slot_bits, d.records)] = k + 1;
+    d.slots[SlotOf(d.records[k].pc, d.slots, d.slot_bits, d.records, d.record_count)] = k + 1;
   }
   written = written && WriteFile(static_cast<uint64_t>(fd), d);
   Syscall(SYS_close, static_cast<uint64_t>(fd));
