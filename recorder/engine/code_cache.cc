@@ -65,9 +65,10 @@ struct Run {
 
 // Fewer new translations than this, and a quarter of those that the file has, are not worth it.
 constexpr uint32_t kLeastNew = 2000;
-constexpr uint64_t kMostCode = 80 << 20;
-constexpr uint32_t kMostRecords = 300'000;
-constexpr uint64_t kMostData = 160 << 20;
+// Larger files did not pay: of 235,000 translations (import torch) taking costs what making does.
+constexpr uint64_t kMostCode = 32 << 20;
+constexpr uint32_t kMostRecords = 120'000;
+constexpr uint64_t kMostData = 64 << 20;
 
 bool g_is_on;
 int64_t g_owner;  // the process that may write the file
@@ -517,7 +518,7 @@ void Save() {
   if (!g_is_on || Syscall(SYS_getpid) != g_owner || !MayWriteFiles()) return;
   uint32_t fit = 0;
   for (uint32_t k = 0; k < t.made; ++k) fit += MayBeKept(t.superblocks[k]);
-  if (fit < kLeastNew + g_record_count / 4) return;
+  if (fit < kLeastNew + g_record_count / 4 || t.made > kMostRecords) return;
   // What is full may be full of what no longer fits: the next process begins anew.
   const uint64_t segments = g_file != nullptr ? g_header->segment_count : 0;
   if (segments == kMostSegments || Number(t.code) - kCodeBegin > kMostCode ||
