@@ -101,9 +101,9 @@ std::optional<int> ParseArguments(CommandLine& line, std::vector<std::string> ar
                                   int usage_status) {
   const absl::StatusOr<bool> parsed = line.Parse(std::move(arguments));
   if (!parsed.ok()) {
-    return Complain(fmt::format("{} (see `{} --help`)", std::string(parsed.status().message()),
-                                line.name()),
-                    usage_status);
+    return Complain(
+        fmt::format("{} (see `{} --help`)", std::string(parsed.status().message()), line.name()),
+        usage_status);
   }
   if (*parsed) return std::nullopt;
   ShowHelp(line);

@@ -28,7 +28,7 @@ struct LaunchOptions {
   bool verify = false;
   bool records_inputs = false;  // nothing else; natively
   std::string files;            // of a second run: copies of what was mapped (recorder/inputs.h)
-  std::string inputs;  // a file (recorder/inputs.h): run that again, natively, not the command
+  std::string inputs;      // a file (recorder/inputs.h): run that again, natively, not the command
   std::string code_cache;  // how the names of kept translations begin (code_cache.h); empty: none
   uint64_t block_bytes = 4 << 20;
   uint32_t block_count = 12;

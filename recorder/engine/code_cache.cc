@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "recorder/engine/dispatch.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
 #include "recorder/inputs.h"

@@ -201,6 +201,37 @@ class Translator {
 
 // ---- dispatch.cc -------------------------------------------------------------------------------
 
+// How translated code is left: what Context::exit names.
+struct Exit {
+  uint64_t target;
+  uint32_t distance;   // where that of the jump to the stub is, from kCodeBegin on; 0: nowhere
+  uint32_t stub : 28;  // from kStubsBegin on
+  uint32_t kind : 4;   // ExitKind
+
+  uint8_t* distance_at() const { return reinterpret_cast<uint8_t*>(kCodeBegin + distance); }
+};
+static_assert(kStubsBytes <= 1 << 28);
+
+// All that is translated, and where the next translation goes.
+struct Translations {
+  // Those made here from the front, in order of their code; those of the code cache from the end.
+  Superblock* superblocks;
+  uint32_t made, taken;
+  Exit* exits;
+  uint32_t exit_count;
+  uint8_t *code, *stubs;
+  uint64_t* literals;
+};
+extern Translations g_translations;
+
+inline constexpr uint32_t kMaxSuperblocks = 1 << 19, kMaxExits = 1 << 22;
+inline constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
+inline constexpr uint64_t kLiteralsBegin = kStubsBegin + kStubsBytes - kLiteralsBytes;
+// Where to look first in a table of 2^bits.
+inline uint64_t HashOfPc(uint64_t pc, unsigned bits) {
+  return pc * 0x9e3779b97f4a7c15 >> (64 - bits);
+}
+
 // Makes code that leaves by an exit. `distance` of the jump that leads there is patched once there
 // is code at the target.
 const uint8_t* MakeStub(ExitKind kind, uint64_t target, uint8_t* distance);
