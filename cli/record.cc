@@ -213,8 +213,8 @@ int RunRecord(int argc, char** argv) {
   if (!tool.ok()) return Complain(tool.status(), kOwnFailure);
   options.launch.tool_directory = *tool;
   if (options.launch.records_inputs) {
-    constexpr uint64_t kMostKeptCode = 512 << 20;
-    LimitCacheFiles("code", kMostKeptCode);
+    constexpr uint64_t kMaxKeptCode = 512 << 20;
+    LimitCacheFiles("code", kMaxKeptCode);
     options.launch.code_cache = CachePrefix("code");
   }
 

@@ -27,7 +27,7 @@ enum Section { kCode, kStubs, kLiterals, kExits, kRecords, kSlots, kData, kSecti
 struct Segment {
   uint32_t code, stubs, literals, exits, records;  // literals, exits and records are counted
 };
-enum { kMostSegments = 16 };
+enum { kMaxSegments = 16 };
 
 // The file's first page. Each section begins with a page of its own.
 struct Header {
@@ -35,7 +35,7 @@ struct Header {
   Identity engine, executable;
   uint64_t bytes[kSections];
   uint64_t segment_count;
-  Segment segments[kMostSegments];
+  Segment segments[kMaxSegments];
   uint64_t hash;  // of all before it
 };
 static_assert(sizeof(Header) <= kPage);
@@ -63,11 +63,11 @@ struct Run {
 };
 
 // Fewer new translations than this, and a quarter of those that the file has, are not worth it.
-constexpr uint32_t kLeastNew = 2000;
+constexpr uint32_t kMinNew = 2000;
 // Larger files did not pay: of 235,000 translations (import torch) taking costs what making does.
-constexpr uint64_t kMostCode = 32 << 20;
-constexpr uint32_t kMostRecords = 120'000;
-constexpr uint64_t kMostData = 64 << 20;
+constexpr uint64_t kMaxCode = 32 << 20;
+constexpr uint32_t kMaxRecords = 120'000;
+constexpr uint64_t kMaxData = 64 << 20;
 
 bool g_is_on;
 int64_t g_owner;  // the process that may write the file
@@ -82,7 +82,7 @@ uint32_t g_record_count;
 const uint32_t* g_slots;  // number of a record + 1, by address
 unsigned g_slot_bits;
 const uint8_t* g_data;
-enum : uint8_t { kNotLoaded, kLoaded, kDamaged } g_segment_state[kMostSegments];
+enum : uint8_t { kNotLoaded, kLoaded, kDamaged } g_segment_state[kMaxSegments];
 
 uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 uint64_t AlignedTo8(uint64_t n) { return (n + 7) & ~uint64_t{7}; }
@@ -283,8 +283,8 @@ uint64_t Append(Draft* d, const void* from, uint64_t bytes) {
 // The bytes that the translator looked at, up to two instructions behind the last: enough that the
 // same bytes give the same superblock. False where more than bytes may have decided.
 bool AppendRuns(const Superblock& s, Draft* d, Record* r) {
-  constexpr unsigned kMostRuns = 64;
-  Run runs[kMostRuns];
+  constexpr unsigned kMaxRuns = 64;
+  Run runs[kMaxRuns];
   unsigned count = 0;
   for (unsigned k = 0; k < s.instruction_count; ++k) {
     const uint64_t pc = s.pcs[k];
@@ -298,7 +298,7 @@ bool AppendRuns(const Superblock& s, Draft* d, Record* r) {
         continue;
       }
     }
-    if (count == kMostRuns) return false;
+    if (count == kMaxRuns) return false;
     runs[count++] = {pc, kLongestInstruction, 0};
   }
   runs[count - 1].bytes += kLongestInstruction;
@@ -377,6 +377,30 @@ void Unlink() {
       Code::Patch(e.distance_at(), reinterpret_cast<const uint8_t*>(kStubsBegin + e.stub));
     }
   }
+}
+
+// Describes what the file has and what was made here. False: it is too much.
+bool FillIn(Draft* d) {
+  Unlink();
+  if (g_file != nullptr) {
+    memcpy(d->records, g_records, g_record_count * sizeof(Record));
+    d->data_bytes = g_header->bytes[kData];
+    memcpy(d->data, g_data, d->data_bytes);
+  }
+  constexpr uint64_t kMaxDataOfOne = 16 << 10;
+  for (uint32_t k = 0; k < g_translations.made; ++k) {
+    if (d->data_bytes + kMaxDataOfOne > kMaxData) return false;
+    Record& r = d->records[g_record_count + k];
+    r = Describe(k, d);
+    r.hash = Hash(r, d->data);
+  }
+  for (uint32_t k = 0; k < d->record_count; ++k) {
+    Record& r = d->records[k];
+    r.number = 0;
+    if (r.recipe_bytes == 0) continue;
+    d->slots[SlotOf(r.pc, d->slots, d->slot_bits, d->records, d->record_count)] = k + 1;
+  }
+  return true;
 }
 
 bool WriteAt(uint64_t fd, const void* from, uint64_t bytes, uint64_t offset) {
@@ -517,11 +541,11 @@ void Save() {
   if (!g_is_on || Syscall(SYS_getpid) != g_owner || !MayWriteFiles()) return;
   uint32_t fit = 0;
   for (uint32_t k = 0; k < t.made; ++k) fit += MayBeKept(t.superblocks[k]);
-  if (fit < kLeastNew + g_record_count / 4 || t.made > kMostRecords) return;
+  if (fit < kMinNew + g_record_count / 4 || t.made > kMaxRecords) return;
   // What is full may be full of what no longer fits: the next process begins anew.
   const uint64_t segments = g_file != nullptr ? g_header->segment_count : 0;
-  if (segments == kMostSegments || Number(t.code) - kCodeBegin > kMostCode ||
-      g_record_count + t.made > kMostRecords) {
+  if (segments == kMaxSegments || Number(t.code) - kCodeBegin > kMaxCode ||
+      g_record_count + t.made > kMaxRecords) {
     return Remove();
   }
   for (unsigned k = 0; k < segments; ++k) {
@@ -536,30 +560,18 @@ void Save() {
   d.record_count = g_record_count + t.made;
   d.slot_bits = 1;
   while (uint32_t{1} << d.slot_bits < 2 * d.record_count) ++d.slot_bits;
-  d.records = AllocateArray<Record>(d.record_count);
-  d.slots = AllocateArray<uint32_t>(size_t{1} << d.slot_bits);
-  d.data = AllocateArray<uint8_t>(kMostData);
-  Unlink();
-  if (g_file != nullptr) {
-    memcpy(d.records, g_records, g_record_count * sizeof(Record));
-    d.data_bytes = g_header->bytes[kData];
-    memcpy(d.data, g_data, d.data_bytes);
+  // Not by Allocate, which ends the process where there is no memory.
+  const uint64_t record_bytes = PageUp(d.record_count * sizeof(Record));
+  const uint64_t slot_bytes = PageUp(sizeof(uint32_t) << d.slot_bits);
+  const int64_t own =
+      MapOwn(record_bytes + slot_bytes + kMaxData, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+  bool written = !Failed(own);
+  if (written) {
+    d.records = reinterpret_cast<Record*>(own);
+    d.slots = reinterpret_cast<uint32_t*>(static_cast<uint64_t>(own) + record_bytes);
+    d.data = reinterpret_cast<uint8_t*>(static_cast<uint64_t>(own) + record_bytes + slot_bytes);
+    written = FillIn(&d) && WriteFile(static_cast<uint64_t>(fd), d);
   }
-  // The most data that one translation has.
-  constexpr uint64_t kLargest = 16 << 10;
-  bool written = true;
-  for (uint32_t k = 0; k < t.made && written; ++k) {
-    Record& r = d.records[g_record_count + k];
-    r = Describe(k, &d);
-    r.hash = Hash(r, d.data);
-    written = d.data_bytes + kLargest < kMostData;
-  }
-  for (uint32_t k = 0; k < d.record_count; ++k) {
-    d.records[k].number = 0;
-    if (d.records[k].recipe_bytes == 0) continue;
-    d.slots[SlotOf(d.records[k].pc, d.slots, d.slot_bits, d.records, d.record_count)] = k + 1;
-  }
-  written = written && WriteFile(static_cast<uint64_t>(fd), d);
   Syscall(SYS_close, static_cast<uint64_t>(fd));
   if (!written || Failed(Syscall(SYS_rename, Number(name.c_str()), Number(g_path)))) {
     Syscall(SYS_unlink, Number(name.c_str()));

@@ -43,9 +43,10 @@ const TtqInputsBlock* g_blocks;
 const TtqInputs* g_head;
 uint64_t g_bytes;  // of the file
 const char* g_files_directory;
-char g_path[4096];                            // its own
-uint64_t g_memory;                            // descriptor of /proc/self/mem
-ring::Place g_also_here = {~uint32_t{0}, 0};  // where the block before ended, if a record did that
+char g_path[4096];  // its own
+uint64_t g_memory;  // descriptor of /proc/self/mem
+ring::Position g_also_here = {~uint32_t{0},
+                              0};  // where the block before ended, if a record did that
 bool g_process_ends;
 
 // What the kernel keeps for a thread.
@@ -99,7 +100,9 @@ T Head() {
   EndWith(Text() << "ttq: this process cannot be run again: " << why.c_str() << "\n");
 }
 
-bool IsHere(ring::Place a, ring::Place b) { return a.block == b.block && a.offset == b.offset; }
+bool IsHere(ring::Position a, ring::Position b) {
+  return a.block == b.block && a.offset == b.offset;
+}
 
 // The input at a place, which is to be all there.
 const TtqInput& InputAt(const uint8_t* at) {
@@ -605,7 +608,7 @@ void Expect(uint32_t kind, const char* what) {
 }  // namespace
 
 void Differ(const char* what) {
-  const ring::Place here = ring::Here();
+  const ring::Position here = ring::Here();
   Text t;
   t << "ttq: run again, the program differs from its recording: " << what << " at block "
     << uint64_t{here.block} << ", byte " << uint64_t{here.offset} << " (pc 0x";
@@ -703,14 +706,14 @@ void Begin() {
 }
 
 bool IsDue() {
-  const ring::Place next = {Next().block, Next().offset};
+  const ring::Position next = {Next().block, Next().offset};
   return IsHere(next, ring::Here()) || IsHere(next, g_also_here);
 }
 
 void Continue() {
   while (IsDue() && Apply()) {
   }
-  const ring::Place here = ring::Here();
+  const ring::Position here = ring::Here();
   const TtqInput& next = Next();
   if (next.kind == kTtqInputsEnd && next.block < here.block) End();
   if (IsDue() || next.block < here.block ||

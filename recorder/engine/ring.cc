@@ -44,13 +44,13 @@ uint64_t g_place_in_code;   // what the log's register had when code was entered
 uint64_t g_log_in_code;     // and the place that it means
 uint64_t g_beginning_hash;  // of what the block starts with
 uint64_t g_beginning_end;   // the log behind that
-Place g_ended_at;           // where the block before ended; block ~0: superblocks go on from there
+Position g_ended_at;        // where the block before ended; block ~0: superblocks go on from there
 uint8_t* g_recipe_top;
 uint32_t g_recipe_count, g_block_number;
 uint64_t g_limit;  // no record begins beyond
 uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
-Place g_stop = {~uint32_t{0}, 0};
+Position g_stop = {~uint32_t{0}, 0};
 
 bool g_turns_to_log;    // with the next block
 uint32_t g_log_begins;  // the block from which on there is a log; where there are no inputs: 0
@@ -395,7 +395,7 @@ void BeginInputs() {
 void KeepInput(uint32_t kind, const void* head, size_t head_bytes, const void* body,
                size_t body_bytes) {
   const bool comes_first = g_context.log == g_beginning_end && g_ended_at.block != ~uint32_t{0};
-  const Place place = comes_first ? g_ended_at : Here();
+  const Position place = comes_first ? g_ended_at : Here();
   const TtqInput input = {place.block, place.offset, kind,
                           static_cast<uint32_t>(head_bytes + body_bytes)};
   if (!HaveRoomUpTo(g_inputs + BytesOfInput(input))) {
@@ -594,7 +594,7 @@ void SetWall(int64_t (*wall)(uint32_t block, bool end)) {
 void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
 
 void NextBlock(bool between) {
-  g_ended_at = between ? Place{~uint32_t{0}, 0} : Here();
+  g_ended_at = between ? Position{~uint32_t{0}, 0} : Here();
   // Memory may be ahead of the log here.
   if (!between && g_ring->hold_before == g_block_number + 1) ++g_ring->hold_before;
   if (!g_detached) Publish(between);
@@ -643,12 +643,12 @@ uint64_t HashOfBlock() {
   return HashBytes(begin, g_context.log - Number(begin));
 }
 
-Place Here() {
+Position Here() {
   return {g_block_number,
           static_cast<uint32_t>(g_context.log - Number(g_block) - sizeof(TtqBlock))};
 }
 
-void StopAt(Place place) {
+void StopAt(Position place) {
   g_stop = place;
   SetLimit(g_limit);
 }
@@ -694,7 +694,7 @@ void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body
   g_context.log += 8 + payload;
 }
 
-PlaceOfRecipe AddRecipe(uint64_t hash, uint32_t bytes) {
+AddedRecipe AddRecipe(uint64_t hash, uint32_t bytes) {
   // Code that is translated again, after its translation was given up, keeps its id.
   if (2 * g_known_count >= g_known_capacity) GrowKnown();
   KnownRecipe* known = FindKnown(hash);

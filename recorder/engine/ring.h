@@ -77,13 +77,13 @@ void AppendStruct(uint32_t kind, const T& head) {
   Append(kind, &head, sizeof(head));
 }
 
-struct PlaceOfRecipe {
+struct AddedRecipe {
   uint32_t id;
   uint8_t* at;  // null: it is not to be encoded
 };
 // Room in the block for a recipe of `bytes`, which is encoded at once, unless an equal one, of the
 // same hash, is known. Where only inputs are kept, the room is counted and nothing else.
-PlaceOfRecipe AddRecipe(uint64_t hash, uint32_t bytes);
+AddedRecipe AddRecipe(uint64_t hash, uint32_t bytes);
 
 // From now on, the current block included, `wall` gives the wall-clock times of each block's start
 // and end.
@@ -100,14 +100,14 @@ void Interrupt();
 // A turn begins: the next superblock after so many bytes of log leaves translated code. 0: no end.
 void BeginTurn(uint64_t bytes);
 // A place in the stream: a block's number, and bytes of its log.
-struct Place {
+struct Position {
   uint32_t block, offset;
 };
-Place Here();
+Position Here();
 // Of what the block holds so far.
 uint64_t HashOfBlock();
 // No superblock begins there, or behind it in the same block: it leaves translated code instead.
-void StopAt(Place place);
+void StopAt(Position place);
 // Whether it is the block that has no room for another superblock.
 bool IsFull();
 

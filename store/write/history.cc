@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 // A block has 4 MiB of log, which is 2 to 8 million instructions.
 constexpr uint32_t kLastBlocks = 24;
 // A program may go on for so long after it has said that it failed: Python takes all down.
-constexpr uint32_t kMostSinceMessage = 500;
+constexpr uint32_t kMaxSinceMessage = 500;
 // To index so many takes half a second; to index the last of them, half of that.
 constexpr uint32_t kShortBlocks = 200;
 // Processes that are stored while the next is run again. Each has memory for its ring.
@@ -333,7 +333,7 @@ absl::StatusOr<Endings> FindEndings(const SecondRun& run) {
 uint32_t BeginOfLastPart(const Endings& endings, ProcessNo process, uint32_t blocks) {
   uint32_t end = blocks;
   const auto message = endings.last_message.find(process);
-  if (message != endings.last_message.end() && blocks - message->second <= kMostSinceMessage) {
+  if (message != endings.last_message.end() && blocks - message->second <= kMaxSinceMessage) {
     end = message->second + 1;
   }
   return end - std::min(end, kLastBlocks);

@@ -111,13 +111,15 @@ def main():
         assert kept(cache) == [file], kept(cache)
         record()
 
-        # A limit on the size of the program's files does not end it.
+        # Limits that the program sets itself, on the size of files and on memory, do not end it.
         os.remove(file)
-        limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        status, out, error = ttq.run("record", "-q", "-o", ttq.place("limited"), *command[:3], limit + PROGRAM, library)
-        assert (status, out.split()[0], error) == (0, "42", ""), (status, out, error)
-        ttq.index(ttq.place("limited"))
-        assert not kept(cache), kept(cache)
+        for name, limit in (("FSIZE", "1000"), ("AS", "4096 * int(open('/proc/self/statm').read().split()[0])")):
+            limited = ttq.place("limited-" + name)
+            program = f"{PROGRAM}\nimport resource\nresource.setrlimit(resource.RLIMIT_{name}, ({limit}, -1))\n"
+            status, out, error = ttq.run("record", "-q", "-o", limited, *command[:3], program, library)
+            assert (status, out.split()[0], error) == (0, "42", ""), (status, out, error)
+            ttq.index(limited)
+            assert not kept(cache), kept(cache)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@
 namespace ttq {
 namespace {
 
-struct Place {  // of a block in the file that keeps the first stream
+struct KeptBlock {  // of a block in the file that keeps the first stream
   uint64_t offset, log_bytes, recipe_bytes;
 };
 
@@ -95,7 +95,7 @@ class Recording : public Reader {
     extractor_.file().head.block_bytes = block_bytes;
     return extractor_.file().Encode();
   }
-  const std::vector<Place>& blocks() const { return blocks_; }
+  const std::vector<KeptBlock>& blocks() const { return blocks_; }
 
  private:
   absl::Status TakeBlock(const BlockView& block) override {
@@ -113,7 +113,7 @@ class Recording : public Reader {
 
   FILE* file_;
   uint64_t bytes_ = 0;
-  std::vector<Place> blocks_;
+  std::vector<KeptBlock> blocks_;
   InputsExtractor extractor_;
 };
 
@@ -136,13 +136,13 @@ class InputsAlone : public Reader {
 class Comparison : public Reader {
  public:
   // Both outlive it.
-  Comparison(FILE* file, const std::vector<Place>& blocks) : file_(file), blocks_(blocks) {}
+  Comparison(FILE* file, const std::vector<KeptBlock>& blocks) : file_(file), blocks_(blocks) {}
   size_t compared() const { return compared_; }
 
  private:
   absl::Status TakeBlock(const BlockView& block) override {
     if (compared_ >= blocks_.size()) return absl::InternalError("it goes on behind the end");
-    const Place& place = blocks_[compared_++];
+    const KeptBlock& place = blocks_[compared_++];
     std::string was(place.log_bytes + place.recipe_bytes, '\0');
     if (pread(fileno(file_), was.data(), was.size(), static_cast<off_t>(place.offset)) !=
         static_cast<ssize_t>(was.size())) {
@@ -165,7 +165,7 @@ class Comparison : public Reader {
   }
 
   FILE* file_;
-  const std::vector<Place>& blocks_;
+  const std::vector<KeptBlock>& blocks_;
   size_t compared_ = 0;
 };
 
@@ -278,7 +278,7 @@ absl::Status Run(LaunchOptions options, std::optional<uint64_t> damage) {
                     inputs.size(), a - inputs.begin()));
   }
   uint64_t bytes = 0;
-  for (const Place& place : recording.blocks()) bytes += place.log_bytes;
+  for (const KeptBlock& place : recording.blocks()) bytes += place.log_bytes;
   fmt::print("the same: {} blocks, {} bytes of log, from {} bytes of inputs\n",
              recording.blocks().size(), bytes, inputs.size());
   fclose(file);
