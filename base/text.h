@@ -7,7 +7,6 @@
 #ifndef TTQ_BASE_TEXT_H_
 #define TTQ_BASE_TEXT_H_
 
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,8 @@ namespace ttq {
 // Adds the arguments to `out`, one after another.
 template <class... Parts>
 void Append(std::string* out, const Parts&... parts) {
-  (fmt::format_to(std::back_inserter(*out), "{}", parts), ...);
+  // Not format_to, a template that clang names otherwise than GCC, with which libfmt was compiled.
+  (out->append(fmt::format("{}", parts)), ...);
 }
 
 // The arguments one after another.

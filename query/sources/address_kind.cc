@@ -30,12 +30,12 @@ std::string DescribeLife(const Context& context, const HeapIndex& heap, const He
   std::string text = fmt::format("{} byte{} that {} gave", life.size, life.size == 1 ? "" : "s",
                                  heap.functions()[life.allocated_with].name);
   const std::string by = DescribeCaller(context, life.allocated_from, life.allocated);
-  fmt::format_to(std::back_inserter(text), " {} {}", by.empty() ? "out" : by,
-                 At(life.allocated, life.allocated_thread, context));
+  text += fmt::format(" {} {}", by.empty() ? "out" : by,
+                      At(life.allocated, life.allocated_thread, context));
   if (life.freed < t) {
     const std::string freer = DescribeCaller(context, life.freed_from, life.freed);
-    fmt::format_to(std::back_inserter(text), ", freed {}{}",
-                   At(life.freed, life.freed_thread, context), freer.empty() ? "" : " by " + freer);
+    text += fmt::format(", freed {}{}", At(life.freed, life.freed_thread, context),
+                        freer.empty() ? "" : " by " + freer);
   }
   return text;
 }

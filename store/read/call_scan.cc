@@ -2,18 +2,23 @@
 //
 // Finding calls: executions of functions' first instructions, each with its return.
 //
-// A call returns when its return address is executed with rsp just above the word it was read from.
-// Blocks are decoded one by one, several at once, each without knowledge of the others: a block
-// gives the calls that begin in it, most of them with their return, and those executions of return
-// addresses that end none of its own calls. The cursor puts these together in order. Which return
-// addresses there are is learned on the way, so a block is decoded again in the rare case that it
-// returns to one that was not known yet. Between blocks with calls, only those are decoded where
-// the execution index says that a return address of a call that is still open was executed.
+// A call returns when its return address is executed with rsp just above the word it was read from,
+// unless that word was written again meanwhile: then the call was left in another way. What writes
+// it is the call instruction of the return address, whatever function it calls, or the kernel, for
+// a signal's handler. Blocks are decoded one by one, several at once, each without knowledge of the
+// others: a block gives the calls that begin in it, most of them with their return, and what may
+// end calls of earlier blocks: executions of return addresses that end none of its own calls, and
+// words written again. The cursor puts these together in order. Which return addresses there are is
+// learned on the way, so a block is decoded again in the rare case that it returns to one that was
+// not known yet. Between blocks with calls, only those are decoded where the execution index says
+// that a return address of a call that is still open was executed, or the call instruction before
+// it.
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <future>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,17 +43,22 @@ constexpr size_t kMaxWaiting = 200000;
 // Blocks that may be looked at for a single row before it is given.
 constexpr size_t kFewBlocks = 2;
 
-// Superblocks that begin at an address, and the blocks that execute them. Thread-safe.
+// Return addresses: the superblocks that return there and call from there, and the blocks that
+// execute these. Thread-safe.
 class ReturnAddresses {
  public:
   explicit ReturnAddresses(const ProcessReader& process) : process_(process) {}
 
-  // Also makes the address known. Nothing that is returned to is inside a superblock: a call ends
-  // one.
-  absl::StatusOr<std::vector<uint32_t>> Superblocks(uint64_t address) {
+  struct Superblocks {
+    // That begin at the address. Nothing that is returned to is inside one: a call ends it.
+    std::vector<uint32_t> returns;
+    std::vector<uint32_t> calls;  // that hold the call instruction before it
+  };
+  // Also makes the address known.
+  absl::StatusOr<Superblocks> SuperblocksOf(uint64_t address) {
     std::lock_guard lock(mutex_);
     ASSIGN_OR_RETURN(auto entry, Find(address));
-    return entry->ids;
+    return entry->superblocks;
   }
   absl::StatusOr<std::shared_ptr<const std::vector<uint32_t>>> Blocks(uint64_t address) {
     std::lock_guard lock(mutex_);
@@ -56,8 +66,10 @@ class ReturnAddresses {
     if (!entry->blocks) {
       auto all = std::make_shared<std::vector<uint32_t>>();
       for (const ProcessReader::Group& group : process_.groups()) {
-        ASSIGN_OR_RETURN(auto blocks, process_.BlocksExecuting(group, entry->ids));
-        all->insert(all->end(), blocks.begin(), blocks.end());
+        ASSIGN_OR_RETURN(auto returns, process_.BlocksExecuting(group, entry->superblocks.returns));
+        ASSIGN_OR_RETURN(auto calls, process_.BlocksExecuting(group, entry->superblocks.calls));
+        std::set_union(returns.begin(), returns.end(), calls.begin(), calls.end(),
+                       std::back_inserter(*all));
       }
       entry->blocks = std::move(all);
     }
@@ -70,7 +82,7 @@ class ReturnAddresses {
 
  private:
   struct Entry {
-    std::vector<uint32_t> ids;
+    Superblocks superblocks;
     std::shared_ptr<const std::vector<uint32_t>> blocks;
   };
   absl::StatusOr<Entry*> Find(uint64_t address) {
@@ -78,11 +90,18 @@ class ReturnAddresses {
     if (it != entries_.end()) return it->second.get();
     auto entry = std::make_unique<Entry>();
     if (address != ~uint64_t{0}) {
-      ASSIGN_OR_RETURN(auto ids,
-                       process_.SuperblocksIn({{Address(address), Address(address + 1)}}));
+      constexpr uint64_t kLongestCall = 15;  // bytes
+      const uint64_t before = address - std::min(address, kLongestCall);
+      ASSIGN_OR_RETURN(auto ids, process_.SuperblocksIn({{Address(before), Address(address + 1)}}));
       for (uint32_t id : ids) {
         const Recipe* recipe = process_.recipes().Find(SuperblockId(id));
-        if (recipe != nullptr && recipe->entry().v == address) entry->ids.push_back(id);
+        if (recipe == nullptr) continue;
+        if (recipe->entry().v == address) entry->superblocks.returns.push_back(id);
+        const auto& list = recipe->instructions();
+        const bool calls = std::any_of(list.begin(), list.end(), [&](const Instruction& i) {
+          return i.address.v + i.size == address && i.address.v >= before;
+        });
+        if (calls) entry->superblocks.calls.push_back(id);
       }
     }
     known_.push_back(address);
@@ -109,11 +128,13 @@ struct CallFilter {
   }
 };
 
-// An execution of a return address.
-struct Return {
+// What may end a call: an execution of its return address, or a write to where that was kept.
+struct CallEnd {
   Time time;
   ThreadNo thread;
-  uint64_t address, slot, result;
+  AddressRange slots;
+  bool is_return;
+  uint64_t address, result;  // of a return
 };
 
 // Where a return address is kept, by thread.
@@ -126,12 +147,29 @@ struct OpenCall {
 };
 using OpenCalls = absl::flat_hash_map<Slot, std::vector<OpenCall>>;
 
+// Removes the calls of a thread whose return addresses were kept in `slots`, and passes them to f.
+template <class F>
+void EraseSlots(ThreadNo thread, const AddressRange& slots, OpenCalls* open, const F& f) {
+  const auto erase = [&](OpenCalls::iterator it) {
+    for (const OpenCall& call : it->second) f(call);
+    open->erase(it);
+  };
+  if (slots.size() == 8) {
+    if (const auto it = open->find(Slot(thread.v, slots.begin.v)); it != open->end()) erase(it);
+    return;
+  }
+  for (auto it = open->begin(); it != open->end();) {
+    const auto here = it++;
+    if (here->first.first == thread.v && slots.Contains(Address(here->first.second))) erase(here);
+  }
+}
+
 struct BlockCalls {
   std::vector<Call> calls;
   // Of each call: it was entered by a call instruction, so that what was open at its slot is over.
   std::vector<bool> fresh;
   OpenCalls open;
-  std::vector<Return> returns;          // that end none of `calls`
+  std::vector<CallEnd> ends;            // of earlier calls, in order
   absl::flat_hash_set<uint64_t> known;  // return addresses that were looked for from its start
 };
 
@@ -163,9 +201,14 @@ class CallSink {
   void Load(const Op&, uint64_t) {}
   void Store(const Op& op, uint64_t address, const uint8_t* bytes) {
     last_store_.stored_at = op.size == 8 ? address : ~uint64_t{0};
-    if (op.size == 8) memcpy(&last_store_.stored, bytes, 8);
+    if (op.size != 8) return;
+    memcpy(&last_store_.stored, bytes, 8);
+    if (may_call_ && known_.contains(last_store_.stored)) {
+      Overwritten(walker_.tid(), {Address(address), Address(address + 8)});
+    }
   }
   bool Superblock(const Program& program, uint32_t id, const uint8_t* record) {
+    may_call_ = id < flags_.size() && flags_[id] & kCall;
     if (!IsLookedFor(id)) {
       native_.Interpreted(program);
       return true;
@@ -181,27 +224,44 @@ class CallSink {
   }
   bool Control(uint32_t kind, std::string_view payload) {
     threads_.Control(kind, payload);
+    if (kind == kTtqKernelWrite) {
+      const auto write = LoadPod<TtqKernelWrite>(payload);
+      const uint64_t bytes = payload.size() - sizeof(write);
+      if (write.actor == kTtqBySignal) {
+        Overwritten(write.tid, {Address(write.address), Address(write.address + bytes)});
+      }
+    }
     return true;
   }
   const absl::Status& status() const { return status_; }
 
  private:
-  enum : uint8_t { kEntry = 1, kReturn = 2 };
+  enum : uint8_t { kEntry = 1, kReturn = 2, kCall = 4 };
 
   bool IsLookedFor(uint32_t id) const { return id < flags_.size() && flags_[id] != 0; }
 
   void Know(uint64_t address) {
     if (!known_.insert(address).second) return;
-    auto ids = addresses_->Superblocks(address);
-    if (!ids.ok()) {
-      status_ = ids.status();
+    auto superblocks = addresses_->SuperblocksOf(address);
+    if (!superblocks.ok()) {
+      status_ = superblocks.status();
       return;
     }
-    for (uint32_t id : *ids) {
-      if (id >= flags_.size()) flags_.resize(size_t{id} + 1);
-      if (flags_[id] == 0) native_.Skip(id);
-      flags_[id] |= kReturn;
-    }
+    for (uint32_t id : superblocks->returns) LookFor(id, kReturn);
+    for (uint32_t id : superblocks->calls) LookFor(id, kCall);
+  }
+
+  void LookFor(uint32_t id, uint8_t flag) {
+    if (id >= flags_.size()) flags_.resize(size_t{id} + 1);
+    if (flags_[id] == 0) native_.Skip(id);
+    flags_[id] |= flag;
+  }
+
+  // Words where return addresses may have been have another content: the calls are over.
+  void Overwritten(uint32_t tid, const AddressRange& slots) {
+    const ThreadNo thread = threads_.NumberOf(tid);
+    EraseSlots(thread, slots, &out_.open, [](const OpenCall&) {});
+    out_.ends.push_back({walker_.time(), thread, slots, /*is_return=*/false, 0, 0});
   }
 
   void Returned(uint64_t address) {
@@ -218,7 +278,14 @@ class CallSink {
       }
       out_.open.erase(it);
     }
-    if (!ended) out_.returns.push_back({walker_.time(), thread, address, slot, result});
+    if (!ended) {
+      out_.ends.push_back({walker_.time(),
+                           thread,
+                           {Address(slot), Address(slot + 8)},
+                           /*is_return=*/true,
+                           address,
+                           result});
+    }
   }
 
   void Entered(const Recipe& recipe, uint32_t i, const uint8_t* record) {
@@ -283,6 +350,7 @@ class CallSink {
   ThreadNumbers threads_;
   BlockCalls& out_;
   std::vector<uint8_t> flags_;           // by superblock
+  bool may_call_ = false;                // the superblock that is executed has kCall
   absl::flat_hash_set<uint64_t> known_;  // return addresses that are looked for
   std::unique_ptr<StoredMoment> moment_;
   NativeWalk native_;
@@ -396,46 +464,46 @@ class CallCursor : public Cursor<Call> {
     return next;
   }
 
-  void End(const OpenCall& open, const Return& r) {
-    Waiting& w = waiting_[open.index - first_];
-    w.call.return_time = r.time;
-    w.call.result = r.result;
-    w.done = true;
-  }
-
-  // Ends open calls of earlier blocks by what happened in a block, then takes in its calls.
-  void Merge(BlockCalls&& block) {
-    size_t r = 0;
-    const auto returns_before = [&](Time t) {
-      for (; r < block.returns.size() && block.returns[r].time <= t; ++r) {
-        const Return& back = block.returns[r];
-        const auto it = open_.find(Slot(back.thread.v, back.slot));
+  // Ends open calls of earlier blocks by what happened in a block.
+  void EndBy(const BlockCalls& block) {
+    const auto leave = [this](const OpenCall& open) { waiting_[open.index - first_].done = true; };
+    size_t next = 0;
+    const auto ends_before = [&](Time t) {
+      for (; next < block.ends.size() && block.ends[next].time <= t; ++next) {
+        const CallEnd& end = block.ends[next];
+        if (!end.is_return) {
+          EraseSlots(end.thread, end.slots, &open_, leave);
+          continue;
+        }
+        const auto it = open_.find(Slot(end.thread.v, end.slots.begin.v));
         if (it == open_.end()) continue;
         std::erase_if(it->second, [&](const OpenCall& open) {
-          if (open.return_address != back.address) return false;
-          End(open, back);
+          if (open.return_address != end.address) return false;
+          Waiting& w = waiting_[open.index - first_];
+          w.call.return_time = end.time;
+          w.call.result = end.result;
+          w.done = true;
           return true;
         });
         if (it->second.empty()) open_.erase(it);
       }
     };
-    const size_t base = first_ + waiting_.size();
-    for (size_t i = 0; i < block.calls.size(); ++i) {
+    for (size_t i = 0; i < block.calls.size() && !open_.empty(); ++i) {
       const Call& call = block.calls[i];
-      returns_before(call.time);
-      if (block.fresh[i] && !open_.empty()) {
-        // Its return address lies where that of an open call was: that call was left otherwise.
-        const auto it = open_.find(Slot(call.thread.v, call.registers.gpr[kRsp]));
-        if (it != open_.end()) {
-          for (const OpenCall& open : it->second) {
-            if (open.index < base) waiting_[open.index - first_].done = true;
-          }
-          open_.erase(it);
-        }
-      }
-      waiting_.push_back({call, true});
+      ends_before(call.time);
+      if (!block.fresh[i]) continue;
+      // Its return address lies where that of an open call was: that call was left otherwise.
+      const Address slot(call.registers.gpr[kRsp]);
+      EraseSlots(call.thread, {slot, slot + 8}, &open_, leave);
     }
-    returns_before(kTimeMax);
+    ends_before(kTimeMax);
+  }
+
+  // The same, and takes in the block's calls.
+  void Merge(BlockCalls&& block) {
+    EndBy(block);
+    const size_t base = first_ + waiting_.size();
+    for (const Call& call : block.calls) waiting_.push_back({call, true});
     for (auto& [slot, open] : block.open) {
       for (OpenCall o : open) {
         o.index += base;
@@ -501,7 +569,7 @@ class CallCursor : public Cursor<Call> {
       if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(auto block,
                        DecodeCalls(process_, *it, *filter_, /*entries=*/true, &addresses_));
-      EndByLaterBlock(block);
+      EndBy(block);
     }
     waiting_.front().done = true;
     open_.swap(others);
@@ -535,38 +603,12 @@ class CallCursor : public Cursor<Call> {
       ASSIGN_OR_RETURN(auto block,
                        DecodeCalls(process_, *next, *filter_, /*entries=*/true, &addresses_));
       next_block_ = *next + 1;
-      EndByLaterBlock(block);
+      EndBy(block);
       if (waiting_.front().done) return absl::OkStatus();
     }
     for (Waiting& w : waiting_) w.done = true;
     open_.clear();
     return absl::OkStatus();
-  }
-
-  void EndByLaterBlock(const BlockCalls& block) {
-    size_t r = 0;
-    const auto returns_before = [&](Time t) {
-      for (; r < block.returns.size() && block.returns[r].time <= t; ++r) {
-        const auto it = open_.find(Slot(block.returns[r].thread.v, block.returns[r].slot));
-        if (it == open_.end()) continue;
-        std::erase_if(it->second, [&](const OpenCall& open) {
-          if (open.return_address != block.returns[r].address) return false;
-          End(open, block.returns[r]);
-          return true;
-        });
-        if (it->second.empty()) open_.erase(it);
-      }
-    };
-    for (size_t i = 0; i < block.calls.size(); ++i) {
-      returns_before(block.calls[i].time);
-      if (!block.fresh[i]) continue;
-      const Call& call = block.calls[i];
-      const auto it = open_.find(Slot(call.thread.v, call.registers.gpr[kRsp]));
-      if (it == open_.end()) continue;
-      for (const OpenCall& open : it->second) waiting_[open.index - first_].done = true;
-      open_.erase(it);
-    }
-    returns_before(kTimeMax);
   }
 
   const ProcessReader& process_;

@@ -185,6 +185,31 @@ TEST_F(CallScan, ACallThatWasLeftHasNoReturn) {
               ElementsAre(Seen{left, kNever, 0, 0x401010, 1}, Seen{time, back, 4, 0x401010, 1}));
 }
 
+// The same call instruction then calls another function, from the same stack.
+TEST_F(CallScan, ACallThatWasLeftHasNotTheReturnOfAnotherFunction) {
+  for (const bool in_blocks : {false, true}) {
+    Program p;
+    const uint64_t sp = p.Stack();
+    const uint64_t left = p.Call(0x401010);
+    p.SetStack(sp);
+    if (in_blocks) p.NextBlock();
+    p.Call(0x401010, kOther);
+    if (in_blocks) p.NextBlock();
+    p.Return(0x401010, 8);
+    if (in_blocks) p.NextBlock();
+    const uint64_t time = p.Call(0x401010);
+    if (in_blocks) p.NextBlock();
+    const uint64_t back = p.Return(0x401010, 4);
+    Record(p);
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      CallQuery query;
+      query.direction = direction;
+      EXPECT_THAT(Calls(query), ElementsAre(Seen{left, kNever, 0, 0x401010, 1},
+                                            Seen{time, back, 4, 0x401010, 1}));
+    }
+  }
+}
+
 TEST_F(CallScan, CallersSpansAndThreadsNarrowIt) {
   Program p;
   const uint64_t a = p.Call(0x401010);
@@ -231,7 +256,7 @@ TEST_F(CallScan, AgreesWithAModel) {
     uint32_t thread = 1;
     for (int step = 0; step < 300; ++step) {
       std::vector<Active>& stack = stacks[thread];
-      switch (random() % 8) {
+      switch (random() % 9) {
         case 0:
         case 1:
         case 2: {
@@ -261,6 +286,13 @@ TEST_F(CallScan, AgreesWithAModel) {
           if (stack.empty()) break;
           stack.back().calls.push_back(expected.size());
           expected.push_back({p.Enter(), kNever, 0, stack.back().back, thread});
+          break;
+        }
+        case 7: {  // an exception: the calls that it leaves never return
+          if (stack.empty()) break;
+          const size_t left = 1 + random() % stack.size();
+          p.SetStack(p.Stack() + 8 * left);
+          stack.resize(stack.size() - left);
           break;
         }
         default:
