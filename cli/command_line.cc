@@ -37,10 +37,10 @@ CommandLine::CommandLine(std::string name)
 CommandLine::~CommandLine() = default;
 
 CommandLine::Option& CommandLine::Declare(CLI::Option* option, const std::string& names,
-                                          std::string description) {
+                                          const std::string& description) {
   Option& declared = options_.emplace_back();
   declared.option_ = option;
-  declared.description_ = std::move(description);
+  declared.description_ = description;
   if (names.starts_with('-')) {
     declared.names_ = absl::StrSplit(names, ',');
   } else {
@@ -51,28 +51,29 @@ CommandLine::Option& CommandLine::Declare(CLI::Option* option, const std::string
 
 template <class Target>
 CommandLine::Option& CommandLine::Add(const std::string& names, Target* target,
-                                      std::string description) {
-  Option& declared = Declare(app_->add_option(names, *target), names, std::move(description));
+                                      const std::string& description) {
+  Option& declared = Declare(app_->add_option(names, *target), names, description);
   const bool is_number = std::is_arithmetic_v<typename ValueOf<Target>::type>;
   return declared.is_argument() ? declared : declared.Called(is_number ? "N" : "VALUE");
 }
 
-template CommandLine::Option& CommandLine::Add(const std::string&, std::string*, std::string);
+template CommandLine::Option& CommandLine::Add(const std::string&, std::string*,
+                                               const std::string&);
 template CommandLine::Option& CommandLine::Add(const std::string&, std::optional<std::string>*,
-                                               std::string);
+                                               const std::string&);
 template CommandLine::Option& CommandLine::Add(const std::string&, std::vector<std::string>*,
-                                               std::string);
-template CommandLine::Option& CommandLine::Add(const std::string&, int*, std::string);
+                                               const std::string&);
+template CommandLine::Option& CommandLine::Add(const std::string&, int*, const std::string&);
 template CommandLine::Option& CommandLine::Add(const std::string&, std::optional<uint16_t>*,
-                                               std::string);
-template CommandLine::Option& CommandLine::Add(const std::string&, unsigned*, std::string);
-template CommandLine::Option& CommandLine::Add(const std::string&, uint64_t*, std::string);
+                                               const std::string&);
+template CommandLine::Option& CommandLine::Add(const std::string&, unsigned*, const std::string&);
+template CommandLine::Option& CommandLine::Add(const std::string&, uint64_t*, const std::string&);
 template CommandLine::Option& CommandLine::Add(const std::string&, std::optional<uint64_t>*,
-                                               std::string);
+                                               const std::string&);
 
 CommandLine::Option& CommandLine::AddFlag(const std::string& names, bool* target,
-                                          std::string description) {
-  return Declare(app_->add_flag(names, *target), names, std::move(description));
+                                          const std::string& description) {
+  return Declare(app_->add_flag(names, *target), names, description);
 }
 
 absl::StatusOr<bool> CommandLine::Parse(std::vector<std::string> words) {

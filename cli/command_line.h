@@ -65,9 +65,9 @@ class CommandLine {
   // `target`, which is a std::string, a number, a std::vector of strings, or a std::optional of
   // one; it keeps what it holds where the option is not given.
   template <class Target>
-  Option& Add(const std::string& names, Target* target, std::string description);
+  Option& Add(const std::string& names, Target* target, const std::string& description);
   // An option without a value.
-  Option& AddFlag(const std::string& names, bool* target, std::string description);
+  Option& AddFlag(const std::string& names, bool* target, const std::string& description);
 
   // Parses the words of a command, without its name. False where they ask for help, and nothing
   // else was looked at; InvalidArgument for what was not declared, or is missing.
@@ -79,7 +79,7 @@ class CommandLine {
   bool TakesValue(const std::string& word) const;
 
  private:
-  Option& Declare(CLI::Option* option, const std::string& names, std::string description);
+  Option& Declare(CLI::Option* option, const std::string& names, const std::string& description);
 
   std::string name_;
   std::unique_ptr<CLI::App> app_;

@@ -380,7 +380,7 @@ void BeginLog() {
 
 // The block has what it starts with.
 void BeginInputs() {
-  if (!g_options.inputs) return;
+  if (!g_options.inputs || g_detached) return;  // what was handed over may still be being read
   g_beginning_hash = HashOfBlock();
   g_beginning_end = g_context.log;
   uint8_t* head = BlockAt(g_block_number) + sizeof(TtqBlock);

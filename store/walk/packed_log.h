@@ -80,7 +80,7 @@ class Log {
   char* data() { return bytes_.get(); }
   const char* data() const { return bytes_.get(); }
   size_t size() const { return size_; }
-  operator std::string_view() const { return {bytes_.get(), size_}; }
+  operator std::string_view() const { return {bytes_.get(), size_}; }  // NOLINT
 
  private:
   std::unique_ptr<char[]> bytes_;

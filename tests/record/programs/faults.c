@@ -148,6 +148,7 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "raise")) raise(SIGUSR1);
   if (!strcmp(how, "sent")) {  // by another process
     if (fork() == 0) {
+      usleep(300000);  // until it waits
       kill(getppid(), SIGTERM);
       _exit(0);
     }
