@@ -38,6 +38,20 @@ void MakeFolders(const std::string& path) {
   }
 }
 
+// Calls f with the path and the state of each plain file of a kind.
+template <class F>
+void ForEachCacheFile(std::string_view kind, const F& f) {
+  const std::string start = absl::StrCat(std::string(kind), "-");
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
+    struct stat st;
+    if (absl::StartsWith(entry.path().filename().string(), start) &&
+        lstat(entry.path().c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
+      f(entry.path().string(), st);
+    }
+  }
+}
+
 bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t done = write(fd, bytes.data(), bytes.size());
@@ -157,18 +171,10 @@ void LimitCacheFiles(std::string_view kind, uint64_t most) {
   };
   std::vector<File> files;
   uint64_t bytes = 0;
-  const std::string start = absl::StrCat(std::string(kind), "-");
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
-    struct stat st;
-    if (!absl::StartsWith(entry.path().filename().string(), start) ||
-        lstat(entry.path().c_str(), &st) != 0 || !S_ISREG(st.st_mode)) {
-      continue;
-    }
-    files.push_back({std::max(st.st_atime, st.st_mtime), static_cast<uint64_t>(st.st_size),
-                     entry.path().string()});
+  ForEachCacheFile(kind, [&](const std::string& path, const struct stat& st) {
+    files.push_back({std::max(st.st_atime, st.st_mtime), static_cast<uint64_t>(st.st_size), path});
     bytes += files.back().bytes;
-  }
+  });
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.used < b.used; });
   for (const File& file : files) {
@@ -178,16 +184,10 @@ void LimitCacheFiles(std::string_view kind, uint64_t most) {
 }
 
 void DropUnusedCacheFiles(std::string_view kind, std::chrono::seconds kept) {
-  const std::string start = absl::StrCat(std::string(kind), "-");
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
-    struct stat st;  // whose st_ctime is when the number of names changed
-    if (absl::StartsWith(entry.path().filename().string(), start) &&
-        lstat(entry.path().c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
-        time(nullptr) - st.st_ctime > kept.count()) {
-      unlink(entry.path().c_str());
-    }
-  }
+  ForEachCacheFile(kind, [&](const std::string& path, const struct stat& st) {
+    // st_ctime is when the number of names changed.
+    if (st.st_nlink == 1 && time(nullptr) - st.st_ctime > kept.count()) unlink(path.c_str());
+  });
 }
 
 LargeCacheFile::~LargeCacheFile() = default;

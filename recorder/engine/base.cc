@@ -37,7 +37,14 @@ void* memset(void* at, int value, size_t bytes) {
 int memcmp(const void* a, const void* b, size_t bytes) {
   const auto* x = static_cast<const uint8_t*>(a);
   const auto* y = static_cast<const uint8_t*>(b);
-  for (size_t i = 0; i < bytes; ++i) {
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    uint64_t a_word, b_word;
+    __builtin_memcpy(&a_word, x + i, 8);
+    __builtin_memcpy(&b_word, y + i, 8);
+    if (a_word != b_word) break;
+  }
+  for (; i < bytes; ++i) {
     if (x[i] != y[i]) return x[i] - y[i];
   }
   return 0;

@@ -24,6 +24,7 @@ constexpr uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 int64_t Syscall(int64_t number, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0,
                 uint64_t e = 0, uint64_t f = 0);
 
+inline uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 inline bool Failed(int64_t result) { return result < 0 && result > -4096; }
 
 int64_t WallNs();  // CLOCK_REALTIME

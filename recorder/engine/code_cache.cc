@@ -84,7 +84,6 @@ unsigned g_slot_bits;
 const uint8_t* g_data;
 enum : uint8_t { kNotLoaded, kLoaded, kDamaged } g_segment_state[kMaxSegments];
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 uint64_t AlignedTo8(uint64_t n) { return (n + 7) & ~uint64_t{7}; }
 
 bool Identify(const char* path, Identity* out) {
@@ -93,17 +92,6 @@ bool Identify(const char* path, Identity* out) {
   *out = {s.st_dev,         s.st_ino,          static_cast<uint64_t>(s.st_size),
           s.st_mtim.tv_sec, s.st_mtim.tv_nsec, s.st_ctim.tv_sec,
           s.st_ctim.tv_nsec};
-  return true;
-}
-
-bool Same(const void* a, const void* b, uint64_t bytes) {
-  const auto *x = static_cast<const uint8_t*>(a), *y = static_cast<const uint8_t*>(b);
-  for (; bytes >= 8; bytes -= 8, x += 8, y += 8) {
-    if (__builtin_memcmp(x, y, 8) != 0) return false;
-  }
-  for (; bytes > 0; --bytes) {
-    if (*x++ != *y++) return false;
-  }
   return true;
 }
 
@@ -168,7 +156,7 @@ bool HoldsTheSame(const Record& r) {
   for (unsigned k = 0; k < r.run_count; ++k) {
     const Run& run = runs[k];
     if (!CanBeKept(run.pc, run.bytes) ||
-        !Same(reinterpret_cast<const void*>(run.pc), g_data + run.content, run.bytes)) {
+        memcmp(reinterpret_cast<const void*>(run.pc), g_data + run.content, run.bytes) != 0) {
       return false;
     }
   }
@@ -195,9 +183,10 @@ bool IsWithin(const Record& r, unsigned segment) {
 
 // Whether the header is one of this program's, and the file is as long as it says.
 bool IsOurs(const Header& h, uint64_t file_bytes) {
-  if (!Same(h.magic, kMagic, sizeof(kMagic)) || h.hash != HashBytes(&h, offsetof(Header, hash)) ||
-      !Same(&h.engine, &g_engine, sizeof(Identity)) ||
-      !Same(&h.executable, &g_executable, sizeof(Identity))) {
+  if (memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 ||
+      h.hash != HashBytes(&h, offsetof(Header, hash)) ||
+      memcmp(&h.engine, &g_engine, sizeof(Identity)) != 0 ||
+      memcmp(&h.executable, &g_executable, sizeof(Identity)) != 0) {
     return false;
   }
   uint64_t total = kPage;
@@ -512,11 +501,11 @@ bool Take(uint64_t pc, uint32_t number, Superblock* out) {
   return true;
 }
 
-bool Find(uint64_t code, uint32_t* number) {
-  if (g_file == nullptr) return false;
+const Superblock* Find(uint64_t code) {
+  if (g_file == nullptr) return nullptr;
   unsigned segment = 0;
   while (segment < g_header->segment_count && kCodeBegin + EndOf(segment).code <= code) ++segment;
-  if (segment == g_header->segment_count || g_segment_state[segment] != kLoaded) return false;
+  if (segment == g_header->segment_count || g_segment_state[segment] != kLoaded) return nullptr;
   uint32_t low = BeginOf(segment).records, high = EndOf(segment).records;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
@@ -526,9 +515,8 @@ bool Find(uint64_t code, uint32_t* number) {
       high = middle;
     }
   }
-  if (low == EndOf(segment).records || g_records[low].number == 0) return false;
-  *number = g_records[low].number;
-  return true;
+  if (low == EndOf(segment).records || g_records[low].number == 0) return nullptr;
+  return &g_translations.superblocks[g_records[low].number];
 }
 
 void Close() {

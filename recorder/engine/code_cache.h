@@ -26,8 +26,8 @@ bool IsOn();
 // Gives the kept translation of what memory has at `pc`, which has `number` in the tables from now
 // on; false: there is none.
 bool Take(uint64_t pc, uint32_t number, Superblock* out);
-// The number of the one whose code holds `code`; false: none that was taken.
-bool Find(uint64_t code, uint32_t* number);
+// The one that was taken whose code, with its checks before it, holds `code`; null: none.
+const Superblock* Find(uint64_t code);
 // All translations are given up: from now on nothing is taken, and no file is written.
 void Close();
 // Writes the file, if that pays. Nothing may be executed or translated afterwards.

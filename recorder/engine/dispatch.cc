@@ -291,19 +291,21 @@ void FlushTranslations() {
 
 const Superblock* FindByCode(uint64_t code) {
   const Translations& t = g_translations;
-  uint32_t low = 0, high = t.made;
-  if (uint32_t number; code_cache::Find(code, &number)) low = high = number;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (reinterpret_cast<uint64_t>(t.superblocks[middle].end) <= code) {
-      low = middle + 1;
-    } else {
-      high = middle;
+  const Superblock* found = code_cache::Find(code);
+  if (found == nullptr) {
+    uint32_t low = 0, high = t.made;
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      if (reinterpret_cast<uint64_t>(t.superblocks[middle].end) <= code) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
     }
+    if (low == t.made) return nullptr;
+    found = &t.superblocks[low];
   }
-  if (low == t.made) return nullptr;
-  const Superblock& s = t.superblocks[low];
-  return reinterpret_cast<uint64_t>(s.body) <= code ? &s : nullptr;
+  return reinterpret_cast<uint64_t>(found->body) <= code ? found : nullptr;
 }
 
 void Resume() {

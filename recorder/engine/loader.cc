@@ -20,8 +20,6 @@ namespace {
 constexpr uint64_t kBreakBegin = 0x100000000;
 constexpr size_t kLongestPath = 4096;
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
-
 [[noreturn]] void CannotLoad(const char* path, const char* why) {
   Refuse(Text() << path << ": " << why);
 }

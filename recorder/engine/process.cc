@@ -30,8 +30,6 @@ namespace {
 
 using syscalls::g_program;
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
-
 constexpr uint64_t kSharedStack = 4096;
 struct VforkFrames {
   uint64_t begin;

@@ -62,8 +62,6 @@ Kept g_born[kTtqMaxThreads + 1];  // made, and not begun
 uint32_t g_born_count;
 uint64_t g_call_flags;  // of clone, when it was entered
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
-
 const char* NameOf(uint32_t kind) {
   switch (kind) {
     case kTtqSyscallEnter:

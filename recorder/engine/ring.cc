@@ -63,8 +63,6 @@ struct KnownRecipe {
 KnownRecipe* g_known;  // by hash: open addressing
 size_t g_known_capacity, g_known_count;
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
-
 void SetLimit(uint64_t limit) {
   g_limit = limit;
   auto* place = const_cast<volatile uint64_t*>(&g_context.log_limit);

@@ -89,7 +89,6 @@ uint64_t g_trap, g_error, g_address;  // of the last fault, for frames
 
 // Of the thread that runs.
 OfThread& Own() { return threads::Running()->signals; }
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 bool IsStop(uint64_t n) { return n >= 19 && n <= 22; }
 bool IsHarmless(uint64_t n) { return n == 17 || n == 18 || n == 23 || n == 28; }

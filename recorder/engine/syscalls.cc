@@ -36,8 +36,6 @@ constexpr uint64_t kNewestCall = 456;
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
 constexpr size_t kOutputChunk = 256 << 10;
 
-uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
-
 bool OverlapsEngine(uint64_t address, uint64_t bytes) {
   return address < kEngineEnd && address + bytes > kCodeBegin;
 }

@@ -166,8 +166,7 @@ void EraseSlots(ThreadNo thread, const AddressRange& slots, OpenCalls* open, con
 
 struct BlockCalls {
   std::vector<Call> calls;
-  // Of each call: it was entered by a call instruction, so that what was open at its slot is over.
-  std::vector<bool> fresh;
+  std::vector<bool> fresh;  // of each call: it was entered by a call instruction
   OpenCalls open;
   std::vector<CallEnd> ends;            // of earlier calls, in order
   absl::flat_hash_set<uint64_t> known;  // return addresses that were looked for from its start
@@ -325,9 +324,8 @@ class CallSink {
     out_.fresh.push_back(fresh);
     if (!q.want_returns || !call.return_address) return;
     Know(call.return_address->v);
-    std::vector<OpenCall>& open = out_.open[Slot(thread.v, slot)];
-    if (fresh) open.clear();
-    open.push_back({index, call.return_address->v});
+    if (fresh) Overwritten(walker_.tid(), {Address(slot), Address(slot + 8)});
+    out_.open[Slot(thread.v, slot)].push_back({index, call.return_address->v});
   }
 
   std::optional<Address> ReadReturnAddress(Time time, uint64_t slot) {
@@ -466,37 +464,24 @@ class CallCursor : public Cursor<Call> {
 
   // Ends open calls of earlier blocks by what happened in a block.
   void EndBy(const BlockCalls& block) {
-    const auto leave = [this](const OpenCall& open) { waiting_[open.index - first_].done = true; };
-    size_t next = 0;
-    const auto ends_before = [&](Time t) {
-      for (; next < block.ends.size() && block.ends[next].time <= t; ++next) {
-        const CallEnd& end = block.ends[next];
-        if (!end.is_return) {
-          EraseSlots(end.thread, end.slots, &open_, leave);
-          continue;
-        }
-        const auto it = open_.find(Slot(end.thread.v, end.slots.begin.v));
-        if (it == open_.end()) continue;
-        std::erase_if(it->second, [&](const OpenCall& open) {
-          if (open.return_address != end.address) return false;
-          Waiting& w = waiting_[open.index - first_];
-          w.call.return_time = end.time;
-          w.call.result = end.result;
-          w.done = true;
-          return true;
-        });
-        if (it->second.empty()) open_.erase(it);
+    for (const CallEnd& end : block.ends) {
+      if (!end.is_return) {  // the calls were left otherwise
+        EraseSlots(end.thread, end.slots, &open_,
+                   [this](const OpenCall& open) { waiting_[open.index - first_].done = true; });
+        continue;
       }
-    };
-    for (size_t i = 0; i < block.calls.size() && !open_.empty(); ++i) {
-      const Call& call = block.calls[i];
-      ends_before(call.time);
-      if (!block.fresh[i]) continue;
-      // Its return address lies where that of an open call was: that call was left otherwise.
-      const Address slot(call.registers.gpr[kRsp]);
-      EraseSlots(call.thread, {slot, slot + 8}, &open_, leave);
+      const auto it = open_.find(Slot(end.thread.v, end.slots.begin.v));
+      if (it == open_.end()) continue;
+      std::erase_if(it->second, [&](const OpenCall& open) {
+        if (open.return_address != end.address) return false;
+        Waiting& w = waiting_[open.index - first_];
+        w.call.return_time = end.time;
+        w.call.result = end.result;
+        w.done = true;
+        return true;
+      });
+      if (it->second.empty()) open_.erase(it);
     }
-    ends_before(kTimeMax);
   }
 
   // The same, and takes in the block's calls.
