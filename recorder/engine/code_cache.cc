@@ -341,8 +341,8 @@ Record Describe(uint32_t k, Draft* d) {
     r.exit_end = next.first_exit, r.stub_end = next.first_stub, r.literal_end = next.first_literal;
   } else {
     r.exit_end = t.exit_count;
-    r.stub_end = static_cast<uint32_t>(Number(t.stubs) - kStubsBegin);
-    r.literal_end = static_cast<uint32_t>((Number(t.literals) - kLiteralsBegin) / 8);
+    r.stub_end = t.stub_bytes();
+    r.literal_end = t.literal_count();
   }
   const uint64_t begin = d->data_bytes;
   r.data = r.data_end = static_cast<uint32_t>(begin);
@@ -408,10 +408,8 @@ bool WriteFile(uint64_t fd, const Draft& d) {
   memcpy(h.magic, kMagic, sizeof(kMagic));
   h.engine = g_engine;
   h.executable = g_executable;
-  h.segments[h.segment_count++] = {static_cast<uint32_t>(Number(t.code) - kCodeBegin),
-                                   static_cast<uint32_t>(Number(t.stubs) - kStubsBegin),
-                                   static_cast<uint32_t>((Number(t.literals) - kLiteralsBegin) / 8),
-                                   t.exit_count, d.record_count};
+  h.segments[h.segment_count++] = {t.code_bytes(), t.stub_bytes(), t.literal_count(), t.exit_count,
+                                   d.record_count};
   const void* from[kSections] = {reinterpret_cast<const void*>(kCodeBegin),
                                  reinterpret_cast<const void*>(kStubsBegin),
                                  reinterpret_cast<const void*>(kLiteralsBegin),
@@ -419,9 +417,9 @@ bool WriteFile(uint64_t fd, const Draft& d) {
                                  d.records,
                                  d.slots,
                                  d.data};
-  const uint64_t bytes[kSections] = {Number(t.code) - kCodeBegin,
-                                     Number(t.stubs) - kStubsBegin,
-                                     Number(t.literals) - kLiteralsBegin,
+  const uint64_t bytes[kSections] = {t.code_bytes(),
+                                     t.stub_bytes(),
+                                     t.literal_count() * sizeof(uint64_t),
                                      t.exit_count * sizeof(Exit),
                                      d.record_count * sizeof(Record),
                                      sizeof(uint32_t) << d.slot_bits,
@@ -532,7 +530,7 @@ void Save() {
   if (fit < kMinNew + g_record_count / 4 || t.made > kMaxRecords) return;
   // What is full may be full of what no longer fits: the next process begins anew.
   const uint64_t segments = g_file != nullptr ? g_header->segment_count : 0;
-  if (segments == kMaxSegments || Number(t.code) - kCodeBegin > kMaxCode ||
+  if (segments == kMaxSegments || t.code_bytes() > kMaxCode ||
       g_record_count + t.made > kMaxRecords) {
     return Remove();
   }

@@ -73,9 +73,9 @@ void Clear() {
 
 bool IsFull() {
   const Translations& t = g_translations;
-  return reinterpret_cast<uint64_t>(t.code) + kLongestTranslation > kCodeBegin + kCodeBytes ||
-         reinterpret_cast<uint64_t>(t.stubs) + kLongestTranslation > kLiteralsBegin ||
-         reinterpret_cast<uint64_t>(t.literals) + kPage > kStubsBegin + kStubsBytes ||
+  return Number(t.code) + kLongestTranslation > kCodeBegin + kCodeBytes ||
+         Number(t.stubs) + kLongestTranslation > kLiteralsBegin ||
+         Number(t.literals) + kPage > kStubsBegin + kStubsBytes ||
          t.made + t.taken == kMaxSuperblocks || t.exit_count + 1024 > kMaxExits;
 }
 
@@ -109,10 +109,7 @@ const Superblock& SuperblockHere() {
   if (!is_kept) number = t.made;
   Superblock& superblock = t.superblocks[number];
   if (!is_kept) {
-    const auto exit = t.exit_count;
-    const auto stub = static_cast<uint32_t>(reinterpret_cast<uint64_t>(t.stubs) - kStubsBegin);
-    const auto literal =
-        static_cast<uint32_t>((reinterpret_cast<uint64_t>(t.literals) - kLiteralsBegin) / 8);
+    const uint32_t exit = t.exit_count, stub = t.stub_bytes(), literal = t.literal_count();
     g_translator.Translate(pc, &superblock);
     superblock.first_exit = exit, superblock.first_stub = stub, superblock.first_literal = literal;
   }

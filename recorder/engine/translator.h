@@ -212,6 +212,10 @@ struct Exit {
 };
 static_assert(kStubsBytes <= 1 << 28);
 
+inline constexpr uint32_t kMaxSuperblocks = 1 << 19, kMaxExits = 1 << 22;
+inline constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
+inline constexpr uint64_t kLiteralsBegin = kStubsBegin + kStubsBytes - kLiteralsBytes;
+
 // All that is translated, and where the next translation goes.
 struct Translations {
   // Those made here from the front, in order of their code; those of the code cache from the end.
@@ -221,12 +225,16 @@ struct Translations {
   uint32_t exit_count;
   uint8_t *code, *stubs;
   uint64_t* literals;
+
+  // How much there is of each.
+  uint32_t code_bytes() const { return static_cast<uint32_t>(Number(code) - kCodeBegin); }
+  uint32_t stub_bytes() const { return static_cast<uint32_t>(Number(stubs) - kStubsBegin); }
+  uint32_t literal_count() const {
+    return static_cast<uint32_t>((Number(literals) - kLiteralsBegin) / sizeof(uint64_t));
+  }
 };
 extern Translations g_translations;
 
-inline constexpr uint32_t kMaxSuperblocks = 1 << 19, kMaxExits = 1 << 22;
-inline constexpr uint64_t kLiteralsBytes = 8 << 20;  // at the end of the stubs
-inline constexpr uint64_t kLiteralsBegin = kStubsBegin + kStubsBytes - kLiteralsBytes;
 // Where to look first in a table of 2^bits.
 inline uint64_t HashOfPc(uint64_t pc, unsigned bits) {
   return pc * 0x9e3779b97f4a7c15 >> (64 - bits);
