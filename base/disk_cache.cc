@@ -41,13 +41,14 @@ void MakeFolders(const std::string& path) {
 // Calls f with the path and the state of each plain file of a kind.
 template <class F>
 void ForEachCacheFile(std::string_view kind, const F& f) {
-  const std::string start = absl::StrCat(std::string(kind), "-");
+  const std::string folder = CacheFolder();
+  const std::string start = absl::StrCat(folder, "/", std::string(kind), "-");
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(CacheFolder(), ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string& path = entry.path().native();
     struct stat st;
-    if (absl::StartsWith(entry.path().filename().string(), start) &&
-        lstat(entry.path().c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
-      f(entry.path().string(), st);
+    if (absl::StartsWith(path, start) && lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) {
+      f(path, st);
     }
   }
 }
