@@ -358,8 +358,19 @@ Record Describe(uint32_t k, Draft* d) {
   return r;
 }
 
+// Leads an exit to its target, where that is translated.
+void Link(const Exit& e) {
+  if (e.kind != kLink || e.distance == 0) return;
+  if (const uint8_t* body = FindBody(e.target); body != nullptr) Code::Patch(e.distance_at(), body);
+}
+
 void Unlink() {
   const Translations& t = g_translations;
+  const auto unlink_check = [](const Superblock& s) {
+    Code::Patch(s.next_check(), reinterpret_cast<const void*>(&EngineMiss));
+  };
+  for (uint32_t k = 0; k < t.made; ++k) unlink_check(t.superblocks[k]);
+  for (uint32_t k = 1; k <= t.taken; ++k) unlink_check(t.superblocks[kMaxSuperblocks - k]);
   for (uint32_t k = 0; k < t.exit_count; ++k) {
     const Exit& e = t.exits[k];
     if (e.distance != 0) {
@@ -484,7 +495,7 @@ bool Take(uint64_t pc, uint32_t number, Superblock* out) {
   }
   *out = {};
   out->pc = pc;
-  const auto code = [](uint32_t at) { return reinterpret_cast<const uint8_t*>(kCodeBegin + at); };
+  const auto code = [](uint32_t at) { return reinterpret_cast<uint8_t*>(kCodeBegin + at); };
   out->checked = code(r.checked), out->body = code(r.body), out->end = code(r.end);
   out->marks = reinterpret_cast<const Mark*>(g_data + r.data);
   out->mark_count = r.mark_count;
@@ -495,6 +506,7 @@ bool Take(uint64_t pc, uint32_t number, Superblock* out) {
   out->id = ring::AddRecipe(r.recipe_hash, r.recipe_bytes).id;
   const auto* runs = reinterpret_cast<const Run*>(g_data + RunsOf(r));
   for (unsigned k = 0; k < r.run_count; ++k) memory::NoteTranslated(runs[k].pc);
+  for (uint32_t k = r.first_exit; k < r.exit_end; ++k) Link(g_translations.exits[k]);
   r.number = number;
   return true;
 }

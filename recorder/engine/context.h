@@ -59,8 +59,8 @@ struct Context {
   // engine's own accesses are not aligned.
   uint64_t alignment_check;
   uint64_t header;  // of the record last begun, where records are only counted
-  const void*
-      jump[1 << kJumpTableBits];  // by the low bits of an address: code that checks the rest
+  // By the low bits of an address: the first of the checks (translator.h) for all that have them.
+  const void* jump[1 << kJumpTableBits];
 };
 
 extern Context g_context;

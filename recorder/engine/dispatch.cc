@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // Superblocks are found by a hash of their address; a direct jump between two is patched the first
-// time that it is taken. Indirect ones go through Context::jump, see translate.cc. All translations
-// are given up at once when memory changes that code was translated from, or when there is no room.
+// time that it is taken. Indirect ones go through Context::jump, a hash table whose chains are
+// code: the checks that superblocks begin with (translate.cc), each of which leads to the next. All
+// translations are given up at once when memory changes that code was translated from, or when
+// there is no room.
 //
 // Code that a just-in-time compiler has made may change without a system call. Superblocks of such
 // code are never linked: each time that one is entered, the engine compares the instructions with
@@ -36,8 +38,9 @@ constexpr unsigned kHashBits = 20;
 constexpr size_t kHashSize = size_t{1} << kHashBits;
 constexpr uint64_t kLongestTranslation = 256 << 10;
 
-uint32_t* g_by_hash;    // number + 1
-uint64_t g_generation;  // of translations
+uint32_t* g_by_hash;                         // number + 1
+uint8_t g_check_count[1 << kJumpTableBits];  // behind each place in Context::jump
+uint64_t g_generation;                       // of translations
 Translator g_translator;
 
 uint32_t* Slot(uint64_t pc) {
@@ -69,6 +72,7 @@ void Clear() {
   t.stubs = reinterpret_cast<uint8_t*>(kStubsBegin);
   t.literals = reinterpret_cast<uint64_t*>(kLiteralsBegin);
   for (const void*& entry : g_context.jump) entry = reinterpret_cast<const void*>(&EngineMiss);
+  memset(g_check_count, 0, sizeof(g_check_count));
 }
 
 bool IsFull() {
@@ -120,6 +124,18 @@ const Superblock& SuperblockHere() {
   ++(is_kept ? t.taken : t.made);
   *slot = number + 1;
   return superblock;
+}
+
+// Indirect branches to other superblocks with these low bits look at this one first from now on. Of
+// too many, the others are forgotten: to ask the engine is faster then.
+void AddCheck(const Superblock& s) {
+  constexpr unsigned kMaxChecks = 16;
+  const uint64_t place = s.pc & ((1 << kJumpTableBits) - 1);
+  const bool is_full = g_check_count[place] == kMaxChecks;
+  Code::Patch(s.next_check(),
+              is_full ? reinterpret_cast<const void*>(&EngineMiss) : g_context.jump[place]);
+  g_context.jump[place] = s.checked;
+  g_check_count[place] = static_cast<uint8_t>(is_full ? 1 : g_check_count[place] + 1);
 }
 
 bool CanExecute() { return memory::ExecutableBytes(g_context.pc, 1) != 0; }
@@ -402,7 +418,7 @@ void HandleMiss() {
   g_context.pc = g_context.target;
   if (!CanExecute()) return GoOn();
   const Superblock& s = SuperblockHere();
-  if (!s.may_change) g_context.jump[s.pc & ((1 << kJumpTableBits) - 1)] = s.checked;
+  if (!s.may_change) AddCheck(s);
   GoOnIn(s);
 }
 
@@ -416,15 +432,15 @@ static_assert(offsetof(Context, flags) == 128 && offsetof(Context, log) == 144 &
 __asm__(
     ".text\n.globl EngineExit, EngineMiss, EngineResume\n"
     ".macro TTQ_SAVE\n"
-    "  mov %rax, " TTQ_CONTEXT "+0\n  mov %rcx, " TTQ_CONTEXT
-    "+8\n"
+    "  mov %rax, " TTQ_CONTEXT
+    "+0\n"
     "  mov %rdx, " TTQ_CONTEXT "+16\n  mov %rbx, " TTQ_CONTEXT
     "+24\n"
     "  mov %rsp, " TTQ_CONTEXT "+32\n  mov %rbp, " TTQ_CONTEXT
     "+40\n"
     "  mov %rsi, " TTQ_CONTEXT "+48\n  mov %rdi, " TTQ_CONTEXT
     "+56\n"
-    "  mov %r8, " TTQ_CONTEXT "+64\n  mov %r12, " TTQ_CONTEXT
+    "  mov %r8, " TTQ_CONTEXT "+64\n  mov %r9, " TTQ_CONTEXT "+72\n  mov %r12, " TTQ_CONTEXT
     "+96\n"
     "  mov %r13, " TTQ_CONTEXT "+104\n  mov %r14, " TTQ_CONTEXT
     "+112\n"
@@ -434,7 +450,7 @@ __asm__(
     "+128\n  cld\n"
     ".endm\n"
     "EngineExit:\n"
-    "  mov %r9, " TTQ_CONTEXT "+72\n  mov %r10, " TTQ_CONTEXT
+    "  mov %rcx, " TTQ_CONTEXT "+8\n  mov %r10, " TTQ_CONTEXT
     "+80\n"
     "  TTQ_SAVE\n  call HandleExit\n  jmp EngineResume\n"
     "EngineMiss:\n"

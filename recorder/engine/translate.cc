@@ -156,7 +156,7 @@ void Translator::Collect(uint64_t pc) {
     }
     const auto used = static_cast<uint16_t>(used_ | i.reads | i.writes);
     // One register is left for the log, besides those of the jump table.
-    constexpr uint16_t kFree = 0xffff & ~(Bit(kRsp) | Bit(kR9) | Bit(kR10));
+    constexpr uint16_t kFree = 0xffff & ~(Bit(kRsp) | Bit(kRcx) | Bit(kR10));
     if (count_ > 0 && (~used & kFree) == 0) break;
     if (count_ > 0 && IsRepeated(i)) break;
     if (IsReturn(i) && has_float) {
@@ -227,8 +227,8 @@ bool Translator::FlagsAreDeadAtStart() const {
 void Translator::ChooseLogRegister() {
   log_register_ = kR11;
   if (used_ & Bit(kR11)) {
-    constexpr uint8_t kOrder[] = {kR8,  kR15, kR14, kR13, kR12, kRbx,
-                                  kRdi, kRsi, kRbp, kRdx, kRcx, kRax};
+    constexpr uint8_t kOrder[] = {kR8,  kR9,  kR15, kR14, kR13, kR12,
+                                  kRbx, kRdi, kRsi, kRbp, kRdx, kRax};
     for (uint8_t reg : kOrder) {
       log_register_ = reg;
       if (!(used_ & Bit(reg))) break;
@@ -237,26 +237,22 @@ void Translator::ChooseLogRegister() {
   lent_ = Bit(log_register_);
 }
 
-// Indirect branches come with their target in r10 and the program's r9 and r10 in the context.
-void Translator::EmitCheckedEntry(uint64_t pc, bool flags_dead) {
-  if (flags_dead) {
-    code_.LoadConstant(kR9, pc);
-    code_.Byte(0x4d), code_.Byte(0x39), code_.Byte(0xca);  // cmp r10, r9
-    code_.Byte(0x0f), code_.Byte(0x85);                    // jne
-    code_.Relative(reinterpret_cast<const void*>(&EngineMiss));
+// Indirect branches come with their target in r10 and the program's rcx and r10 in the context. The
+// flags are kept: they may not be dead at the target that the next check is for.
+void Translator::EmitCheckedEntry(uint64_t pc) {
+  constexpr unsigned kJumpBytes = 5, kLoadBytes = 8;
+  static_assert(kMissToBody == 2 * kLoadBytes);
+  if (const auto difference = static_cast<int64_t>(~pc + 1);
+      difference == static_cast<int32_t>(difference)) {
+    code_.AddTo(kRcx, kR10, static_cast<int32_t>(difference));
   } else {
-    code_.StoreTo(kRcx, &g_context.r[kRcx]);
     code_.LoadConstant(kRcx, ~pc + 1);
-    // lea rcx, [rcx + r10]; jrcxz over the next two
-    code_.Byte(0x4a), code_.Byte(0x8d), code_.Byte(0x0c), code_.Byte(0x11);
-    constexpr unsigned kLoadBytes = 8, kJumpBytes = 5;
-    code_.Byte(0xe3), code_.Byte(kLoadBytes + kJumpBytes);
-    code_.LoadFrom(kRcx, &g_context.r[kRcx]);
-    code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
-    code_.LoadFrom(kRcx, &g_context.r[kRcx]);
+    code_.AddScaled(kRcx, kR10, 0);
   }
+  code_.Byte(0xe3), code_.Byte(kJumpBytes);  // jrcxz over the jump
+  code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
   code_.LoadFrom(kR10, &g_context.r[kR10]);
-  code_.LoadFrom(kR9, &g_context.r[kR9]);
+  code_.LoadFrom(kRcx, &g_context.r[kRcx]);
 }
 
 void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
@@ -334,12 +330,11 @@ void Translator::EmitJumpTo(uint64_t target) {
   Code::Patch(distance, body);
 }
 
-// With the target in r10, and the program's r9 and r10 in the context.
+// With the target in r10, and the program's rcx and r10 in the context.
 void Translator::EmitJumpThroughTable() {
   static_assert(kJumpTableBits == 16);
-  code_.Byte(0x45), code_.Byte(0x0f), code_.Byte(0xb7), code_.Byte(0xca);  // movzx r9d, r10w
-  // jmp [r9 * 8 + table]
-  code_.Byte(0x42), code_.Byte(0xff), code_.Byte(0x24), code_.Byte(0xcd);
+  code_.Byte(0x41), code_.Byte(0x0f), code_.Byte(0xb7), code_.Byte(0xca);  // movzx ecx, r10w
+  code_.Byte(0xff), code_.Byte(0x24), code_.Byte(0xcd);                    // jmp [rcx * 8 + table]
   code_.Word32(reinterpret_cast<uint64_t>(g_context.jump));
 }
 
@@ -434,7 +429,7 @@ void Translator::EmitLastBranch(const Instruction& i) {
   RecipeBuilder& r = recipe_;
   const auto spill = [this] {
     code_.StoreTo(kR10, &g_context.r[kR10]);
-    code_.StoreTo(kR9, &g_context.r[kR9]);
+    code_.StoreTo(kRcx, &g_context.r[kRcx]);
   };
   const bool calls = IsCall(i) || IsIndirect(i, 2);
   if (IsIndirect(i, 2) || IsIndirect(i, 4)) {
@@ -584,11 +579,10 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   code_.set_at(NextCode());
   start_ = code_.at();
   if (ends_by_unknown_) {  // found out only if it is executed
-    out->body = start_;
+    out->checked = start_;
+    EmitCheckedEntry(pc);
+    out->body = code_.at();
     EmitEngineExit(kRefuse, pc);
-    out->checked = code_.at();
-    EmitCheckedEntry(pc, false);
-    code_.Jump(out->body);
     out->end = code_.at();
     SetNextCode(code_.at());
     return;
@@ -599,7 +593,7 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   ChooseLogRegister();
   const bool flags_dead = FlagsAreDeadAtStart();
   out->checked = code_.at();
-  EmitCheckedEntry(pc, flags_dead);
+  EmitCheckedEntry(pc);
   out->body = start_ = code_.at();
   EmitEntry(pc, flags_dead);
   recipe_.Begin();

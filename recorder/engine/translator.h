@@ -29,9 +29,13 @@ struct CodeRun {
   const uint8_t* content;
 };
 
+inline constexpr unsigned kMissToBody = 16;  // bytes from where a check has failed
+
 struct Superblock {
   uint64_t pc;
-  const uint8_t* checked;  // code that indirect branches lead to: checks the target first
+  // Code that indirect branches lead to: checks the target, and goes on to the check of another
+  // superblock, or to EngineMiss.
+  uint8_t* checked;
   const uint8_t* body;
   const uint8_t* end;
   const Mark* marks;
@@ -49,6 +53,9 @@ struct Superblock {
   uint32_t recipe_bytes;
   // The first of what it has in the tables of dispatch.h; the next superblock's follow.
   uint32_t first_exit, first_stub, first_literal;
+
+  // Where the distance of the jump to the next check is.
+  uint8_t* next_check() const { return const_cast<uint8_t*>(body) - kMissToBody - 4; }
 };
 
 // How translated code is left, see dispatch.cc.
@@ -78,7 +85,7 @@ class Translator {
   void KeepCode(Superblock* out) const;
   bool FlagsAreDeadAtStart() const;
   void ChooseLogRegister();
-  void EmitCheckedEntry(uint64_t pc, bool flags_dead);
+  void EmitCheckedEntry(uint64_t pc);
   void EmitEntry(uint64_t pc, bool flags_dead);
   void EmitInstruction(unsigned index);
   void EmitLastBranch(const Instruction& i);

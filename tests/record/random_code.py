@@ -22,6 +22,7 @@ NAMES = {
     1: "al bl cl dl sil bpl r8b r9b r10b r11b r12b r13b".split(),
 }
 SUFFIX = {8: "q", 4: "l", 2: "w", 1: "b"}
+FUNCTIONS, APART = 600, 100
 CONDITIONS = "o no b ae e ne be a s ns p np l ge le g".split()
 with open("/proc/cpuinfo", encoding="ascii", errors="replace") as cpuinfo:
     FLAGS = set(next((line for line in cpuinfo if line.startswith("flags")), "").split())
@@ -181,13 +182,30 @@ class Writer:
         choices += [f"{shift}, %{i}{index}, %{i}{index}; {element}"] * 3
         return self.random.choice(choices)
 
+    def indirect(self):
+        """To a function, with flags that it may use; its return is indirect, too."""
+        target = f"targets+{8 * self.random.randrange(FUNCTIONS)}(%rip)"
+        register = "%" + self.random.choice(NAMES[8])
+        return self.random.choice([f"call *{target}", f"movq {target}, {register}; call *{register}",
+                                   f"leaq 2f(%rip), {register}; pushq {register}; jmp *{target}; 2:"])
+
+    def functions(self):
+        """What lies at multiples of 64 KiB apart has the low bits of its address in common."""
+        kinds = [self.arithmetic, self.one, self.shift, self.wide, self.other]
+        for k in range(FUNCTIONS):
+            yield ".balign 65536" if k % APART == 0 else ".balign 128"
+            yield f"function{k}:"
+            for _ in range(self.random.randrange(4)):
+                yield self.random.choice(kinds)()
+            yield "ret"
+
     def sequence(self):
         for r in NAMES[8]:
             yield f"movabsq ${self.random.choice([self.random.getrandbits(63), self.random.getrandbits(5)])}, %{r}"
         flags = self.random.choice(["xorl %eax, %eax", "cmpl $-1, %ebx", "addb $127, %al", "stc"])
         yield flags
         kinds = [self.arithmetic] * 4 + [self.one, self.shift, self.wide, self.extend, self.other, self.other,
-                                         self.vectors, self.vectors]
+                                         self.vectors, self.vectors, self.indirect]
         for k in range(self.random.randrange(3, 9)):
             yield self.random.choice(kinds)()
             if self.random.random() < .2:
@@ -201,11 +219,16 @@ class Writer:
 
     def program(self, count):
         text = "\n".join(f"  {line}" for _ in range(count) for line in self.sequence())
+        functions = "\n".join(f"  {line}" for line in self.functions())
+        targets = "\n".join(f"  .quad function{k}" for k in range(FUNCTIONS))
         return f"""
 .bss
 .balign 64
 work: .skip 4096
 out: .skip {232 * count}
+.data
+targets:
+{targets}
 .text
 .globl _start
 _start:
@@ -215,6 +238,7 @@ _start:
 {text}
   movl $1, %eax; movl $1, %edi; leaq work(%rip), %rsi; movl ${4096 + 232 * count}, %edx; syscall
   movl $60, %eax; xorl %edi, %edi; syscall
+{functions}
 """
 
 
