@@ -27,8 +27,6 @@ int64_t Syscall(int64_t number, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0, 
 inline uint64_t Number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 inline bool Failed(int64_t result) { return result < 0 && result > -4096; }
 
-int64_t WallNs();  // CLOCK_REALTIME
-
 // Maps memory of the engine's own, as mmap does with `flags`, where a program has none: what the
 // kernel gives the program does not depend on what the engine needs. Gives mmap's result.
 constexpr uint64_t kOwnBegin = 0x6f0000000000, kOwnEnd = 0x700000000000;
@@ -64,6 +62,9 @@ const char* After(const char* s, const char* start);
 
 // Up to `bytes` from an address of the program's choosing; how many could be read.
 size_t ReadGuest(uint64_t address, void* into, size_t bytes);
+// Whether a fault in ReadGuest is caught now, and ends the copy there; null: never. Where it is
+// not, the kernel copies, which takes longer.
+void SetCatchesFaults(bool (*catches)());
 
 // Something that the engine cannot record: says so in one line of the recorder's log, ends what has
 // been recorded so far, and the process, with status 125.

@@ -379,20 +379,30 @@ constexpr uint16_t kWriteNothing[] = {SYS_write,
                                       455 /* futex_wait */,
                                       456 /* futex_requeue */};
 
+// The row of each call, by its number.
+enum : uint16_t { kUnknown = 0xfffe, kWritesNothing };
+struct Rows {
+  uint16_t of[kNewestCall + 1];
+};
+constexpr Rows RowsOfAll() {
+  Rows rows = {};
+  for (uint16_t& row : rows.of) row = kUnknown;
+  for (uint16_t number : kWriteNothing) rows.of[number] = kWritesNothing;
+  uint16_t row = 0;
+  for (const Call& c : kCalls) rows.of[c.number] = row++;
+  return rows;
+}
+constexpr Rows kRows = RowsOfAll();
+
 }  // namespace
 
 const Call* FindCall(uint64_t number) {
-  for (const Call& c : kCalls) {
-    if (c.number == number) return &c;
-  }
-  return nullptr;
+  const uint16_t row = number <= kNewestCall ? kRows.of[number] : uint16_t{kUnknown};
+  return row < kUnknown ? &kCalls[row] : nullptr;
 }
 
 bool IsKnownSyscall(uint64_t number) {
-  for (uint16_t n : kWriteNothing) {
-    if (n == number) return true;
-  }
-  return FindCall(number) != nullptr;
+  return number <= kNewestCall && kRows.of[number] != kUnknown;
 }
 
 bool MayBlock(uint64_t number, const uint64_t* args) {

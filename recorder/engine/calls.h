@@ -32,6 +32,8 @@ struct Call {
   Piece pieces[3];
 };
 
+inline constexpr uint64_t kNewestCall = 456;
+
 // The row of a call that writes memory, or may; null: it is not known, or writes none.
 const Call* FindCall(uint64_t number);
 // Whether what the call writes is known.

@@ -62,8 +62,8 @@ struct Run {
   uint32_t bytes, content;  // an offset in the data
 };
 
-// Fewer new translations than this, and a quarter of those that the file has, are not worth it.
-constexpr uint32_t kMinNew = 2000;
+// Fewer new translations than this, and a sixteenth of those that the file has, are not worth it.
+constexpr uint32_t kMinNew = 500;
 // Larger files did not pay: of 235,000 translations (import torch) taking costs what making does.
 constexpr uint64_t kMaxCode = 32 << 20;
 constexpr uint32_t kMaxRecords = 120'000;
@@ -539,7 +539,7 @@ void Save() {
   if (!g_is_on || Syscall(SYS_getpid) != g_owner || !MayWriteFiles()) return;
   uint32_t fit = 0;
   for (uint32_t k = 0; k < t.made; ++k) fit += MayBeKept(t.superblocks[k]);
-  if (fit < kMinNew + g_record_count / 4 || t.made > kMaxRecords) return;
+  if (fit < kMinNew + g_record_count / 16 || t.made > kMaxRecords) return;
   // What is full may be full of what no longer fits: the next process begins anew.
   const uint64_t segments = g_file != nullptr ? g_header->segment_count : 0;
   if (segments == kMaxSegments || t.code_bytes() > kMaxCode ||

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/clock.h"
 #include "recorder/engine/code_cache.h"
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"

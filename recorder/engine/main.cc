@@ -12,6 +12,7 @@
 
 #include <sys/syscall.h>
 
+#include "recorder/engine/clock.h"
 #include "recorder/engine/code_cache.h"
 #include "recorder/engine/dispatch.h"
 #include "recorder/engine/loader.h"
@@ -95,6 +96,7 @@ extern "C" [[noreturn]] void EngineMain(uint64_t* stack) {
   options.again = inputs != nullptr;
   syscalls::g_program.engine = OwnPath();
   syscalls::g_program.options = options;
+  SetUpClock(auxiliary);
   ring::SetOptions(options);
   ring::SetBegin(threads::BeginBlock);
   ring::SetBeforeHandingOver(threads::NotePending);

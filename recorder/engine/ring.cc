@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/clock.h"
 #include "recorder/engine/context.h"
 #include "recorder/inputs.h"
 

@@ -20,6 +20,7 @@
 #include <asm/signal.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/clock.h"
 #include "recorder/engine/code_cache.h"
 #include "recorder/engine/cpuid.h"
 #include "recorder/engine/dispatch.h"
@@ -44,6 +45,7 @@ void EngineFault();
 void EngineSignalReturn();
 int64_t EngineSyscall(uint64_t number, const uint64_t* args, const volatile uint32_t* waits);
 extern const char kEngineSyscallBegin, kEngineSyscallInstruction, kEngineSyscallGivenUp;
+extern const char kEngineReadInstruction, kEngineReadGivenUp;
 }
 
 namespace signals {
@@ -93,11 +95,14 @@ OfThread& Own() { return threads::Running()->signals; }
 bool IsStop(uint64_t n) { return n >= 19 && n <= 22; }
 bool IsHarmless(uint64_t n) { return n == 17 || n == 18 || n == 23 || n == 28; }
 
+bool CatchesFaults() { return threads::Running() != nullptr && !Own().blocks_faults; }
+
 void SetKernelMask(uint64_t mask) { Syscall(SYS_rt_sigprocmask, SIG_SETMASK, Number(&mask), 0, 8); }
 
 // While a signal waits, all others are blocked.
 void PutMaskInForce() {
   SetKernelMask(Own().waits != 0 ? ~kSynchronous : Own().mask & ~kSynchronous);
+  Own().blocks_faults = false;
 }
 
 // The kernel is to keep a signal until it is not blocked any more.
@@ -194,8 +199,13 @@ void OnSignal(int number, Info* info, UserContext* c) {
   const bool in_code = pc >= kCodeBegin && pc < kStubsBegin + kStubsBytes;
   const bool by_instruction = (kSynchronous & Bit(static_cast<uint64_t>(number))) && info->code > 0;
   if (by_instruction) {
-    if (!in_code) OwnFault(number, *info, *c);
-    TakeFault(number, *info, c);
+    if (in_code) {
+      TakeFault(number, *info, c);
+    } else if (pc == Number(&kEngineReadInstruction)) {
+      c->registers.rip = Number(&kEngineReadGivenUp);
+    } else {
+      OwnFault(number, *info, *c);
+    }
     return;
   }
   threads::Thread* thread = threads::Interrupted();
@@ -364,6 +374,7 @@ void SetUp() {
   SetUpThread(threads::HandlerStack(*threads::Running()));
   for (uint32_t n = 1; n <= kSignals; ++n) Install(n, g_actions[n]);
   Unblock();
+  SetCatchesFaults(CatchesFaults);
 }
 
 void SetUpForFaults() {
@@ -373,11 +384,15 @@ void SetUpForFaults() {
     if (kSynchronous & Bit(n)) Install(n, {});
   }
   SetKernelMask(0);
+  SetCatchesFaults(CatchesFaults);
 }
 
 void SetUpThread(const Stack& stack) { Syscall(SYS_sigaltstack, Number(&stack), 0); }
 
-void BlockAll() { SetKernelMask(~uint64_t{0}); }
+void BlockAll() {
+  Own().blocks_faults = true;
+  SetKernelMask(~uint64_t{0});
+}
 void Unblock() { PutMaskInForce(); }
 
 void PassOn() {
@@ -431,6 +446,7 @@ void RaiseInvalid() {
 }
 
 void ForgetActions() {
+  SetCatchesFaults(nullptr);
   for (uint32_t n = 1; n <= kSignals; ++n) SetKernelAction(n, {});
   SetKernelMask(0);
 }
@@ -542,7 +558,10 @@ void Return() {
   PutMaskInForce();
 }
 
-void GiveMaskToKernel() { SetKernelMask(Own().mask); }
+void GiveMaskToKernel() {
+  Own().blocks_faults = true;
+  SetKernelMask(Own().mask);
+}
 void TakeMaskBack() { PutMaskInForce(); }
 
 int64_t Interruptible(OfThread* thread, uint64_t number, const uint64_t* args) {

@@ -29,6 +29,7 @@ struct OfThread {
   Stack alternate;
   Info info;                // of the signal that waits
   volatile uint32_t waits;  // one does: all others are blocked
+  bool blocks_faults;       // … by instructions, too: they would end the process
 };
 
 // Takes the dispositions and the mask that the program inherits. The thread that runs is the first.

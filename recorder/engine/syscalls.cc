@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "recorder/engine/calls.h"
+#include "recorder/engine/clock.h"
 #include "recorder/engine/context.h"
 #include "recorder/engine/kernel_writes.h"
 #include "recorder/engine/memory.h"
@@ -32,7 +33,6 @@ namespace {
 constexpr int64_t kInterrupted = -4, kNoSys = -38, kNoMemory = -12, kInvalid = -22,
                   kNotPermitted = -1;
 // Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
-constexpr uint64_t kNewestCall = 456;
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
 constexpr size_t kOutputChunk = 256 << 10;
 

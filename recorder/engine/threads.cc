@@ -419,6 +419,7 @@ int64_t Create(const uint64_t* args) {
   if (flags & CLONE_CHILD_SETTID) t->set_address = args[3];
   t->signals.mask = self->signals.mask;
   t->signals.alternate.flags = 2;  // none
+  t->signals.blocks_faults = true;
   t->in_kernel = 1;
   constexpr uint64_t kRest = CLONE_CHILD_SETTID | 0xff;
   signals::BlockAll();
