@@ -178,6 +178,8 @@ absl::Status Ring::status() const {
   return absl::DataLossError("the ring says that it has more blocks than it holds");
 }
 
+uint32_t Ring::waiting() const { return Load(&header_->produced) - taken_; }
+
 bool Ring::HasEnded() const {
   return Load(&header_->state) != kTtqRunning || superseded_ || ProcessIsGone();
 }

@@ -49,6 +49,8 @@ class Ring {
   // DataLoss when the ring's counters cannot be true.
   absl::Status status() const;
   void Release();
+  // How many blocks Next would give without waiting.
+  uint32_t waiting() const;
   // DataLoss when the block's parts do not fit it.
   absl::Status Take(const TtqBlock* block, BlockView* out) const;
   // For a ring that asks for verification: block `number` has been compared, the program may go on.

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +19,7 @@
 #include "base/file_image.h"
 #include "base/status_macros.h"
 #include "fmt/core.h"
+#include "store/format/inputs_frame.h"
 #include "store/format/records.h"
 
 namespace ttq {
@@ -27,101 +27,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct FrameHead {
-  uint32_t kind, number;
-  uint32_t bytes, stored_bytes;  // equal: not compressed
-  uint64_t hash;                 // of what is stored; see HashOf
-};
-
-constexpr size_t kMaxFrameBytes = size_t{1} << 30;
-// Of zstd. A log is much, and the program waits for what is not written yet.
-constexpr int kFrameLevel = 3, kLogLevel = 1;
-
-// Of the numbers too, that no frame is taken for another.
-uint64_t HashOf(const FrameHead& head, std::string_view stored) {
-  const uint64_t numbers[] = {head.kind, head.number, head.bytes,
-                              HashBytes(stored.data(), stored.size())};
-  return HashBytes(numbers, sizeof(numbers));
-}
-
 std::string_view AsText(absl::Span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// The next frame's payload as it is stored, which is taken off `rest`; nullopt: it is cut off.
-absl::StatusOr<std::optional<std::string_view>> TakeFrame(std::string_view* rest, FrameHead* head) {
-  if (rest->size() < sizeof(*head)) return std::nullopt;
-  memcpy(head, rest->data(), sizeof(*head));
-  if (head->bytes > kMaxFrameBytes || head->stored_bytes > head->bytes) {
-    return absl::DataLossError("is damaged");
-  }
-  if (rest->size() - sizeof(*head) < head->stored_bytes) return std::nullopt;
-  const std::string_view stored = rest->substr(sizeof(*head), head->stored_bytes);
-  rest->remove_prefix(sizeof(*head) + stored.size());
-  return stored;
-}
-
-bool HoldsRecords(InputsFrame kind) {
-  return kind == InputsFrame::kBlock || kind == InputsFrame::kBlockSoFar;
-}
-
-enum class Way { kTo, kBack };
-
-// Most of what a record holds was in one before it: registers and system calls of the same thread.
-// Replaces these, and each record's offset, by the difference from those before, so that they
-// compress; or, back, the difference by what it was made of. Leaves records that are cut off.
-void Difference(Way way, std::string* block) {
-  absl::flat_hash_map<uint64_t, std::string> before;  // by kind and thread
-  uint32_t offset_before = 0;
-  size_t at = sizeof(TtqInputsBlock);
-  while (at + sizeof(TtqInput) <= block->size()) {
-    TtqInput input;
-    memcpy(&input, block->data() + at, sizeof(input));
-    if (BytesOfInput(input) > block->size() - at) return;
-    const uint32_t was = input.offset;
-    input.offset = way == Way::kTo ? was - offset_before : was + offset_before;
-    offset_before = way == Way::kTo ? was : input.offset;
-    memcpy(block->data() + at, &input, sizeof(input));
-    char* payload = block->data() + at + sizeof(input);
-    at += BytesOfInput(input);
-    const bool is_call = input.kind == kTtqSyscallEnter || input.kind == kTtqSyscallExit;
-    if (!is_call && input.kind != kTtqRegisters && input.kind != kTtqVectors) continue;
-    uint32_t thread = 0;  // which they all begin with
-    if (input.bytes <= sizeof(thread)) continue;
-    memcpy(&thread, payload, sizeof(thread));
-    // A call ends with the number and arguments that it began with.
-    const uint32_t kind = is_call ? uint32_t{kTtqSyscallEnter} : input.kind;
-    std::string& last = before[uint64_t{kind} << 32 | thread];
-    std::string other(payload, input.bytes);
-    for (size_t i = sizeof(thread); i < std::min(last.size(), other.size()); ++i) {
-      other[i] = static_cast<char>(other[i] ^ last[i]);
-    }
-    // The one of both that is no difference.
-    last = way == Way::kTo ? std::string(payload, input.bytes) : other;
-    other.copy(payload, other.size());
-  }
-}
-
-absl::StatusOr<std::string> Unpack(const FrameHead& head, std::string_view stored) {
-  if (HashOf(head, stored) != head.hash) return absl::DataLossError("is damaged");
-  std::string payload(stored);
-  if (head.stored_bytes < head.bytes) {
-    if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != head.bytes) {
-      return absl::DataLossError("is damaged");
-    }
-    payload.resize(head.bytes);
-    const size_t n = ZSTD_decompress(payload.data(), payload.size(), stored.data(), stored.size());
-    if (n != head.bytes) return absl::DataLossError("is damaged");
-  }
-  if (HoldsRecords(static_cast<InputsFrame>(head.kind))) Difference(Way::kBack, &payload);
-  return payload;
 }
 
 // TtqInputs at the start of a payload.
 absl::Status TakeHead(std::string_view payload, TtqInputs* head) {
   if (payload.size() < sizeof(*head)) return absl::DataLossError("is damaged");
   memcpy(head, payload.data(), sizeof(*head));
-  if (head->magic == TTQ_INPUTS_MAGIC && head->stream_version == kTtqStreamVersion) {
+  if ((head->magic == TTQ_INPUTS_MAGIC || head->magic == TTQ_INPUTS_MAGIC_2) &&
+      head->stream_version == kTtqStreamVersion) {
+    head->magic = TTQ_INPUTS_MAGIC;
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
@@ -130,22 +46,21 @@ absl::Status TakeHead(std::string_view payload, TtqInputs* head) {
 }
 
 absl::Status TakeAll(std::string_view bytes, RecordedInputs* out) {
-  const char* begin = bytes.data();
+  InputsFrameReader frames(bytes);
   for (uint32_t number = 0;; ++number) {
-    const auto at = static_cast<uint64_t>(bytes.data() - begin);
-    FrameHead head;
-    ASSIGN_OR_RETURN(const std::optional<std::string_view> stored, TakeFrame(&bytes, &head));
-    if (!stored) break;
-    const auto kind = static_cast<InputsFrame>(head.kind);
-    if (head.number != number || (kind == InputsFrame::kBegin) != (number == 0) || out->has_ended) {
+    ASSIGN_OR_RETURN(const std::optional<InputsFrameReader::Frame> frame, frames.Next());
+    if (!frame) break;
+    const InputsFrame kind = frame->kind;
+    if (frame->number != number || (kind == InputsFrame::kBegin) != (number == 0) ||
+        out->has_ended) {
       return absl::DataLossError("is damaged");
     }
     if (kind == InputsFrame::kLog) {  // there may be much of it: ForEachLogBlock has it
-      if (out->log_at == 0) out->log_at = at, out->log_frame = number;
-      out->log_bytes += head.bytes;
+      if (out->log_at == 0) out->log_at = frame->at;
+      out->log_bytes += frame->bytes;
       continue;
     }
-    ASSIGN_OR_RETURN(const std::string payload, Unpack(head, *stored));
+    ASSIGN_OR_RETURN(const std::string payload, frames.Payload(*frame));
     switch (kind) {
       case InputsFrame::kBegin:
         RETURN_IF_ERROR(TakeHead(payload, &out->file.head));
@@ -191,30 +106,6 @@ absl::Status NameFile(const absl::Status& s, const std::string& path) {
 }
 
 }  // namespace
-
-std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload) {
-  std::string differences;
-  if (HoldsRecords(kind)) {
-    differences = payload;
-    Difference(Way::kTo, &differences);
-    payload = differences;
-  }
-  FrameHead head = {static_cast<uint32_t>(kind), number, static_cast<uint32_t>(payload.size()),
-                    static_cast<uint32_t>(payload.size()), 0};
-  std::string frame(sizeof(head) + payload.size(), '\0');
-  char* stored = frame.data() + sizeof(head);
-  const size_t n = ZSTD_compress(stored, payload.size(), payload.data(), payload.size(),
-                                 kind == InputsFrame::kLog ? kLogLevel : kFrameLevel);
-  if (ZSTD_isError(n) || n >= payload.size()) {  // no smaller
-    payload.copy(stored, payload.size());
-  } else {
-    head.stored_bytes = static_cast<uint32_t>(n);
-  }
-  head.hash = HashOf(head, {stored, head.stored_bytes});
-  memcpy(frame.data(), &head, sizeof(head));
-  frame.resize(sizeof(head) + head.stored_bytes);
-  return frame;
-}
 
 std::string InputsDirectory(const std::string& directory) { return directory + "/inputs"; }
 
@@ -335,12 +226,12 @@ absl::Status ForEachLogBlock(const std::string& path, const RecordedInputs& inpu
   ASSIGN_OR_RETURN(const FileImage image, FileImage::Map(path));
   std::string_view rest = AsText(image.bytes());
   rest.remove_prefix(std::min<uint64_t>(inputs.log_at, rest.size()));
-  for (uint32_t number = inputs.log_frame;; ++number) {
-    FrameHead head;
-    const auto stored = TakeFrame(&rest, &head);
-    if (!stored.ok()) return NameFile(stored.status(), path);
-    if (!*stored || head.kind != static_cast<uint32_t>(InputsFrame::kLog)) break;
-    const auto payload = Unpack(head, **stored);
+  InputsFrameReader frames(rest);
+  for (;;) {
+    const auto frame = frames.Next();
+    if (!frame.ok()) return NameFile(frame.status(), path);
+    if (!*frame || (*frame)->kind != InputsFrame::kLog) break;
+    const auto payload = frames.Payload(**frame);
     if (!payload.ok()) return NameFile(payload.status(), path);
     const auto block = ParseLogBlock(*payload);
     if (!block.ok()) return NameFile(block.status(), path);

@@ -20,19 +20,6 @@
 
 namespace ttq {
 
-enum class InputsFrame : uint32_t {  // stored: do not renumber
-  kBegin = 1,                        // TtqInputs as far as it is known, the program's arguments
-  kBlock = 2,                        // a block of the ring's
-  kLogBecause = 3,                   // why a log follows the blocks
-  kEnd = 4,                          // TtqInputs
-  kLog = 5,                          // a block of the log: TtqBlock, log, recipes
-  kBlockSoFar = 6,  // of a block of the ring's what there was, more of which follows
-  kIncomplete = 7,  // why no more blocks follow, though more may have happened
-};
-
-// A frame as it is stored: compressed where that pays. `number`: of frames before it in the file.
-std::string EncodeInputsFrame(InputsFrame kind, uint32_t number, std::string_view payload);
-
 // Of a recording's directory.
 std::string InputsDirectory(const std::string& directory);
 // What the recording says of itself; see ParseRecording.
@@ -84,7 +71,6 @@ struct RecordedInputs {
   bool has_ended = false;   // else the recorder was killed, or is at work
   uint64_t log_bytes = 0;   // of that, with the recipes
   uint64_t log_at = 0;      // in the file; 0: there is no block of a log
-  uint32_t log_frame = 0;   // the number of that
 };
 
 // Whether there is a log from the beginning, and nothing to run again: of a process that was forked

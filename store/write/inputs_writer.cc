@@ -48,8 +48,8 @@ class InputsWriter::File {
     return fd_ < 0 ? NumberedError(errno, path, directory_) : absl::OkStatus();
   }
 
-  absl::Status Append(InputsFrame kind, std::string_view payload) {
-    const std::string frame = EncodeInputsFrame(kind, frames_++, payload);
+  absl::Status Append(InputsFrame kind, std::string_view payload, bool in_haste = false) {
+    const std::string frame = frames_.Next(kind, payload, in_haste);
     RETURN_IF_ERROR(WriteAll(fd_, frame, path_, directory_));
     const auto now = std::chrono::steady_clock::now();
     if (now - synced_ > kSyncedAfter) {
@@ -63,7 +63,7 @@ class InputsWriter::File {
   const std::string& directory_;
   std::string path_;
   int fd_ = -1;
-  uint32_t frames_ = 0;
+  InputsFrameWriter frames_;
   std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
 };
 
@@ -106,8 +106,9 @@ absl::Status InputsWriter::WriteRecord(bool finished) const {
 }
 
 // With copies of the files that the process has mapped by then.
-absl::Status InputsWriter::KeepRecords(InputsFrame kind, std::string_view block, File* file) {
-  absl::Status s = file->Append(kind, block);
+absl::Status InputsWriter::KeepRecords(InputsFrame kind, std::string_view block, bool in_haste,
+                                       File* file) {
+  absl::Status s = file->Append(kind, block, in_haste);
   ForEachMappedFile(block.substr(std::min(block.size(), sizeof(TtqInputsBlock))),
                     [&](const TtqMap& map, const std::string& path) {
                       if (s.ok()) s = copies_.Keep(map, path);
@@ -145,7 +146,7 @@ absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) 
     const std::optional<std::string> more = ring->NextSoFar(kept);
     if (!more) return absl::OkStatus();
     kept += more->size() - sizeof(TtqInputsBlock);
-    return KeepRecords(InputsFrame::kBlockSoFar, *more, &file);
+    return KeepRecords(InputsFrame::kBlockSoFar, *more, false, &file);
   };
   absl::Status s;
   auto looked_at = std::chrono::steady_clock::now();
@@ -155,19 +156,23 @@ absl::Status InputsWriter::Consume(Ring* ring, ProcessNumbers::Numbers numbers) 
     looked_at = now;
     s = keep_so_far();
   };
+  bool in_haste = false;
   while (const TtqBlock* block = ring->Next(while_waiting)) {
     RETURN_IF_ERROR(s);
+    // Until it has caught up: to change costs what was learnt of the blocks before.
+    const uint32_t behind = ring->waiting();
+    in_haste = in_haste ? behind > 0 : behind >= ring->block_count() / 2;
     BlockView view;
     RETURN_IF_ERROR(ring->Take(block, &view));
     if (view.head.number >= ring->inputs_before()) {
       if (!std::exchange(has_log, true)) RETURN_IF_ERROR(BeginLog(*ring, &file));
       RETURN_IF_ERROR(file.Append(InputsFrame::kLog, EncodeLogBlock(view)));
     } else if (kept == 0) {
-      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, view.log, &file));
+      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, view.log, in_haste, &file));
     } else if (view.log.size() >= sizeof(TtqInputsBlock) + kept) {
       std::string rest(view.log.substr(0, sizeof(TtqInputsBlock)));
       rest += view.log.substr(rest.size() + std::exchange(kept, 0));
-      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, rest, &file));
+      RETURN_IF_ERROR(KeepRecords(InputsFrame::kBlock, rest, in_haste, &file));
     } else {
       return absl::DataLossError(fmt::format("block {}: it lacks inputs", view.head.number));
     }

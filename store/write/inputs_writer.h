@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "base/directory.h"
 #include "recorder/ring.h"
+#include "store/format/inputs_frame.h"
 #include "store/format/inputs_log.h"
 #include "store/format/recorded.h"
 #include "store/write/file_copies.h"
@@ -63,7 +64,7 @@ class InputsWriter {
         lock_(InputsDirectory(directory_)),
         copies_(directory_) {}
   void FailBy(const absl::Status& why);
-  absl::Status KeepRecords(InputsFrame kind, std::string_view block, File* file);
+  absl::Status KeepRecords(InputsFrame kind, std::string_view block, bool in_haste, File* file);
   absl::Status BeginLog(const Ring& ring, File* file);
   absl::Status Consume(Ring* ring, ProcessNumbers::Numbers numbers);
   absl::Status WriteRecord(bool finished) const;

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "store/format/inputs_frame.h"
 #include "store/format/inputs_log.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -22,11 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || data[0] % 2 == 0) {
     file = bytes.substr(std::min<size_t>(size, 1));
   } else {
-    uint32_t number = 0;
+    ttq::InputsFrameWriter writer;
     for (size_t at = 1; at + 3 <= size;) {
       const auto kind = static_cast<ttq::InputsFrame>(data[at] % 7);
       const size_t length = data[at + 1] | (data[at + 2] % 4) << 8;
-      file += ttq::EncodeInputsFrame(kind, number++, bytes.substr(at + 3, length));
+      file += writer.Next(kind, bytes.substr(at + 3, length), data[at + 2] / 4 % 2 == 1);
       at += 3 + length;
     }
   }
@@ -40,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (block.log.size() != block.head.log_bytes) abort();
     return absl::OkStatus();
   });
-  if (logs.ok() && read->log_at == 0 && read->log_frame != 0) abort();
+  if (logs.ok() && read->log_at == 0 && read->log_bytes != 0) abort();
   if (read->file.Encode().size() < sizeof(TtqInputs)) abort();
   return 0;
 }

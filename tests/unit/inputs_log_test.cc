@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "store/format/inputs_frame.h"
 
 namespace ttq {
 namespace {
@@ -48,18 +49,29 @@ std::string MapRecord() {
   return Record(0, 8, kTtqMap, Bytes(map) + kPath);
 }
 
+// The frame that comes after so many others.
+std::string FrameBehind(uint32_t frames, InputsFrame kind, const std::string& payload) {
+  InputsFrameWriter writer;
+  for (uint32_t k = 0; k < frames; ++k) writer.Next(InputsFrame::kLog, "");
+  return writer.Next(kind, payload);
+}
+
+std::string BeginFrame(InputsFrameWriter* writer) {
+  return writer->Next(InputsFrame::kBegin, Bytes(Head()) + std::string("/bin/p\0/\0p\0", 11));
+}
+
 // One process of two blocks.
 std::vector<std::string> Frames() {
   const TtqInputsBlock first = {1, 100, 1, 10, 20}, second = {2, 50, 0, 20, 30};
   TtqInputs end = Head();
   end.finished = 1;
-  return {
-      EncodeInputsFrame(InputsFrame::kBegin, 0, Bytes(Head()) + std::string("/bin/p\0/\0p\0", 11)),
-      EncodeInputsFrame(InputsFrame::kBlock, 1, Bytes(first) + MapRecord()),
-      EncodeInputsFrame(InputsFrame::kBlock, 2,
-                        Bytes(second) + Record(1, 40, kTtqOutput, std::string(5000, 'x'))),
-      EncodeInputsFrame(InputsFrame::kEnd, 3, Bytes(end)),
-  };
+  InputsFrameWriter writer;
+  std::vector<std::string> out = {BeginFrame(&writer)};
+  out.push_back(writer.Next(InputsFrame::kBlock, Bytes(first) + MapRecord()));
+  out.push_back(writer.Next(InputsFrame::kBlock,
+                            Bytes(second) + Record(1, 40, kTtqOutput, std::string(5000, 'x'))));
+  out.push_back(writer.Next(InputsFrame::kEnd, Bytes(end)));
+  return out;
 }
 
 class InputsLogTest : public testing::Test {
@@ -110,7 +122,7 @@ TEST_F(InputsLogTest, RecordsThatHaveMuchInCommon) {
   records += Record(0, 7, kTtqRegisters, "abc") + Record(0, 7, kTtqVectors, std::string(9, 'v')) +
              Record(0, 9, kTtqVectors, std::string(19, 'v'));
   const TtqInputsBlock block = {1, 100000, 1, 10, 20};
-  const std::string frame = EncodeInputsFrame(InputsFrame::kBlock, 1, Bytes(block) + records);
+  const std::string frame = FrameBehind(1, InputsFrame::kBlock, Bytes(block) + records);
   EXPECT_LT(frame.size(), records.size() / 20);
   const auto read = Read(Frames()[0] + frame);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -133,6 +145,46 @@ TEST_F(InputsLogTest, CutOffAnywhere) {
   }
 }
 
+// Blocks that read the same, some of them while the program waited.
+TEST_F(InputsLogTest, BlocksHaveWhatTheOnesBeforeHad) {
+  std::string same;
+  for (uint32_t k = 0; k < 50000; ++k)
+    same += static_cast<char>(k * k >> 7 ^ k * 2654435761u >> 24);
+  InputsFrameWriter writer;
+  std::string all = BeginFrame(&writer), records;
+  std::vector<size_t> ends, sizes;
+  for (uint32_t k = 0; k < 40; ++k) {
+    const bool in_haste = k / 5 % 2 == 1;
+    const std::string more = Record(k, 40, kTtqOutput, same + std::to_string(k));
+    sizes.push_back(all.size());
+    all +=
+        writer.Next(InputsFrame::kBlock, Bytes(TtqInputsBlock{1, k, 1, 10, 20}) + more, in_haste);
+    sizes.back() = all.size() - sizes.back();
+    ends.push_back(all.size());
+    records += more;
+  }
+  // The first two have it: one by itself, one as the stream's first; then each that begins anew.
+  EXPECT_GT(sizes[1], same.size() / 2);
+  EXPECT_LT(sizes[2], same.size() / 20);
+  EXPECT_LT(sizes[3], same.size() / 20);
+  EXPECT_LT(sizes[7], same.size() / 20);
+  const auto read = Read(all);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->file.records, records);
+  ASSERT_EQ(read->file.blocks.size(), 40u);
+  for (const size_t k : {3, 5, 11, 38}) {
+    const auto cut = Read(all.substr(0, ends[k] - 1));
+    ASSERT_TRUE(cut.ok()) << k << ": " << cut.status();
+    EXPECT_EQ(cut->file.blocks.size(), k);
+  }
+  for (size_t n = 0; n < all.size(); n += 997) {
+    std::string wrong = all;
+    wrong[n] = static_cast<char>(wrong[n] ^ 4);
+    const auto damaged = Read(wrong);
+    EXPECT_TRUE(!damaged.ok() || damaged->file.blocks.size() < 40) << n;
+  }
+}
+
 // A block that took long, and then ended, or did not.
 TEST_F(InputsLogTest, BlocksSoFar) {
   const std::string first = Record(0, 40, kTtqOutput, "1"),
@@ -142,16 +194,17 @@ TEST_F(InputsLogTest, BlocksSoFar) {
   const auto block = [](uint32_t log_bytes) {
     return Bytes(TtqInputsBlock{1, log_bytes, 0, 10, 20});
   };
-  std::string all = Frames()[0];
-  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 1, block(50) + first);
-  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 2, block(90) + second);
+  InputsFrameWriter writer;
+  std::string all = BeginFrame(&writer);
+  all += writer.Next(InputsFrame::kBlockSoFar, block(50) + first);
+  all += writer.Next(InputsFrame::kBlockSoFar, block(90) + second);
   auto read = Read(all);
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->file.blocks.size(), 1u);
   EXPECT_EQ(read->file.blocks[0].log_bytes, 90u);
   EXPECT_EQ(read->file.records, first + second);
-  all += EncodeInputsFrame(InputsFrame::kBlock, 3, block(130) + third);
-  all += EncodeInputsFrame(InputsFrame::kBlockSoFar, 4, block(60) + fourth);
+  all += writer.Next(InputsFrame::kBlock, block(130) + third);
+  all += writer.Next(InputsFrame::kBlockSoFar, block(60) + fourth);
   read = Read(all);
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->file.blocks.size(), 2u);
@@ -159,8 +212,8 @@ TEST_F(InputsLogTest, BlocksSoFar) {
   EXPECT_EQ(read->file.blocks[1].log_bytes, 60u);
   EXPECT_EQ(read->file.records, first + second + third + fourth);
   EXPECT_FALSE(read->has_ended);
-  all += EncodeInputsFrame(InputsFrame::kIncomplete, 5, "the disk was full");
-  all += EncodeInputsFrame(InputsFrame::kEnd, 6, Bytes(Head()));
+  all += writer.Next(InputsFrame::kIncomplete, "the disk was full");
+  all += writer.Next(InputsFrame::kEnd, Bytes(Head()));
   read = Read(all);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->has_ended);
@@ -200,7 +253,7 @@ std::vector<std::string> LogFrames(const std::string& log) {
                   .recipe_count = 1};
     block.log = log;
     block.recipes = "recipes";
-    out.push_back(EncodeInputsFrame(InputsFrame::kLog, number + 1, EncodeLogBlock(block)));
+    out.push_back(FrameBehind(number + 1, InputsFrame::kLog, EncodeLogBlock(block)));
   }
   return out;
 }
@@ -237,15 +290,20 @@ TEST_F(InputsLogTest, ALogBehindTheBlocks) {
   // Inputs do not follow a log.
   EXPECT_TRUE(absl::IsDataLoss(
       Read(blocks + logs[0] +
-           EncodeInputsFrame(InputsFrame::kBlock, 4, std::string(sizeof(TtqInputsBlock), '\0')))
+           FrameBehind(4, InputsFrame::kBlock, std::string(sizeof(TtqInputsBlock), '\0')))
           .status()));
 }
 
 TEST_F(InputsLogTest, OfAnotherVersion) {
   TtqInputs head = Head();
   head.stream_version = kTtqStreamVersion + 1;
-  const auto read = Read(EncodeInputsFrame(InputsFrame::kBegin, 0, Bytes(head)));
+  const auto read = Read(FrameBehind(0, InputsFrame::kBegin, Bytes(head)));
   EXPECT_TRUE(absl::IsFailedPrecondition(read.status())) << read.status();
+  head = Head();
+  head.magic = TTQ_INPUTS_MAGIC_2;
+  const auto before = Read(FrameBehind(0, InputsFrame::kBegin, Bytes(head)));
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_EQ(before->file.head.magic, uint64_t{TTQ_INPUTS_MAGIC});
 }
 
 }  // namespace
