@@ -167,8 +167,23 @@ class Binder {
     }
     if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));
-    if (known) return OfProgram(e, /*as_text=*/false);
-    return Unknown(e.range, name.name);
+    if (!known) return Unknown(e.range, name.name);
+    ASSIGN_OR_RETURN(Bound bound, OfProgram(e, /*as_text=*/false));
+    if (const std::optional<Column> field = FieldOfAll(name.name)) bound.type = field->type;
+    return bound;
+  }
+
+  // The field of `args` of an argument that all of the functions have, where it has one type.
+  std::optional<Column> FieldOfAll(const std::string& name) const {
+    const std::vector<std::string>& arguments = columns_.scope().arguments;
+    const auto args = columns_.Find("args");
+    if (!args || std::find(arguments.begin(), arguments.end(), name) == arguments.end()) {
+      return std::nullopt;
+    }
+    for (const Column& field : args->column.fields) {
+      if (field.name == name && !field.any) return field;
+    }
+    return std::nullopt;
   }
 
   // What only calls have; without them not even a variable of that name is meant.
@@ -342,7 +357,7 @@ class Binder {
     if (!state->moment) state->moment = std::make_shared<RowMoment>(*context_);
     return Bound{
         [state](const Row& row) -> absl::StatusOr<Value> { return EvaluateRow(*state, row); },
-        Type::kValue, Form::kNull};
+        Type::kObject, Form::kNull};  // of any type, row by row
   }
 
   static std::string UnknownText(const std::string& expression) {
