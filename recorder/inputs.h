@@ -18,9 +18,7 @@
 
 #include "recorder/stream.h"
 
-// 3: frames of records (store/format/inputs_frame.h) are pieces of one zstd stream. 2 is read.
-#define TTQ_INPUTS_MAGIC 0x33535455504e4954ull  // "TINPUTS3"
-#define TTQ_INPUTS_MAGIC_2 0x32535455504e4954ull
+#define TTQ_INPUTS_MAGIC 0x32535455504e4954ull  // "TINPUTS2"
 
 // A record has 16 bytes before its payload, and 8 in the log. So blocks of a ring in which there
 // may be something else than a log are so many times what a log gets.

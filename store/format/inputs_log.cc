@@ -35,9 +35,7 @@ std::string_view AsText(absl::Span<const uint8_t> bytes) {
 absl::Status TakeHead(std::string_view payload, TtqInputs* head) {
   if (payload.size() < sizeof(*head)) return absl::DataLossError("is damaged");
   memcpy(head, payload.data(), sizeof(*head));
-  if ((head->magic == TTQ_INPUTS_MAGIC || head->magic == TTQ_INPUTS_MAGIC_2) &&
-      head->stream_version == kTtqStreamVersion) {
-    head->magic = TTQ_INPUTS_MAGIC;
+  if (head->magic == TTQ_INPUTS_MAGIC && head->stream_version == kTtqStreamVersion) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
