@@ -330,8 +330,8 @@ struct NameMatcher::Impl {
 };
 
 NameMatcher::NameMatcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-NameMatcher::NameMatcher(NameMatcher&&) = default;
-NameMatcher& NameMatcher::operator=(NameMatcher&&) = default;
+NameMatcher::NameMatcher(NameMatcher&&) noexcept = default;
+NameMatcher& NameMatcher::operator=(NameMatcher&&) noexcept = default;
 NameMatcher::~NameMatcher() = default;
 
 absl::StatusOr<NameMatcher> NameMatcher::Create(const NamePattern& pattern) {

@@ -63,8 +63,8 @@ class NameMatcher {
  public:
   // kInvalidArgument, with the reason, for an empty pattern or a regex that cannot be understood.
   static absl::StatusOr<NameMatcher> Create(const NamePattern& pattern);
-  NameMatcher(NameMatcher&&);
-  NameMatcher& operator=(NameMatcher&&);
+  NameMatcher(NameMatcher&&) noexcept;
+  NameMatcher& operator=(NameMatcher&&) noexcept;
   ~NameMatcher();
 
   // See NamePattern. ABI tags (`str[abi:cxx11]`) need not be given.
