@@ -45,6 +45,25 @@ class Code {
   // Changes flags.
   void CompareWith(uint8_t reg, const void* variable) { Absolute(0x3b, reg, variable); }
 
+  // Compare memory; change flags. The first: the last four bytes are the constant.
+  void CompareConstantWith(uint32_t value, const void* variable) {
+    Byte(0x81);
+    AbsoluteOperand(7, variable);
+    Word32(value);
+  }
+  void CompareWord32(uint8_t base, int32_t displacement, uint32_t value) {
+    if (base >= 8) Byte(0x41);
+    Byte(0x81);
+    Operand(7, base, displacement);
+    Word32(value);
+  }
+  void CompareByte(uint8_t base, int32_t displacement, uint8_t value) {
+    if (base >= 8) Byte(0x41);
+    Byte(0x80);
+    Operand(7, base, displacement);
+    Byte(value);
+  }
+
   // Sets the carry flag to a bit; changes flags.
   void TestBit(uint8_t reg, unsigned bit) {
     Byte(0x48 | reg >> 3);

@@ -58,7 +58,8 @@ struct Context {
   // Its flag AC, which programs set to find out what processor there is. It is not in force: the
   // engine's own accesses are not aligned.
   uint64_t alignment_check;
-  uint64_t header;  // of the record last begun, where records are only counted
+  uint64_t header;              // of the record last begun, where records are only counted
+  uint32_t executable_changes;  // how often the mappings of what can be executed have changed
   // By the low bits of an address: the first of the checks (translator.h) for all that have them.
   const void* jump[1 << kJumpTableBits];
 };

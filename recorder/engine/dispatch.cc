@@ -6,10 +6,12 @@
 // translations are given up at once when memory changes that code was translated from, or when
 // there is no room.
 //
-// Code that a just-in-time compiler has made may change without a system call. Superblocks of such
-// code are never linked: each time that one is entered, the engine compares the instructions with
-// what was translated. Nothing can change them while it runs: it ends behind the first store, and
-// no other thread runs meanwhile.
+// Code that a just-in-time compiler has made may change without a system call. A superblock of such
+// code begins with a comparison of the instructions with what was translated, and leaves to the
+// engine where they differ. The body of one that another takes the place of jumps to the other's.
+// Nothing can change the instructions while it runs: it ends behind the first store, and no other
+// thread runs meanwhile. Whether they can still be executed it learns from a count of changes of
+// mappings.
 
 #include "recorder/engine/dispatch.h"
 
@@ -95,13 +97,25 @@ bool IsUnchanged(const Superblock& s) {
   return s.run_count != 0;
 }
 
+// What leads to a superblock whose code has changed leads to another from now on.
+void TakePlace(const Superblock& changed, const Superblock& now) {
+  if (!changed.can_be_linked() || !now.can_be_linked()) return;
+  Code code;
+  code.set_at(const_cast<uint8_t*>(changed.body));
+  code.Jump(now.body);
+}
+
 // The superblock at Context::pc, translated if need be.
 const Superblock& SuperblockHere() {
   const uint64_t pc = g_context.pc;
   uint32_t* slot = Slot(pc);
   if (*slot != 0) {
     const Superblock& known = g_translations.superblocks[*slot - 1];
-    if (!known.may_change || IsUnchanged(known)) return known;
+    if (!known.may_change) return known;
+    if (IsUnchanged(known)) {
+      memcpy(known.changes, &g_context.executable_changes, sizeof(g_context.executable_changes));
+      return known;
+    }
   }
   if (IsFull()) {
     FlushTranslations();
@@ -123,6 +137,7 @@ const Superblock& SuperblockHere() {
     return SuperblockHere();
   }
   ++(is_kept ? t.taken : t.made);
+  if (*slot != 0) TakePlace(t.superblocks[*slot - 1], superblock);
   *slot = number + 1;
   return superblock;
 }
@@ -356,7 +371,7 @@ const uint8_t* FindBody(uint64_t pc) {
   const uint32_t* slot = Slot(pc);
   if (*slot == 0) return nullptr;
   const Superblock& s = g_translations.superblocks[*slot - 1];
-  return s.may_change ? nullptr : s.body;
+  return s.can_be_linked() ? s.body : nullptr;
 }
 
 extern "C" {
@@ -370,9 +385,14 @@ void HandleExit() {
       if (!CanExecute()) break;
       const uint64_t generation = g_generation;
       const Superblock& s = SuperblockHere();
-      if (generation == g_generation && !s.may_change) Code::Patch(exit.distance_at(), s.body);
+      if (generation == g_generation && s.can_be_linked()) {
+        Code::Patch(exit.distance_at(), s.body);
+      }
       return GoOnIn(s);
     }
+    case kChanged:
+      if (!CanExecute()) break;
+      return GoOnIn(SuperblockHere());
     case kRoom:
       if (signals::Waiting()) break;
       if (replay::IsOn() && replay::IsDue()) break;
@@ -419,7 +439,7 @@ void HandleMiss() {
   g_context.pc = g_context.target;
   if (!CanExecute()) return GoOn();
   const Superblock& s = SuperblockHere();
-  if (!s.may_change) AddCheck(s);
+  if (s.can_be_linked()) AddCheck(s);
   GoOnIn(s);
 }
 

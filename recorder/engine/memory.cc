@@ -133,11 +133,16 @@ void ForEach(uint64_t begin, uint64_t end, F f) {
   for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end; ++i) f(&g_mappings[i]);
 }
 
+void NoteChange(const Mapping& m) {
+  if (m.protection & PROT_EXEC) ++g_context.executable_changes;
+}
+
 void Cut(uint64_t begin, uint64_t end) {
   bool translated = false, files = false;
   ForEach(begin, end, [&](Mapping* m) {
     translated = translated || m->translated;
     files = files || m->is_file;
+    NoteChange(*m);
   });
   for (size_t i = Lower(begin); i < g_count && g_mappings[i].begin < end;) Remove(i);
   if (translated) g_flush();
@@ -288,7 +293,9 @@ void Protect(uint64_t begin, uint64_t end, uint32_t protection) {
   bool flush = false;
   ForEach(begin, end, [&](Mapping* m) {
     flush = flush || (m->translated && m->protection != protection);
+    NoteChange(*m);
     m->protection = protection;
+    NoteChange(*m);
     NoteShared(*m);
     if (flush) m->translated = false;
   });

@@ -255,11 +255,36 @@ void Translator::EmitCheckedEntry(uint64_t pc) {
   code_.LoadFrom(kRcx, &g_context.r[kRcx]);
 }
 
-void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
+// Compares what the superblock was made from with what there is. The flags are saved.
+void Translator::EmitCodeCheck(Superblock* out) {
+  constexpr unsigned kNotEqual = 5;
+  const auto leave_if_other = [this] { Code::Patch(code_.JumpIfLater(kNotEqual), changed_); };
+  code_.CompareConstantWith(g_context.executable_changes, &g_context.executable_changes);
+  out->changes = code_.at() - 4;
+  leave_if_other();
+  code_.StoreTo(kRcx, &g_context.spill[1]);
+  for (unsigned k = 0; k < out->run_count; ++k) {
+    const CodeRun& run = out->runs[k];
+    code_.LoadConstant(kRcx, run.pc);
+    uint32_t at = 0;
+    for (; at + 4 <= run.bytes; at += 4) {
+      uint32_t word;
+      memcpy(&word, run.content + at, 4);
+      code_.CompareWord32(kRcx, static_cast<int32_t>(at), word);
+      leave_if_other();
+    }
+    for (; at < run.bytes; ++at) {
+      code_.CompareByte(kRcx, static_cast<int32_t>(at), run.content[at]);
+      leave_if_other();
+    }
+  }
+  code_.LoadFrom(kRcx, &g_context.spill[1]);
+}
+
+void Translator::EmitEntry(uint64_t pc, bool flags_dead, Superblock* out) {
   if (!flags_dead) {
     code_.StoreTo(kRax, &g_context.spill[0]);
-    code_.Byte(0x9f);                                      // lahf
-    code_.Byte(0x0f), code_.Byte(0x90), code_.Byte(0xc0);  // seto al
+    code_.SaveFlags();
   }
   constexpr unsigned kCarry = 2, kAbove = 7;
   const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
@@ -269,12 +294,11 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead) {
     code_.CompareWith(kR11, &g_context.log_limit);
   }
   uint8_t* no_room = code_.JumpIfLater(counts ? kCarry : kAbove);
-  const auto restore = [this] {
-    code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127: the overflow flag
-    code_.Byte(0x9e);                    // sahf
+  if (may_change_) EmitCodeCheck(out);
+  if (!flags_dead) {
+    code_.RestoreFlags();
     code_.LoadFrom(kRax, &g_context.spill[0]);
-  };
-  if (!flags_dead) restore();
+  }
   if (log_register_ != kR11) {
     code_.StoreTo(log_register_, &g_context.r[log_register_]);
     code_.Move(log_register_, kR11);
@@ -362,8 +386,7 @@ void Translator::EmitSideExits() {
     Code::Patch(e.distance, code_.at());
     if (k == 0) {  // no room
       if (e.adds == 0) {
-        code_.Byte(0x04), code_.Byte(0x7f);  // add al, 127
-        code_.Byte(0x9e);                    // sahf
+        code_.RestoreFlags();
         code_.LoadFrom(kRax, &g_context.spill[0]);
       }
       EmitEngineExit(kRoom, e.target);
@@ -591,11 +614,19 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   vectors_written_ = numbers_written_ = 0;
   finished_id_ = 0;
   ChooseLogRegister();
-  const bool flags_dead = FlagsAreDeadAtStart();
+  // Where the code has changed, they may not be.
+  const bool flags_dead = !may_change_ && FlagsAreDeadAtStart();
+  if (may_change_) {
+    changed_ = code_.at();
+    code_.LoadFrom(kRcx, &g_context.spill[1]);
+    code_.RestoreFlags();
+    code_.LoadFrom(kRax, &g_context.spill[0]);
+    EmitEngineExit(kChanged, pc);
+  }
   out->checked = code_.at();
   EmitCheckedEntry(pc);
   out->body = start_ = code_.at();
-  EmitEntry(pc, flags_dead);
+  EmitEntry(pc, flags_dead, out);
   recipe_.Begin();
   WriteHeader(0);
   for (unsigned k = 0; k < count_; ++k) {

@@ -45,7 +45,8 @@ struct Superblock {
   uint8_t log_register;  // while it runs
   uint8_t instruction_count;
   bool may_change;      // what it was made from may, without a system call: see dispatch.cc
-  uint8_t run_count;    // where it may change
+  uint8_t run_count;    // where it may change; 0: it cannot compare these, and is not linked
+  uint8_t* changes;     // … of Context::executable_changes: what its code compares them with
   const uint64_t* pcs;  // of its instructions
   const CodeRun* runs;
   // For the code cache; no bytes: there is no recipe, or not of all instructions looked at.
@@ -54,6 +55,7 @@ struct Superblock {
   // The first of what it has in the tables of dispatch.h; the next superblock's follow.
   uint32_t first_exit, first_stub, first_literal;
 
+  bool can_be_linked() const { return !may_change || run_count != 0; }
   // Where the distance of the jump to the next check is.
   uint8_t* next_check() const { return const_cast<uint8_t*>(body) - kMissToBody - 4; }
 };
@@ -62,6 +64,7 @@ struct Superblock {
 enum ExitKind : uint8_t {
   kLink,          // to code that may be translated by now
   kRoom,          // no room in the log, or a signal waits; the superblock has done nothing
+  kChanged,       // what the superblock was made from is not what it was; the same
   kSyscall,       // the program's instruction was a system call; target: the next one
   kUndetermined,  // as IsUndetermined has it; target: itself
   kPopFlags,
@@ -86,7 +89,8 @@ class Translator {
   bool FlagsAreDeadAtStart() const;
   void ChooseLogRegister();
   void EmitCheckedEntry(uint64_t pc);
-  void EmitEntry(uint64_t pc, bool flags_dead);
+  void EmitEntry(uint64_t pc, bool flags_dead, Superblock* out);
+  void EmitCodeCheck(Superblock* out);
   void EmitInstruction(unsigned index);
   void EmitLastBranch(const Instruction& i);
   void EmitSideExit(uint64_t target, uint8_t* distance);
@@ -177,12 +181,13 @@ class Translator {
   RecipeBuilder recipe_;
   Instruction instructions_[kMaxInstructions];
   unsigned count_;
-  uint64_t repeats_;      // a bit for each: it is a branch behind which a loop goes on
-  bool ends_by_unknown_;  // the code after the last instruction is none that can be translated
-  bool may_change_;       // the superblock's code
-  bool saves_float_;      // a return follows, whose result may be in st(0)
-  uint64_t after_;        // where the code after the last instruction is
-  uint16_t used_;         // general registers that the instructions use
+  uint64_t repeats_;        // a bit for each: it is a branch behind which a loop goes on
+  bool ends_by_unknown_;    // the code after the last instruction is none that can be translated
+  bool may_change_;         // the superblock's code
+  const uint8_t* changed_;  // code that leaves by kChanged, where it may
+  bool saves_float_;        // a return follows, whose result may be in st(0)
+  uint64_t after_;          // where the code after the last instruction is
+  uint16_t used_;           // general registers that the instructions use
   uint8_t log_register_;
   uint16_t lent_;   // registers whose value is in the context at this point
   unsigned index_;  // of the instruction being translated

@@ -242,16 +242,12 @@ _start:
 """
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("ttq", type=pathlib.Path)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sequences", type=int, default=1500)
-    options = parser.parse_args()
+def compare(options, linking):
     with tempfile.TemporaryDirectory(prefix="ttq-random-") as scratch:
         place = pathlib.Path(scratch)
         (place / "code.s").write_text(Writer(options.seed).program(options.sequences), encoding="ascii")
-        subprocess.run(["gcc", "-nostdlib", "-static", "-o", place / "code", place / "code.s"], check=True)
+        subprocess.run(["gcc", "-nostdlib", "-static", *linking, "-o", place / "code", place / "code.s"],
+                       check=True, stderr=subprocess.DEVNULL)
         native = subprocess.run([place / "code"], stdout=subprocess.PIPE, check=True).stdout
         recorded = subprocess.run([options.ttq, "record", "-q", "--engine=native", "--verify", "--block-size", "1",
                                    "-o", place / "recording", "--", place / "code"], stdout=subprocess.PIPE,
@@ -265,6 +261,16 @@ def main():
     if native != recorded.stdout:
         sys.exit(f"seed {options.seed}: other memory")
     print(f"{options.sequences} sequences equal")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ttq", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sequences", type=int, default=1500)
+    options = parser.parse_args()
+    compare(options, [])
+    compare(options, ["-Wl,-N"])  # code that may change: it can be written to
 
 
 main()
