@@ -26,9 +26,10 @@ struct FrameHead {
 constexpr uint32_t kOfStream = 0x100;
 constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // Of zstd. A log is much, and the program waits for what is not written yet. What a program reads
-// when it starts is worth more time than what it works on: three times as much for a tenth less.
+// when it starts is worth more time than what it works on: three times as much for a tenth less. Of
+// one that reads much in the time of a block, that would be more than the time it takes.
 constexpr int kFrameLevel = 3, kLogLevel = 1, kHastyLevel = 1, kStartLevel = 6;
-constexpr uint64_t kStartBytes = 16 << 20;
+constexpr uint64_t kStartBytes = 16 << 20, kMostOfStart = 512 << 10;
 
 // Of the numbers too, that no frame is taken for another.
 uint64_t HashOf(const FrameHead& head, std::string_view stored) {
@@ -112,9 +113,8 @@ std::optional<std::string> InputsFrameWriter::AddToStream(std::string_view paylo
   std::string out(MostStoredBytes(payload.size(), true), '\0');
   ZSTD_outBuffer to = {out.data(), out.size(), 0};
   ZSTD_inBuffer none = {nullptr, 0, 0}, from = {payload.data(), payload.size(), 0};
-  const int level = in_haste                      ? kHastyLevel
-                    : stream_bytes_ < kStartBytes ? kStartLevel
-                                                  : kFrameLevel;
+  const bool is_start = stream_bytes_ < kStartBytes && payload.size() <= kMostOfStart;
+  const int level = in_haste ? kHastyLevel : is_start ? kStartLevel : kFrameLevel;
   stream_bytes_ += payload.size();
   // There is room for all of it.
   const auto write = [&](ZSTD_inBuffer* in, ZSTD_EndDirective how) {
