@@ -77,20 +77,28 @@ int64_t MapMemory(uint64_t* args) {
   const bool anonymous = flags & MAP_ANONYMOUS;
   const bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
   const auto fd = static_cast<uint64_t>(static_cast<uint32_t>(args[4]));
-  if (fixed && OverlapsEngine(args[0], bytes)) return kNoMemory;
+  if (OverlapsEngine(args[0], bytes)) {
+    if (fixed) return kNoMemory;
+    args[0] = 0;  // no more than a wish: the engine has room there, which the kernel would give
+  }
   const OpenFile* file = anonymous ? nullptr : &LookAt(fd);
   const bool module = (file != nullptr && file->info.is_elf && !shared) || args[2] & PROT_EXEC;
-  int64_t r = kNoMemory;
-  if (module && !fixed) {
-    if (const uint64_t near = memory::TakeModuleSpace(bytes); near != 0) {
-      const uint64_t placed[6] = {near,    args[1], args[2], args[3] | MAP_FIXED_NOREPLACE,
-                                  args[4], args[5]};
-      r = signals::Interruptible(SYS_mmap, placed);
-    }
-  }
   constexpr int64_t kTaken = -17;
+  constexpr uint64_t kFirst2GiB = uint64_t{1} << 31;
+  int64_t r = kTaken;
+  while (module && !fixed && r == kTaken) {  // by what the program has put there
+    const uint64_t near = memory::TakeModuleSpace(bytes);
+    if (near == 0 || (flags & MAP_32BIT && near + bytes > kFirst2GiB)) break;
+    const uint64_t placed[6] = {near,    args[1], args[2], args[3] | MAP_FIXED_NOREPLACE,
+                                args[4], args[5]};
+    r = signals::Interruptible(SYS_mmap, placed);
+  }
   if (r == kNoMemory || r == kTaken) r = signals::Interruptible(SYS_mmap, args);
   if (Failed(r)) return r;
+  if (OverlapsEngine(static_cast<uint64_t>(r), bytes)) {  // MAP_32BIT
+    Syscall(SYS_munmap, static_cast<uint64_t>(r), bytes);
+    return kNoMemory;
+  }
   memory::Mapping m;
   m.begin = static_cast<uint64_t>(r);
   m.end = m.begin + bytes;
