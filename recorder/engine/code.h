@@ -52,15 +52,11 @@ class Code {
     Word32(value);
   }
   void CompareWord32(uint8_t base, int32_t displacement, uint32_t value) {
-    if (base >= 8) Byte(0x41);
-    Byte(0x81);
-    Operand(7, base, displacement);
+    WithConstant(0x81, 7, base, displacement);
     Word32(value);
   }
   void CompareByte(uint8_t base, int32_t displacement, uint8_t value) {
-    if (base >= 8) Byte(0x41);
-    Byte(0x80);
-    Operand(7, base, displacement);
+    WithConstant(0x80, 7, base, displacement);
     Byte(value);
   }
 
@@ -103,15 +99,11 @@ class Code {
     Sized(0x88, reg, base, displacement, bytes);
   }
   void StoreWord32(uint8_t base, uint32_t value, int32_t displacement = 0) {
-    if (base >= 8) Byte(0x41);
-    Byte(0xc7);
-    Operand(0, base, displacement);
+    WithConstant(0xc7, 0, base, displacement);
     Word32(value);
   }
   void StoreByte(uint8_t base, int32_t displacement, uint8_t value) {
-    if (base >= 8) Byte(0x41);
-    Byte(0xc6);
-    Operand(0, base, displacement);
+    WithConstant(0xc6, 0, base, displacement);
     Byte(value);
   }
   // The low or the high half of a vector register (0 to 7).
@@ -244,6 +236,12 @@ class Code {
   }
 
  private:
+  // Up to the constant, of an instruction that has one and [base + displacement].
+  void WithConstant(unsigned opcode, unsigned extension, uint8_t base, int32_t displacement) {
+    if (base >= 8) Byte(0x41);
+    Byte(opcode);
+    Operand(extension, base, displacement);
+  }
   // A prefix of three bytes, map 0F, one operand unused.
   void Vex(uint8_t reg, uint8_t rm, bool wide_vector, unsigned narrow) {
     Byte(0xc4);

@@ -313,14 +313,15 @@ void Move(uint64_t from, uint64_t to, uint64_t bytes) {
   size_t count = 0;
   ForEach(from, from + bytes, [&](Mapping* m) {
     MakeRoom(&moved, count, &capacity);
-    moved[count] = *m;
-    moved[count].begin += to - from;
-    moved[count].end += to - from;
-    moved[count++].translated = false;
+    Mapping* there = moved + count++;
+    *there = *m;
+    there->begin += to - from;
+    there->end += to - from;
+    there->translated = false;
   });
   Cut(to, to + bytes);
   Cut(from, from + bytes);
-  for (size_t i = 0; i < count; ++i) Insert(moved[i]);
+  for (const Mapping* m = moved; m != moved + count; ++m) Insert(*m);
   Join(to + bytes);
   Join(to);
   TtqRemap r = {};

@@ -182,9 +182,9 @@ class Translator {
   Instruction instructions_[kMaxInstructions];
   unsigned count_;
   uint64_t repeats_;        // a bit for each: it is a branch behind which a loop goes on
+  const uint8_t* changed_;  // code that leaves by kChanged, where it may
   bool ends_by_unknown_;    // the code after the last instruction is none that can be translated
   bool may_change_;         // the superblock's code
-  const uint8_t* changed_;  // code that leaves by kChanged, where it may
   bool saves_float_;        // a return follows, whose result may be in st(0)
   uint64_t after_;          // where the code after the last instruction is
   uint16_t used_;           // general registers that the instructions use
