@@ -259,10 +259,10 @@ void Translator::EmitCheckedEntry(uint64_t pc) {
 void Translator::EmitCodeCheck(Superblock* out) {
   constexpr unsigned kNotEqual = 5;
   const auto leave_if_other = [this] { Code::Patch(code_.JumpIfLater(kNotEqual), changed_); };
+  code_.StoreTo(kRcx, &g_context.spill[1]);
   code_.CompareConstantWith(g_context.executable_changes, &g_context.executable_changes);
   out->changes = code_.at() - 4;
   leave_if_other();
-  code_.StoreTo(kRcx, &g_context.spill[1]);
   for (unsigned k = 0; k < out->run_count; ++k) {
     const CodeRun& run = out->runs[k];
     code_.LoadConstant(kRcx, run.pc);

@@ -38,9 +38,18 @@ static void Put(uint8_t* at, uint8_t opcode, uint32_t operand) {
   memcpy(at + 1, &operand, 4);
 }
 
-static void Return(uint8_t* at, uint32_t value) {  // mov $value, %eax; ret
-  Put(at, 0xb8, value);
-  at[5] = 0xc3;
+// Gives the value, where rcx and the carry flag are what Pass makes them.
+static void Return(uint8_t* at, uint32_t value) {
+  static const uint8_t kRest[] = {0x83, 0xd0, 0, 0xc3};  // adc $0, %eax; ret
+  *at++ = 0x8d;
+  Put(at, 0x81, value - 6);  // lea value - 6(%rcx), %eax
+  memcpy(at + 5, kRest, sizeof(kRest));
+}
+
+static uint8_t* Pass(uint8_t* at) {
+  Put(at, 0xb9, 5);  // mov $5, %ecx; stc
+  at[5] = 0xf9;
+  return at + 6;
 }
 
 static void GoTo(uint8_t* at, uint8_t opcode, const uint8_t* target) {
@@ -59,18 +68,18 @@ static uint32_t Linked(void) {
   uint32_t wrong = 0;
   struct sigaction action = {.sa_sigaction = OnFault, .sa_flags = SA_SIGINFO};
   sigaction(SIGSEGV, &action, NULL);
-  first[0] = 0x90;
-  GoTo(first + 1, 0xe8, second);
-  first[6] = 0xc3;
+  uint8_t* call = Pass(first);
+  GoTo(call, 0xe8, second);
+  call[5] = 0xc3;
   GoTo(second, 0xe9, third);
   Return(other, 7);
   for (uint32_t i = 0; i < 400; ++i) {
     Return(third, i % 3);  // what was there before, too
     for (int k = 0; k < 5; ++k) wrong += Call(first) != i % 3;
     if (i % 10 == 3) {  // another function is called, and the first one again
-      GoTo(first + 1, 0xe8, other);
+      GoTo(call, 0xe8, other);
       wrong += Call(first) != 7;
-      GoTo(first + 1, 0xe8, second);
+      GoTo(call, 0xe8, second);
       wrong += Call(first) != i % 3;
     }
     if (i % 10 == 5) {
