@@ -32,6 +32,7 @@ struct Call {
   Piece pieces[3];
 };
 
+// Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
 inline constexpr uint64_t kNewestCall = 456;
 
 // The row of a call that writes memory, or may; null: it is not known, or writes none.

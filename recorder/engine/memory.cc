@@ -219,6 +219,13 @@ bool IsBeyondFile(uint64_t address) {
          !IsReadable(PageDown(address));
 }
 
+bool OverlapsEngine(uint64_t address, uint64_t bytes) {
+  const auto overlaps = [=](uint64_t begin, uint64_t end) {
+    return address < end && address + bytes > begin;
+  };
+  return overlaps(kCodeBegin, kEngineEnd) || overlaps(kOwnBegin, kOwnEnd);
+}
+
 uint64_t TakeModuleSpace(uint64_t bytes) {
   static uint64_t next = kModulesBegin;
   constexpr uint64_t kApart = uint64_t{1} << 20;

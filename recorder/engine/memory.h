@@ -42,6 +42,8 @@ bool IsWritable(uint64_t address);
 bool IsBeyondFile(uint64_t address);
 // Whether a process forked now would see what this one writes, or the other way round.
 bool SharesWithChild();
+// Whether some of it is the engine's own, or set aside for it.
+bool OverlapsEngine(uint64_t address, uint64_t bytes);
 // A place for a module, within the reach of translated code; 0 when none is left.
 uint64_t TakeModuleSpace(uint64_t bytes);
 // Whether the code at an address may change without a system call.

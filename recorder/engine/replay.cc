@@ -128,11 +128,8 @@ void Append() { ring::Append(Next().kind, Payload(), Next().bytes); }
 // The engine is not to be hurt, whatever the inputs say.
 void CheckRange(uint64_t begin, uint64_t bytes) {
   constexpr uint64_t kHighest = uint64_t{1} << 47;
-  const auto overlaps = [&](uint64_t low, uint64_t high) {
-    return begin < high && begin + bytes > low;
-  };
   if (begin % kPage != 0 || begin > kHighest || bytes > kHighest - begin ||
-      overlaps(kCodeBegin, kEngineEnd) || overlaps(kOwnBegin, kOwnEnd)) {
+      memory::OverlapsEngine(begin, bytes)) {
     Differ("memory where the program has none");
   }
 }

@@ -32,13 +32,8 @@ namespace {
 
 constexpr int64_t kInterrupted = -4, kNoSys = -38, kNoMemory = -12, kInvalid = -22,
                   kNotPermitted = -1;
-// Beyond it are calls of kernels to come, which do not exist for the program, as on older kernels.
 constexpr uint64_t kMaxInline = uint64_t{1} << 30;  // contents of one mapping that are sent
 constexpr size_t kOutputChunk = 256 << 10;
-
-bool OverlapsEngine(uint64_t address, uint64_t bytes) {
-  return address < kEngineEnd && address + bytes > kCodeBegin;
-}
 
 // ---- Mappings ----------------------------------------------------------------------------------
 
@@ -77,7 +72,7 @@ int64_t MapMemory(uint64_t* args) {
   const bool anonymous = flags & MAP_ANONYMOUS;
   const bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
   const auto fd = static_cast<uint64_t>(static_cast<uint32_t>(args[4]));
-  if (OverlapsEngine(args[0], bytes)) {
+  if (memory::OverlapsEngine(args[0], bytes)) {
     if (fixed) return kNoMemory;
     args[0] = 0;  // no more than a wish: the engine has room there, which the kernel would give
   }
@@ -95,7 +90,7 @@ int64_t MapMemory(uint64_t* args) {
   }
   if (r == kNoMemory || r == kTaken) r = signals::Interruptible(SYS_mmap, args);
   if (Failed(r)) return r;
-  if (OverlapsEngine(static_cast<uint64_t>(r), bytes)) {  // MAP_32BIT
+  if (memory::OverlapsEngine(static_cast<uint64_t>(r), bytes)) {  // MAP_32BIT
     Syscall(SYS_munmap, static_cast<uint64_t>(r), bytes);
     return kNoMemory;
   }
@@ -120,14 +115,14 @@ int64_t MapMemory(uint64_t* args) {
 }
 
 int64_t UnmapMemory(const uint64_t* args) {
-  if (OverlapsEngine(args[0], args[1])) return kInvalid;
+  if (memory::OverlapsEngine(args[0], args[1])) return kInvalid;
   const int64_t r = signals::Interruptible(SYS_munmap, args);
   if (r == 0) memory::Unmap(args[0], args[0] + PageUp(args[1]));
   return r;
 }
 
 int64_t ProtectMemory(const uint64_t* args) {
-  if (OverlapsEngine(args[0], args[1])) return kNoMemory;
+  if (memory::OverlapsEngine(args[0], args[1])) return kNoMemory;
   const int64_t r = signals::Interruptible(SYS_mprotect, args);
   if (r == 0) {
     memory::Protect(args[0], args[0] + PageUp(args[1]), static_cast<uint32_t>(args[2] & 7));
@@ -153,7 +148,7 @@ void MapLike(const memory::Mapping& other, uint64_t begin, uint64_t bytes, uint6
 
 int64_t MoveMemory(const uint64_t* args) {
   const uint64_t from = args[0], old_bytes = PageUp(args[1]), bytes = PageUp(args[2]);
-  if (OverlapsEngine(from, old_bytes)) return kInvalid;
+  if (memory::OverlapsEngine(from, old_bytes)) return kInvalid;
   const memory::Mapping* m = memory::Find(from);
   const memory::Mapping was = m != nullptr ? *m : memory::Mapping{};
   const uint64_t offset = was.offset + (from - was.begin);
@@ -218,7 +213,7 @@ int64_t SetBreak(uint64_t wanted) {
   if (wanted < p.break_begin) return static_cast<int64_t>(now);
   const uint64_t end = PageUp(now), wanted_end = PageUp(wanted);
   if (wanted_end > end) {
-    if (OverlapsEngine(end, wanted_end - end)) return static_cast<int64_t>(now);
+    if (memory::OverlapsEngine(end, wanted_end - end)) return static_cast<int64_t>(now);
     const int64_t r = Syscall(SYS_mmap, end, wanted_end - end, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~uint64_t{0}, 0);
     if (Failed(r) || static_cast<uint64_t>(r) != end) return static_cast<int64_t>(now);
