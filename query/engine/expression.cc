@@ -141,8 +141,10 @@ class Binder {
   }
 
   // In this place the name means an argument of the function that a row's call is of.
-  bool MeansArgument(const std::string& name) const {
-    if (!condition_) return false;
+  bool MeansArgument(const std::string& name) const { return condition_ && IsArgument(name); }
+
+  // All of the functions that rows are of have an argument of that name.
+  bool IsArgument(const std::string& name) const {
     const std::vector<std::string>& arguments = columns_.scope().arguments;
     return std::find(arguments.begin(), arguments.end(), name) != arguments.end();
   }
@@ -169,21 +171,12 @@ class Binder {
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));
     if (!known) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(Bound bound, OfProgram(e, /*as_text=*/false));
-    if (const std::optional<Column> field = FieldOfAll(name.name)) bound.type = field->type;
-    return bound;
-  }
-
-  // The field of `args` of an argument that all of the functions have, where it has one type.
-  std::optional<Column> FieldOfAll(const std::string& name) const {
-    const std::vector<std::string>& arguments = columns_.scope().arguments;
     const auto args = columns_.Find("args");
-    if (!args || std::find(arguments.begin(), arguments.end(), name) == arguments.end()) {
-      return std::nullopt;
+    if (!args || !IsArgument(name.name)) return bound;
+    for (const Column& field : args->column.fields) {  // where it has one type in all of them
+      if (field.name == name.name && !field.any) bound.type = field.type;
     }
-    for (const Column& field : args->column.fields) {
-      if (field.name == name && !field.any) return field;
-    }
-    return std::nullopt;
+    return bound;
   }
 
   // What only calls have; without them not even a variable of that name is meant.

@@ -142,7 +142,7 @@ const char* After(const char* s, const char* start) {
   return *start == 0 ? s : nullptr;
 }
 
-bool (*g_catches_faults)();
+static bool (*g_catches_faults)();
 void SetCatchesFaults(bool (*catches)()) { g_catches_faults = catches; }
 
 // Copies; gives how many bytes are left where the program has none.

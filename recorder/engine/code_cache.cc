@@ -360,7 +360,7 @@ Record Describe(uint32_t k, Draft* d) {
 
 // Leads an exit to its target, where that is translated.
 void Link(const Exit& e) {
-  if (e.kind != kLink || e.distance == 0) return;
+  if (e.distance == 0) return;
   if (const uint8_t* body = FindBody(e.target); body != nullptr) Code::Patch(e.distance_at(), body);
 }
 

@@ -101,7 +101,7 @@ bool IsUnchanged(const Superblock& s) {
 void TakePlace(const Superblock& changed, const Superblock& now) {
   if (!changed.can_be_linked() || !now.can_be_linked()) return;
   Code code;
-  code.set_at(const_cast<uint8_t*>(changed.body));
+  code.set_at(changed.body);
   code.Jump(now.body);
 }
 

@@ -281,6 +281,12 @@ void Translator::EmitCodeCheck(Superblock* out) {
   code_.LoadFrom(kRcx, &g_context.spill[1]);
 }
 
+// As they were at the entry.
+void Translator::EmitRestoreFlags() {
+  code_.RestoreFlags();
+  code_.LoadFrom(kRax, &g_context.spill[0]);
+}
+
 void Translator::EmitEntry(uint64_t pc, bool flags_dead, Superblock* out) {
   if (!flags_dead) {
     code_.StoreTo(kRax, &g_context.spill[0]);
@@ -295,10 +301,7 @@ void Translator::EmitEntry(uint64_t pc, bool flags_dead, Superblock* out) {
   }
   uint8_t* no_room = code_.JumpIfLater(counts ? kCarry : kAbove);
   if (may_change_) EmitCodeCheck(out);
-  if (!flags_dead) {
-    code_.RestoreFlags();
-    code_.LoadFrom(kRax, &g_context.spill[0]);
-  }
+  if (!flags_dead) EmitRestoreFlags();
   if (log_register_ != kR11) {
     code_.StoreTo(log_register_, &g_context.r[log_register_]);
     code_.Move(log_register_, kR11);
@@ -385,10 +388,7 @@ void Translator::EmitSideExits() {
     const SideExit& e = side_exits_[k];
     Code::Patch(e.distance, code_.at());
     if (k == 0) {  // no room
-      if (e.adds == 0) {
-        code_.RestoreFlags();
-        code_.LoadFrom(kRax, &g_context.spill[0]);
-      }
+      if (e.adds == 0) EmitRestoreFlags();
       EmitEngineExit(kRoom, e.target);
       continue;
     }
@@ -619,8 +619,7 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   if (may_change_) {
     changed_ = code_.at();
     code_.LoadFrom(kRcx, &g_context.spill[1]);
-    code_.RestoreFlags();
-    code_.LoadFrom(kRax, &g_context.spill[0]);
+    EmitRestoreFlags();
     EmitEngineExit(kChanged, pc);
   }
   out->checked = code_.at();

@@ -35,8 +35,8 @@ struct Superblock {
   uint64_t pc;
   // Code that indirect branches lead to: checks the target, and goes on to the check of another
   // superblock, or to EngineMiss.
-  uint8_t* checked;
-  const uint8_t* body;
+  const uint8_t* checked;
+  uint8_t* body;
   const uint8_t* end;
   const Mark* marks;
   uint32_t id;
@@ -46,7 +46,7 @@ struct Superblock {
   uint8_t instruction_count;
   bool may_change;      // what it was made from may, without a system call: see dispatch.cc
   uint8_t run_count;    // where it may change; 0: it cannot compare these, and is not linked
-  uint8_t* changes;     // … of Context::executable_changes: what its code compares them with
+  uint8_t* changes;     // … the number in its code that Context::executable_changes must be
   const uint64_t* pcs;  // of its instructions
   const CodeRun* runs;
   // For the code cache; no bytes: there is no recipe, or not of all instructions looked at.
@@ -57,7 +57,7 @@ struct Superblock {
 
   bool can_be_linked() const { return !may_change || run_count != 0; }
   // Where the distance of the jump to the next check is.
-  uint8_t* next_check() const { return const_cast<uint8_t*>(body) - kMissToBody - 4; }
+  uint8_t* next_check() const { return body - kMissToBody - 4; }
 };
 
 // How translated code is left, see dispatch.cc.
@@ -91,6 +91,7 @@ class Translator {
   void EmitCheckedEntry(uint64_t pc);
   void EmitEntry(uint64_t pc, bool flags_dead, Superblock* out);
   void EmitCodeCheck(Superblock* out);
+  void EmitRestoreFlags();
   void EmitInstruction(unsigned index);
   void EmitLastBranch(const Instruction& i);
   void EmitSideExit(uint64_t target, uint8_t* distance);

@@ -88,12 +88,17 @@ void Difference(Way way, std::string* block) {
 
 absl::Status Damaged() { return absl::DataLossError("is damaged"); }
 
-std::string Compressed(std::string_view payload, int level) {
-  std::string out(payload.size(), '\0');
-  const size_t n = ZSTD_compress(out.data(), out.size(), payload.data(), payload.size(), level);
-  if (ZSTD_isError(n) || n >= payload.size()) return std::string(payload);  // no smaller
-  out.resize(n);
-  return out;
+// Appends the payload, compressed where that is shorter.
+void AppendCompressed(std::string_view payload, int level, std::string* frame) {
+  const size_t begin = frame->size();
+  frame->resize(begin + payload.size());
+  char* stored = frame->data() + begin;
+  const size_t n = ZSTD_compress(stored, payload.size(), payload.data(), payload.size(), level);
+  if (ZSTD_isError(n) || n >= payload.size()) {
+    payload.copy(stored, payload.size());
+  } else {
+    frame->resize(begin + n);
+  }
 }
 
 }  // namespace
@@ -101,36 +106,30 @@ std::string Compressed(std::string_view payload, int level) {
 InputsFrameWriter::InputsFrameWriter() : stream_(nullptr, ZSTD_freeCCtx) {}
 InputsFrameWriter::~InputsFrameWriter() = default;
 
-// A stream takes 6 MB: not for the many processes that have one block.
-bool InputsFrameWriter::IsOfStream(InputsFrame kind) {
-  if (!HoldsRecords(kind) || has_no_stream_ || frames_of_records_++ == 0) return false;
-  if (stream_ == nullptr) stream_.reset(ZSTD_createCCtx());
-  return stream_ != nullptr;
-}
-
-// The next piece of the stream; nullopt: there is no memory, and so no more of it.
-std::optional<std::string> InputsFrameWriter::AddToStream(std::string_view payload, bool in_haste) {
-  std::string out(MostStoredBytes(payload.size(), true), '\0');
-  ZSTD_outBuffer to = {out.data(), out.size(), 0};
+// Appends the next piece of the stream. False: there is no memory for it, and so no more of it.
+bool InputsFrameWriter::AddToStream(std::string_view payload, bool in_haste, std::string* frame) {
+  if (stream_ == nullptr && !has_no_stream_) stream_.reset(ZSTD_createCCtx());
+  has_no_stream_ = has_no_stream_ || stream_ == nullptr;
+  if (has_no_stream_) return false;
+  const size_t begin = frame->size();
+  frame->resize(begin + MostStoredBytes(payload.size(), true));
+  ZSTD_outBuffer to = {frame->data(), frame->size(), begin};
   ZSTD_inBuffer none = {nullptr, 0, 0}, from = {payload.data(), payload.size(), 0};
   const bool is_start = stream_bytes_ < kStartBytes && payload.size() <= kMostOfStart;
   const int level = in_haste ? kHastyLevel : is_start ? kStartLevel : kFrameLevel;
   stream_bytes_ += payload.size();
   // There is room for all of it.
   const auto write = [&](ZSTD_inBuffer* in, ZSTD_EndDirective how) {
-    return ZSTD_compressStream2(stream_.get(), &to, in, how) == 0;
+    has_no_stream_ = has_no_stream_ || ZSTD_compressStream2(stream_.get(), &to, in, how) != 0;
   };
-  if (level_ != 0 && level_ != level) {  // which only a new frame may have
-    if (!write(&none, ZSTD_e_end)) return std::nullopt;
-    level_ = 0;
-  }
-  if (level_ == 0) {
+  if (level_ != level) {  // which only a new frame of zstd's may have
+    if (level_ != 0) write(&none, ZSTD_e_end);
     ZSTD_CCtx_setParameter(stream_.get(), ZSTD_c_compressionLevel, level);
     level_ = level;
   }
-  if (!write(&from, ZSTD_e_flush)) return std::nullopt;
-  out.resize(to.pos);
-  return out;
+  write(&from, ZSTD_e_flush);
+  frame->resize(has_no_stream_ ? begin : to.pos);
+  return !has_no_stream_;
 }
 
 std::string InputsFrameWriter::Next(InputsFrame kind, std::string_view payload, bool in_haste) {
@@ -142,19 +141,18 @@ std::string InputsFrameWriter::Next(InputsFrame kind, std::string_view payload, 
   }
   FrameHead head = {static_cast<uint32_t>(kind), frames_++, static_cast<uint32_t>(payload.size()),
                     0, 0};
-  std::optional<std::string> stored;
-  if (IsOfStream(kind)) {
-    stored = AddToStream(payload, in_haste);
-    has_no_stream_ = !stored;
-  }
-  if (stored) {
+  std::string frame(sizeof(head), '\0');
+  // A stream takes 6 MB: not for the many processes that have one block.
+  if (HoldsRecords(kind) && frames_of_records_++ != 0 && AddToStream(payload, in_haste, &frame)) {
     head.kind |= kOfStream;
   } else {
-    stored = Compressed(payload, kind == InputsFrame::kLog ? kLogLevel : kFrameLevel);
+    AppendCompressed(payload, kind == InputsFrame::kLog ? kLogLevel : kFrameLevel, &frame);
   }
-  head.stored_bytes = static_cast<uint32_t>(stored->size());
-  head.hash = HashOf(head, *stored);
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + *stored;
+  const std::string_view stored = std::string_view(frame).substr(sizeof(head));
+  head.stored_bytes = static_cast<uint32_t>(stored.size());
+  head.hash = HashOf(head, stored);
+  memcpy(frame.data(), &head, sizeof(head));
+  return frame;
 }
 
 InputsFrameReader::InputsFrameReader(std::string_view bytes)

@@ -40,8 +40,7 @@ class InputsFrameWriter {
   std::string Next(InputsFrame kind, std::string_view payload, bool in_haste = false);
 
  private:
-  bool IsOfStream(InputsFrame kind);
-  std::optional<std::string> AddToStream(std::string_view payload, bool in_haste);
+  bool AddToStream(std::string_view payload, bool in_haste, std::string* frame);
 
   std::unique_ptr<ZSTD_CCtx_s, size_t (*)(ZSTD_CCtx_s*)> stream_;
   int level_ = 0;              // of the stream's frame that is open; 0: none is
