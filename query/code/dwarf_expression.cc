@@ -5,6 +5,8 @@
 #include <libdwarf/dwarf.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -23,10 +25,77 @@ constexpr int kMaxDepth = 8;
 
 using Kind = LocationPiece::Kind;
 
+// The type of a number on the stack (DWARF 5 section 2.5.1): generic, which is an integer of eight
+// bytes without a sign of its own, or a base type of at most eight bytes.
+struct NumberType {
+  enum class Class : uint8_t { kGeneric, kSigned, kUnsigned, kFloat };
+  Class kind = Class::kGeneric;
+  uint8_t size = 8;
+
+  bool is_float() const { return kind == Class::kFloat; }
+  bool is_signed() const { return kind == Class::kSigned; }
+};
+
+// Integers are kept extended to eight bytes by their own type, floating-point numbers as their
+// bytes.
+struct TypedNumber {
+  uint64_t bits = 0;
+  NumberType type;
+};
+
+TypedNumber OfType(uint64_t bits, NumberType type) {
+  const unsigned unused = 64 - type.size * 8u;
+  const uint64_t high = bits << unused;
+  return {type.is_signed() ? static_cast<uint64_t>(static_cast<int64_t>(high) >> unused)
+                           : high >> unused,
+          type};
+}
+
+double FloatOf(const TypedNumber& n) {
+  if (n.type.size == 4) {
+    float f = 0;
+    std::memcpy(&f, &n.bits, sizeof f);
+    return f;
+  }
+  double d = 0;
+  std::memcpy(&d, &n.bits, sizeof d);
+  return d;
+}
+
+TypedNumber FloatNumber(double d, NumberType type) {
+  TypedNumber n = {0, type};
+  if (type.size == 4) {
+    const auto f = static_cast<float>(d);
+    std::memcpy(&n.bits, &f, sizeof f);
+  } else {
+    std::memcpy(&n.bits, &d, sizeof d);
+  }
+  return n;
+}
+
+// Of a number that is too large for the type: what x86-64's own conversions leave.
+uint64_t IntegerOf(double d, NumberType type) {
+  constexpr double kTwo63 = 9223372036854775808.0;
+  if (!type.is_signed() && d >= kTwo63 && d < 2 * kTwo63) return static_cast<uint64_t>(d);
+  if (!(d >= -kTwo63 && d < kTwo63)) return uint64_t{1} << 63;
+  return static_cast<uint64_t>(static_cast<int64_t>(d));
+}
+
+double ToFloat(const TypedNumber& n) {
+  if (n.type.is_float()) return FloatOf(n);
+  if (n.type.kind == NumberType::Class::kUnsigned) return static_cast<double>(n.bits);
+  return static_cast<double>(static_cast<int64_t>(n.bits));
+}
+
+TypedNumber Converted(const TypedNumber& n, NumberType type) {
+  if (type.is_float()) return FloatNumber(ToFloat(n), type);
+  return OfType(n.type.is_float() ? IntegerOf(FloatOf(n), type) : n.bits, type);
+}
+
 class Machine {
  public:
   Machine(const LocationInput& input, int depth) : input_(input), depth_(depth) {
-    if (input.first) stack_.push_back(*input.first);
+    if (input.first) Push(*input.first);
   }
 
   void Run(ByteSpan expression) {
@@ -67,7 +136,7 @@ class Machine {
       *why = why_.empty() ? "its expression gives nothing" : why_;
       return std::nullopt;
     }
-    return stack_.back();
+    return stack_.back().bits;
   }
 
  private:
@@ -81,16 +150,18 @@ class Machine {
     return absl::StrCat("it depends on ", DwarfRegisterName(number),
                         ", whose value in this frame is not known");
   }
-  uint64_t Pop() {
+  TypedNumber PopNumber() {
     if (stack_.empty()) {
       Fail("its location is damaged");
-      return 0;
+      return {};
     }
-    const uint64_t v = stack_.back();
+    const TypedNumber n = stack_.back();
     stack_.pop_back();
-    return v;
+    return n;
   }
-  void Push(uint64_t v) { stack_.push_back(v); }
+  uint64_t Pop() { return PopNumber().bits; }
+  void Push(uint64_t v) { stack_.push_back({v, NumberType()}); }
+  void Push(const TypedNumber& n) { stack_.push_back(n); }
   void PushOr(std::optional<uint64_t> v, const std::function<std::string()>& why) {
     if (v) {
       Push(*v);
@@ -98,11 +169,11 @@ class Machine {
       Fail(why());
     }
   }
-  void PushRegister(uint64_t number, int64_t offset) {
+  void PushRegister(uint64_t number, int64_t offset, NumberType type = {}) {
     const auto v = input_.register_value ? input_.register_value(static_cast<int>(number))
                                          : std::optional<uint64_t>();
     if (!v) return Fail(NoRegister(number));
-    Push(*v + static_cast<uint64_t>(offset));
+    Push(OfType(*v + static_cast<uint64_t>(offset), type));
   }
   void Simple(Kind kind, uint64_t value) {
     simple_.emplace();
@@ -122,71 +193,142 @@ class Machine {
   }
 
   void Binary(uint8_t op) {
-    const uint64_t b = Pop(), a = Pop();
-    const auto sa = static_cast<int64_t>(a), sb = static_cast<int64_t>(b);
+    const TypedNumber b = PopNumber(), a = PopNumber();
+    if (a.type.is_float() != b.type.is_float()) return Fail("its location is damaged");
+    if (a.type.is_float()) return BinaryFloat(op, a, b);
+    // Signs matter to these: what is generic has one, but for the rest of a division.
+    const bool is_unsigned = a.type.kind == NumberType::Class::kUnsigned;
+    const uint64_t ua = a.bits, ub = b.bits;
+    const auto sa = static_cast<int64_t>(ua), sb = static_cast<int64_t>(ub);
+    const unsigned bits = a.type.size * 8u;
+    const auto push = [&](uint64_t v) { Push(OfType(v, a.type)); };
+    const bool shifts = op == DW_OP_shl || op == DW_OP_shr || op == DW_OP_shra;
+    // GCC 12 writes a shift to the right that way, at calls.
+    if (shifts && sb < 0) return Fail("its location shifts by a negative number");
     switch (op) {
       case DW_OP_and:
-        return Push(a & b);
+        return push(ua & ub);
       case DW_OP_div:
-        if (b == 0) return Fail("its location divides by zero");
-        return Push(sb == -1 ? 0 - a : static_cast<uint64_t>(sa / sb));
+        if (ub == 0) return Fail("its location divides by zero");
+        if (is_unsigned) return push(ua / ub);
+        return push(sb == -1 ? 0 - ua : static_cast<uint64_t>(sa / sb));
       case DW_OP_minus:
-        return Push(a - b);
+        return push(ua - ub);
       case DW_OP_mod:
-        if (b == 0) return Fail("its location divides by zero");
-        return Push(a % b);
+        if (ub == 0) return Fail("its location divides by zero");
+        if (!a.type.is_signed()) return push(ua % ub);
+        return push(sb == -1 ? 0 : static_cast<uint64_t>(sa % sb));
       case DW_OP_mul:
-        return Push(a * b);
+        return push(ua * ub);
       case DW_OP_or:
-        return Push(a | b);
+        return push(ua | ub);
       case DW_OP_plus:
-        return Push(a + b);
+        return push(ua + ub);
       case DW_OP_shl:
-        return Push(b < 64 ? a << b : 0);
+        return push(ub < bits ? ua << ub : 0);
       case DW_OP_shr:
-        return Push(b < 64 ? a >> b : 0);
-      case DW_OP_shra:
-        return Push(static_cast<uint64_t>(sa >> (b < 64 ? b : 63)));
+        return push(ub < bits ? OfType(ua, {NumberType::Class::kUnsigned, a.type.size}).bits >> ub
+                              : 0);
+      case DW_OP_shra: {
+        const TypedNumber number = OfType(ua, {NumberType::Class::kSigned, a.type.size});
+        return push(
+            static_cast<uint64_t>(static_cast<int64_t>(number.bits) >> (ub < 64 ? ub : 63)));
+      }
       case DW_OP_xor:
-        return Push(a ^ b);
+        return push(ua ^ ub);
       case DW_OP_eq:
-        return Push(a == b);
+        return Push(ua == ub);
       case DW_OP_ge:
-        return Push(sa >= sb);
+        return Push(is_unsigned ? ua >= ub : sa >= sb);
       case DW_OP_gt:
-        return Push(sa > sb);
+        return Push(is_unsigned ? ua > ub : sa > sb);
       case DW_OP_le:
-        return Push(sa <= sb);
+        return Push(is_unsigned ? ua <= ub : sa <= sb);
       case DW_OP_lt:
-        return Push(sa < sb);
+        return Push(is_unsigned ? ua < ub : sa < sb);
       default:
-        return Push(a != b);
+        return Push(ua != ub);
     }
   }
 
-  void Load(uint32_t size) {
+  // Both numbers have the same type.
+  void BinaryFloat(uint8_t op, const TypedNumber& na, const TypedNumber& nb) {
+    const double a = FloatOf(na), b = FloatOf(nb);
+    switch (op) {
+      case DW_OP_div:
+        return Push(FloatNumber(a / b, na.type));
+      case DW_OP_minus:
+        return Push(FloatNumber(a - b, na.type));
+      case DW_OP_mul:
+        return Push(FloatNumber(a * b, na.type));
+      case DW_OP_plus:
+        return Push(FloatNumber(a + b, na.type));
+      case DW_OP_eq:
+        return Push(a == b);
+      case DW_OP_ge:
+        return Push(a >= b);
+      case DW_OP_gt:
+        return Push(a > b);
+      case DW_OP_le:
+        return Push(a <= b);
+      case DW_OP_lt:
+        return Push(a < b);
+      case DW_OP_ne:
+        return Push(a != b);
+      default:
+        return Fail("its location is damaged");
+    }
+  }
+
+  void Unary(uint8_t op) {
+    const TypedNumber n = PopNumber();
+    if (n.type.is_float()) {
+      if (op == DW_OP_not) return Fail("its location is damaged");
+      const double d = FloatOf(n);
+      return Push(FloatNumber(op == DW_OP_abs ? std::fabs(d) : -d, n.type));
+    }
+    const bool negative =
+        static_cast<int64_t>(n.bits) < 0 && n.type.kind != NumberType::Class::kUnsigned;
+    if (op == DW_OP_not) return Push(OfType(~n.bits, n.type));
+    if (op == DW_OP_neg || negative) return Push(OfType(0 - n.bits, n.type));
+    Push(n);
+  }
+
+  void Load(uint32_t size, std::optional<NumberType> type = {}) {
     const uint64_t address = Pop();
     if (size == 0 || size > 8) return Fail("its location is damaged");
-    PushOr(input_.memory ? input_.memory(address, size) : std::nullopt, [&] {
-      return absl::StrCat("its place is kept at 0x", absl::Hex(address), ", which is not mapped");
-    });
+    const auto v = input_.memory ? input_.memory(address, size) : std::nullopt;
+    if (!v) {
+      return Fail(
+          absl::StrCat("its place is kept at 0x", absl::Hex(address), ", which is not mapped"));
+    }
+    Push(type ? OfType(*v, *type) : TypedNumber{*v, NumberType()});
   }
 
   void Entry(ByteSpan inner) {
-    // Of the caller's values only registers occur in practice: DW_OP_regN, or DW_OP_bregN 0.
+    // Of the caller's values only registers occur in practice: DW_OP_regN, DW_OP_bregN 0, and
+    // DW_OP_regval_type.
     ByteCursor cursor(inner, 0);
     const uint8_t op = cursor.Fixed<uint8_t>();
     uint64_t number = ~uint64_t{0};
+    NumberType type;
     if (op >= DW_OP_reg0 && op <= DW_OP_reg31) number = op - DW_OP_reg0;
     if (op == DW_OP_regx) number = cursor.Uleb();
     if (op >= DW_OP_breg0 && op <= DW_OP_breg31 && cursor.Sleb() == 0) number = op - DW_OP_breg0;
-    const auto v = number <= 16 && input_.entry_register
+    if (op == DW_OP_regval_type || op == DW_OP_GNU_regval_type) {
+      number = cursor.Uleb();
+      const auto given = TypeAt(cursor.Uleb());
+      if (!given) return;
+      type = *given;
+    }
+    const auto v = number <= 32 && input_.entry_register
                        ? input_.entry_register(static_cast<int>(number))
                        : std::nullopt;
-    PushOr(v, [&] {
-      return absl::StrCat("it is what ", DwarfRegisterName(number),
-                          " held when the function was entered, which is not known");
-    });
+    if (!v) {
+      return Fail(absl::StrCat("it is what ", DwarfRegisterName(number),
+                               " held when the function was entered, which is not known"));
+    }
+    Push(OfType(*v, type));
   }
 
   void Step(ByteSpan expression, ByteCursor* cursor) {
@@ -249,8 +391,7 @@ class Machine {
         return PushOr(input_.object_address,
                       [] { return std::string("its location needs an object"); });
       case DW_OP_dup:
-        Push(stack_.empty() ? 0 : stack_.back());
-        return;
+        return Pick(0);
       case DW_OP_drop:
         Pop();
         return;
@@ -259,12 +400,12 @@ class Machine {
       case DW_OP_pick:
         return Pick(cursor->Fixed<uint8_t>());
       case DW_OP_swap: {
-        const uint64_t b = Pop(), a = Pop();
+        const TypedNumber b = PopNumber(), a = PopNumber();
         Push(b);
         return Push(a);
       }
       case DW_OP_rot: {
-        const uint64_t c = Pop(), b = Pop(), a = Pop();
+        const TypedNumber c = PopNumber(), b = PopNumber(), a = PopNumber();
         Push(c);
         Push(a);
         return Push(b);
@@ -276,20 +417,18 @@ class Machine {
       case DW_OP_deref_type:
       case DW_OP_GNU_deref_type: {
         const uint8_t size = cursor->Fixed<uint8_t>();
-        cursor->Uleb();
-        return Load(size);
+        const auto type = TypeAt(cursor->Uleb());
+        if (type) Load(size, type);
+        return;
       }
-      case DW_OP_abs: {
-        const uint64_t v = Pop();
-        return Push(static_cast<int64_t>(v) < 0 ? 0 - v : v);
-      }
+      case DW_OP_abs:
       case DW_OP_neg:
-        return Push(0 - Pop());
       case DW_OP_not:
-        return Push(~Pop());
+        return Unary(op);
       case DW_OP_plus_uconst: {
         const uint64_t n = cursor->Uleb();
-        return Push(Pop() + n);
+        const TypedNumber to = PopNumber();
+        return Push(OfType(to.bits + n, to.type));
       }
       case DW_OP_and:
       case DW_OP_div:
@@ -355,9 +494,14 @@ class Machine {
       case DW_OP_entry_value:
       case DW_OP_GNU_entry_value:
         return Entry(cursor->Block(cursor->Uleb()));
-      case DW_OP_GNU_parameter_ref:
-        cursor->Fixed<uint32_t>();
-        return Fail("it is a parameter that the compiler removed");
+      case DW_OP_GNU_parameter_ref: {
+        const uint64_t offset = cursor->Fixed<uint32_t>();
+        const bool can = input_.unit && input_.removed_parameter;
+        return PushOr(
+            can ? input_.removed_parameter({input_.unit->begin + offset, input_.unit->section})
+                : std::nullopt,
+            [] { return std::string("it is a parameter that the compiler removed"); });
+      }
       case DW_OP_form_tls_address:
       case DW_OP_GNU_push_tls_address: {
         const uint64_t offset = Pop();
@@ -367,27 +511,32 @@ class Machine {
                   "it is thread-local, and where the thread keeps its own variables is not known");
             });
       }
-      // Typed values: of at most eight bytes, so that the conversions between integers change
-      // nothing that is looked at later.
       case DW_OP_const_type:
       case DW_OP_GNU_const_type: {
-        cursor->Uleb();
+        const auto type = TypeAt(cursor->Uleb());
         const uint8_t size = cursor->Fixed<uint8_t>();
-        if (size > 8) return Fail("its location computes with numbers of more than 8 bytes");
-        return Push(cursor->Number(size));
+        if (!type) return;
+        if (size > 8) return Fail("its location is damaged");
+        return Push(OfType(cursor->Number(size), *type));
       }
       case DW_OP_regval_type:
       case DW_OP_GNU_regval_type: {
         const uint64_t number = cursor->Uleb();
-        cursor->Uleb();
-        return PushRegister(number, 0);
+        const auto type = TypeAt(cursor->Uleb());
+        if (type) PushRegister(number, 0, *type);
+        return;
       }
       case DW_OP_convert:
-      case DW_OP_GNU_convert:
+      case DW_OP_GNU_convert: {
+        const auto type = TypeAt(cursor->Uleb());
+        if (type) Push(Converted(PopNumber(), *type));
+        return;
+      }
       case DW_OP_reinterpret:
       case DW_OP_GNU_reinterpret: {
-        const uint64_t type = cursor->Uleb();
-        return Convert(type);
+        const auto type = TypeAt(cursor->Uleb());
+        if (type) Push(OfType(Pop(), *type));
+        return;
       }
       case DW_OP_call2:
       case DW_OP_call4:
@@ -411,18 +560,33 @@ class Machine {
     }
   }
 
-  void Convert(uint64_t type_offset) {
-    if (type_offset == 0 || !input_.unit || !input_.data || stack_.empty()) return;
-    const Die type = input_.data->At(*input_.unit, input_.unit->begin + type_offset);
-    const uint64_t size = type.Unsigned(DW_AT_byte_size).value_or(8);
-    const uint64_t encoding = type.Unsigned(DW_AT_encoding).value_or(0);
-    if (encoding == DW_ATE_float) return Fail("its location computes with floating-point numbers");
-    if (size >= 8 || size == 0) return;
-    const unsigned unused = static_cast<unsigned>(64 - size * 8);
-    uint64_t v = stack_.back() << unused;
-    const bool is_signed = encoding == DW_ATE_signed || encoding == DW_ATE_signed_char;
-    stack_.back() =
-        is_signed ? static_cast<uint64_t>(static_cast<int64_t>(v) >> unused) : v >> unused;
+  // The base type at an offset in the unit; 0: generic. Nothing after a failure.
+  std::optional<NumberType> TypeAt(uint64_t offset) {
+    if (offset == 0) return NumberType();
+    Die die;
+    if (input_.unit && input_.data)
+      die = input_.data->At(*input_.unit, input_.unit->begin + offset);
+    const uint64_t size = die ? die.Unsigned(DW_AT_byte_size).value_or(0) : 0;
+    if (size == 0) {
+      Fail("its location is damaged");
+      return std::nullopt;
+    }
+    if (size > 8) {
+      Fail("its location computes with numbers of more than 8 bytes");
+      return std::nullopt;
+    }
+    NumberType type = {NumberType::Class::kUnsigned, static_cast<uint8_t>(size)};
+    const uint64_t encoding = die.Unsigned(DW_AT_encoding).value_or(0);
+    if (encoding == DW_ATE_signed || encoding == DW_ATE_signed_char) {
+      type.kind = NumberType::Class::kSigned;
+    } else if (encoding == DW_ATE_float) {
+      type.kind = NumberType::Class::kFloat;
+      if (size != 4 && size != 8) {
+        Fail("its location computes with floating-point numbers of an unknown format");
+        return std::nullopt;
+      }
+    }
+    return type;
   }
 
   void Pick(size_t index) {
@@ -432,7 +596,7 @@ class Machine {
 
   const LocationInput& input_;
   int depth_;
-  std::vector<uint64_t> stack_;
+  std::vector<TypedNumber> stack_;
   std::vector<LocationPiece> pieces_;
   std::optional<LocationPiece> simple_;
   std::string why_;

@@ -45,8 +45,10 @@ struct LocationInput {
   std::function<std::optional<uint64_t>(int dwarf_register)> register_value;
   std::function<std::optional<uint64_t>(uint64_t address, uint32_t size)> memory;
   std::function<std::optional<uint64_t>()> frame_base, frame_address;
-  // A register as it was at the function's entry.
+  // A register as it was at the function's entry; of vector registers the low eight bytes.
   std::function<std::optional<uint64_t>(int dwarf_register)> entry_register;
+  // What the caller would have passed for a parameter that the compiler removed.
+  std::function<std::optional<uint64_t>(DieRef parameter)> removed_parameter;
   // An offset in the module's block of the thread's own variables.
   std::function<std::optional<uint64_t>(uint64_t offset)> thread_local_address;
   std::optional<uint64_t> object_address;  // DW_OP_push_object_address

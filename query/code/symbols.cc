@@ -214,7 +214,7 @@ struct SymbolFile::Impl {
     }
   }
 
-  // Where a function's code ends; for one without a size, where the next begins.
+  // Where a function's code ends; for one without a size, where the next or another section begins.
   uint64_t EndOf(const TableSymbol& s) const {
     if (s.size > 0) {
       return s.size > UINT64_MAX - s.address ? UINT64_MAX : s.address + s.size;
@@ -228,12 +228,19 @@ struct SymbolFile::Impl {
         end = std::min(end, segment.address + segment.memory_size);
       }
     }
+    for (const ElfFile::Section& section : elf.sections()) {
+      if ((section.flags & SHF_ALLOC) != 0 && s.address >= section.address &&
+          s.address - section.address < section.size) {
+        end = std::min(end, section.address + section.size);
+      }
+    }
     return end;
   }
 
   const TableSymbol* FunctionSymbolAt(uint64_t address) {
     ReadTables();
-    return elf.IsCode(address) ? SymbolAt(functions, address) : nullptr;
+    const TableSymbol* s = elf.IsCode(address) ? SymbolAt(functions, address) : nullptr;
+    return s != nullptr && s->size == 0 && address >= EndOf(*s) ? nullptr : s;
   }
 
   // The mangled symbol that starts at `entry` when `symbol`, from DWARF, is none: compilers leave

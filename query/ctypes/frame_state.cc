@@ -31,6 +31,36 @@ bool IsFunctionTag(uint16_t tag) {
   return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine;
 }
 
+// `known` has a bit for each general register.
+std::optional<uint64_t> RegisterOf(const Registers& registers, uint32_t known, int dwarf_register) {
+  if (dwarf_register == 16) return registers.pc.v;
+  if (dwarf_register >= 17 && dwarf_register < 25) {
+    const int xmm = dwarf_register - 17;
+    if (!(registers.xmm_known >> xmm & 1)) return std::nullopt;
+    return registers.xmm[xmm];
+  }
+  if (dwarf_register < 0 || dwarf_register > 15) return std::nullopt;
+  const Gpr gpr = GprOfDwarf(dwarf_register);
+  if (!(known >> gpr & 1)) return std::nullopt;
+  return registers.gpr[gpr];
+}
+
+// What a call passes for a parameter, as the call's description has it (DWARF 5 section 3.4.2; its
+// forerunner in DWARF 4 has other names): an expression in terms of the caller's frame. Nothing:
+// `die` is not the call that returns to `returns_to`, or does not tell.
+std::optional<DieAttribute> PassedByCall(const Die& die, uint64_t returns_to, DieRef parameter) {
+  const bool old = die.tag() == DW_TAG_GNU_call_site;
+  if (!old && die.tag() != DW_TAG_call_site) return std::nullopt;
+  if (die.AddressOf(old ? DW_AT_low_pc : DW_AT_call_return_pc) != returns_to) return std::nullopt;
+  for (Die child = die.Child(); child; child = child.Sibling()) {
+    if (child.tag() != (old ? DW_TAG_GNU_call_site_parameter : DW_TAG_call_site_parameter))
+      continue;
+    if (child.Ref(old ? DW_AT_abstract_origin : DW_AT_call_parameter) != parameter) continue;
+    return child.Find(old ? DW_AT_GNU_call_site_value : DW_AT_call_value);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 FrameState::FrameState(const ProcessTypes& context, const TypeSpace& types, Moment* moment,
@@ -133,16 +163,7 @@ std::vector<std::string> FrameState::LocalNames() const {
 }
 
 std::optional<uint64_t> FrameState::RegisterValue(int dwarf_register) const {
-  if (dwarf_register == 16) return view_.registers.pc.v;
-  if (dwarf_register >= 17 && dwarf_register < 25) {
-    const int xmm = dwarf_register - 17;
-    if (!(view_.registers.xmm_known >> xmm & 1)) return std::nullopt;
-    return view_.registers.xmm[xmm];
-  }
-  if (dwarf_register < 0 || dwarf_register > 15) return std::nullopt;
-  const Gpr gpr = GprOfDwarf(dwarf_register);
-  if (!(view_.known >> gpr & 1)) return std::nullopt;
-  return view_.registers.gpr[gpr];
+  return RegisterOf(view_.registers, view_.known, dwarf_register);
 }
 
 std::optional<std::string> FrameState::HighHalf(int dwarf_register) const {
@@ -193,6 +214,38 @@ absl::StatusOr<std::optional<Time>> FrameState::EntryTime() {
     }
   }
   return view_.entered;
+}
+
+// The caller's frame is at the call instruction, of which all registers are known.
+absl::StatusOr<std::optional<uint64_t>> FrameState::RemovedParameter(DieRef parameter) {
+  std::optional<uint64_t> none;
+  if (depth_ > kMaxEntryValues) return none;
+  ASSIGN_OR_RETURN(std::optional<Time> entered, EntryTime());
+  if (!entered) return none;
+  ASSIGN_OR_RETURN(std::unique_ptr<Moment> then, moment_->process().At(*entered));
+  FrameView view;
+  view.thread = view_.thread;
+  ASSIGN_OR_RETURN(view.registers, then->RegistersOf(view_.thread));
+  ASSIGN_OR_RETURN(std::optional<uint64_t> returns_to,
+                   then->ReadNumber(Address(view.registers.gpr[kRsp]), 8));
+  if (!returns_to) return none;
+  view.registers.gpr[kRsp] += 8;
+  view.registers.pc = view.pc = Address(*returns_to - 1);
+  FrameState caller(context_, types_, then.get(), view);
+  // A function that jumped here has left its caller's return address.
+  if (!caller.placed_ || &caller.placed_->file->data() != &outer_.data()) return none;
+  caller.depth_ = depth_ + 1;
+  const uint64_t address = *returns_to - caller.placed_->bias;
+  for (const CodeScope& scope : caller.placed_->file->ScopesAt(address - 1)) {
+    for (Die child = scope.die.Child(); child; child = child.Sibling()) {
+      const auto passed = PassedByCall(child, address, parameter);
+      if (!passed || passed->block.empty()) continue;
+      const auto n = EvaluateNumber(passed->block, caller.Input(*caller.placed_, child.unit()));
+      RETURN_IF_ERROR(caller.TakeStatus());
+      return n;
+    }
+  }
+  return none;
 }
 
 // The fs base of the frame's thread: what it was set to by arch_prctl, or by the clone that made
@@ -269,7 +322,15 @@ LocationInput FrameState::Input(const TypeSpace::Placed& placed, const DwarfUnit
     }
     const auto registers = moment_->process().RegistersAt(**entered, view_.thread);
     if (!registers.ok()) return std::nullopt;
-    return n == 16 ? registers->pc.v : registers->gpr[GprOfDwarf(n)];
+    return RegisterOf(*registers, 0xffff, n);
+  };
+  input.removed_parameter = [this](DieRef parameter) -> std::optional<uint64_t> {
+    absl::StatusOr<std::optional<uint64_t>> n = RemovedParameter(parameter);
+    if (!n.ok()) {
+      if (status_.ok()) status_ = n.status();
+      return std::nullopt;
+    }
+    return *n;
   };
   input.thread_local_address = [this, placed](uint64_t offset) -> std::optional<uint64_t> {
     // The program's own block lies just below the thread pointer (TLS variant II); a library's is
@@ -307,12 +368,13 @@ CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CT
     }
     if (piece.kind == LocationPiece::Kind::kPointer) {
       const Die target = placed.file->data().At(piece.target);
-      if (target && depth_ < kMaxEntryValues && piece.offset == 0) {
+      if (target && depth_ < kMaxEntryValues && piece.offset >= 0) {
         ++depth_;
-        absl::StatusOr<CValue> pointee = ValueOf(target, false);
+        absl::StatusOr<CValue> whole = ValueOf(target, false);
         --depth_;
-        if (pointee.ok()) {
-          value.pointee = std::make_shared<CValue>(*std::move(pointee));
+        if (whole.ok()) {
+          value.pointee = std::make_shared<CValue>(
+              PointedInto(*std::move(whole), static_cast<uint64_t>(piece.offset), type));
           value.bytes.assign(8, 0);
           value.known.assign(8, 0);
           return value;
@@ -391,6 +453,31 @@ CValue FrameState::FromPieces(const std::vector<LocationPiece>& pieces, const CT
   return value;
 }
 
+// What a pointer of the type has that points `offset` bytes into a variable: an element of an
+// array, a member, the variable itself.
+CValue FrameState::PointedInto(CValue whole, uint64_t offset, const CType* pointer) const {
+  const CType* type = pointer->Strip()->target();
+  const std::optional<uint64_t> size = types_.SizeOf(type);
+  if (!whole.missing.empty() || (offset == 0 && (!size || size == types_.SizeOf(whole.type)))) {
+    return whole;
+  }
+  whole.type = type;
+  if (whole.in_memory) {
+    whole.address += offset;
+    return whole;
+  }
+  if (!size || offset > whole.bytes.size() || *size > whole.bytes.size() - offset) {
+    whole.missing = "it points out of a variable that the compiler kept out of memory";
+    return whole;
+  }
+  whole.bytes = whole.bytes.substr(offset, *size);
+  if (!whole.known.empty()) whole.known = whole.known.substr(offset, *size);
+  if (whole.known.find('\1') == std::string::npos && !whole.known.empty()) {
+    whole.missing = "it has no place here";
+  }
+  return whole;
+}
+
 CValue FrameState::ConstantValue(const Die& variable, const CType* type) const {
   CValue value;
   value.type = type;
@@ -460,6 +547,11 @@ absl::StatusOr<CValue> FrameState::GlobalValue(const TypeSpace::Placed& placed,
 }
 
 absl::Status FrameState::Freeze(CValue* value) {
+  if (value->pointee) {
+    auto pointee = std::make_shared<CValue>(*value->pointee);
+    RETURN_IF_ERROR(Freeze(pointee.get()));
+    value->pointee = std::move(pointee);
+  }
   if (!value->in_memory) return absl::OkStatus();
   const uint64_t size = types_.SizeOf(value->type).value_or(0);
   if (size > kMaxCopy || size == 0) return absl::OkStatus();

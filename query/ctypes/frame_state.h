@@ -73,9 +73,13 @@ class FrameState {
   LocationInput Input(const TypeSpace::Placed& placed, const DwarfUnit& unit);
   CValue FromPieces(const std::vector<LocationPiece>& pieces, const CType* type,
                     const TypeSpace::Placed& placed);
+  CValue PointedInto(CValue whole, uint64_t offset, const CType* pointer) const;
   CValue ConstantValue(const Die& variable, const CType* type) const;
   absl::StatusOr<std::optional<CValue>> LookBack(
       const Die& variable, const CType* type, const std::vector<DwarfData::LocationEntry>& entries);
+  // What the caller would have passed for a parameter that the compiler removed (the compiler
+  // describes that at the call); nothing: not known.
+  absl::StatusOr<std::optional<uint64_t>> RemovedParameter(DieRef parameter);
   std::optional<uint64_t> Load(uint64_t address, uint32_t size);
   std::optional<uint64_t> ThreadPointer();
   const CType* SizedArray(const CType* type, const TypeSpace::Placed& placed,

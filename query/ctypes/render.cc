@@ -840,7 +840,12 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
     default:
       break;
   }
-  if (value.pointee) return Structure(*value.pointee, depth + 1);
+  if (value.pointee) {
+    ASSIGN_OR_RETURN(Value pointee, Structure(*value.pointee, depth + 1));
+    Object object;
+    object.fields.emplace_back("points_to", std::move(pointee));
+    return Value(std::move(object));
+  }
   ASSIGN_OR_RETURN(std::optional<uint64_t> n, reader_.Number(value));
   if (!n) return Value(Null{});
   if (type->kind == Kind::kPointer) return Value(Address(*n));

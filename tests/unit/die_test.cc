@@ -18,6 +18,7 @@
 #include <fstream>
 #include <random>
 
+#include "query/code/dwarf_expression.h"
 #include "query/code/line_table.h"
 #include "query/code/symbols.h"
 #include "query/ctypes/name_index.h"
@@ -755,6 +756,82 @@ TEST_F(NameIndexTest, AFileThatIsNotRightIsMadeAgain) {
     EXPECT_EQ(index.Find("type_1", NameKind::kType).size(), 1u);
     EXPECT_TRUE(NameIndex::Make(*data, "abcdef").from_cache());
   }
+}
+
+// Numbers with a base type (DWARF 5 section 2.5.1): the unit's, three bytes each from offset 13 on.
+TEST(Expressions, NumbersHaveTypes) {
+  struct BaseType {
+    uint8_t encoding, size;
+  };
+  const BaseType types[] = {{DW_ATE_unsigned, 4}, {DW_ATE_signed, 4}, {DW_ATE_unsigned, 8},
+                            {DW_ATE_signed, 8},   {DW_ATE_float, 4},  {DW_ATE_float, 8},
+                            {DW_ATE_float, 16}};
+  constexpr int kU32 = 13, kS32 = 16, kU64 = 19, kS64 = 22, kF32 = 25, kF64 = 28, kF128 = 31;
+  Dwarf d;
+  d.Abbrev(1, DW_TAG_compile_unit, true, {});
+  d.Abbrev(2, DW_TAG_base_type, false,
+           {{DW_AT_encoding, DW_FORM_data1}, {DW_AT_byte_size, DW_FORM_data1}});
+  ElfBytes dies;
+  dies.U8(1);
+  for (const BaseType& type : types) dies.U8(2).U8(type.encoding).U8(type.size);
+  d.Unit(dies.U8(0).data());
+  const auto data = d.Open();
+  ASSERT_NE(data, nullptr);
+  LocationInput input;
+  input.data = data.get();
+  input.unit = &data->units()[0];
+  input.register_value = [](int) { return std::optional<uint64_t>(0x1'8000'0005); };
+  const auto evaluate = [&](const ElfBytes& e) {
+    const std::string& bytes = e.data();
+    return EvaluateNumber(
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), input);
+  };
+  // rdi, as a number of the type.
+  const auto rdi = [](int type) { return ElfBytes().U8(DW_OP_regval_type).Uleb(5).Uleb(type); };
+  const auto with = [](ElfBytes e, int type, auto constant) {
+    e.U8(DW_OP_const_type).Uleb(type).U8(sizeof constant);
+    return e.Fixed(constant);
+  };
+  const auto then = [](ElfBytes e, int op, int type) { return e.U8(op).Uleb(type); };
+
+  EXPECT_EQ(evaluate(rdi(kU32)), 0x80000005u);
+  EXPECT_EQ(evaluate(then(rdi(kU32), DW_OP_convert, kS64)), 0x80000005u);
+  EXPECT_EQ(evaluate(then(rdi(kS32), DW_OP_convert, kS64)), 0xffffffff80000005u);
+  EXPECT_EQ(evaluate(then(rdi(kS32), DW_OP_convert, 0)), 0xffffffff80000005u);
+  EXPECT_EQ(evaluate(then(rdi(kS32), DW_OP_reinterpret, kU32)), 0x80000005u);
+  EXPECT_EQ(evaluate(with(rdi(kU32), kU32, 0x80000000u).U8(DW_OP_plus)), 5u);
+  EXPECT_EQ(evaluate(with(rdi(kU32), kU32, 2u).U8(DW_OP_div)), 0x40000002u);
+  EXPECT_EQ(evaluate(with(rdi(kS32), kS32, 2).U8(DW_OP_div)), static_cast<uint64_t>(-0x3ffffffd));
+  EXPECT_EQ(evaluate(with(rdi(kS32), kS32, 2).U8(DW_OP_mod)), ~uint64_t{0});
+  EXPECT_EQ(evaluate(with(rdi(kU32), kU32, 2u).U8(DW_OP_mod)), 1u);
+  EXPECT_EQ(evaluate(with(rdi(kU32), kU32, 1u).U8(DW_OP_gt)), 1u);
+  EXPECT_EQ(evaluate(with(rdi(kS32), kS32, 1).U8(DW_OP_gt)), 0u);
+  EXPECT_EQ(evaluate(rdi(kS32).U8(DW_OP_lit4).U8(DW_OP_shr)), 0x08000000u);
+  EXPECT_EQ(evaluate(rdi(kU32).U8(DW_OP_lit4).U8(DW_OP_shra)), 0xf8000000u);
+  EXPECT_EQ(evaluate(rdi(kU32).U8(DW_OP_lit4).U8(DW_OP_shl)), 0x50u);
+  EXPECT_EQ(evaluate(rdi(kU32).U8(DW_OP_neg)), 0x7ffffffbu);
+  EXPECT_EQ(evaluate(rdi(kS32).U8(DW_OP_abs)), 0x7ffffffbu);
+  EXPECT_EQ(evaluate(rdi(kU32).U8(DW_OP_not)), 0x7ffffffau);
+
+  const auto real = [&](auto constant) {
+    return with(ElfBytes(), sizeof constant == 4 ? kF32 : kF64, constant);
+  };
+  EXPECT_EQ(evaluate(then(with(real(1.5f), kF32, 2.25f).U8(DW_OP_plus), DW_OP_reinterpret, kU32)),
+            0x40700000u);  // 3.75
+  EXPECT_EQ(evaluate(then(with(real(-3.0), kF64, 2.0).U8(DW_OP_mul), DW_OP_convert, kS32)),
+            static_cast<uint64_t>(-6));
+  EXPECT_EQ(evaluate(then(real(0x1p63), DW_OP_convert, kU64)), uint64_t{1} << 63);
+  EXPECT_EQ(evaluate(with(real(1.0), kF64, 3.0).U8(DW_OP_lt)), 1u);
+  // 0x80000005 is no float: the nearest is 0x80000000.
+  EXPECT_EQ(evaluate(then(then(rdi(kU32), DW_OP_convert, kF32), DW_OP_convert, kU64)), 0x80000000u);
+  EXPECT_EQ(evaluate(then(then(rdi(kS32), DW_OP_convert, kF64), DW_OP_convert, kS64)),
+            0xffffffff80000005u);
+
+  EXPECT_EQ(evaluate(rdi(kF128)), std::nullopt);
+  EXPECT_EQ(evaluate(rdi(12)), std::nullopt);  // no base type
+  EXPECT_EQ(evaluate(with(real(1.0), kU64, uint64_t{1}).U8(DW_OP_plus)), std::nullopt);
+  EXPECT_EQ(evaluate(real(1.0).U8(DW_OP_not)), std::nullopt);
+  EXPECT_EQ(evaluate(rdi(kU32).U8(DW_OP_const1s).U8(0xf8).U8(DW_OP_shl)), std::nullopt);
 }
 
 TEST_F(NameIndexTest, WithoutAPlaceToKeepItItStillAnswers) {

@@ -266,6 +266,14 @@ TEST(Symbols, PltEntriesAreNamedAfterTheirTarget) {
   EXPECT_EQ(symbolizer.Symbolize(*entry.entry)->function, "strlen@plt");
   EXPECT_TRUE(symbolizer.FindFunctions(Name("strlen"))->found.empty());
   EXPECT_TRUE(symbolizer.FindFunctions({NamePattern::Kind::kGlob, "strle*", ""})->found.empty());
+  // What the entries share lies behind _init, which has no size, in another section.
+  auto elf = ElfFile::Parse(FileImage::FromString(ReadAll(kPrograms + "/symbols_c")));
+  ASSERT_TRUE(elf.ok());
+  const auto at = [&](const char* section) {
+    return symbolizer.Symbolize(Address(kBias + elf->FindSection(section)->address))->function;
+  };
+  EXPECT_EQ(at(".init"), "_init");
+  EXPECT_EQ(at(".plt"), "");
 }
 
 TEST(Symbols, NamesOfCPlusPlus) {
