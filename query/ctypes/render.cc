@@ -838,8 +838,12 @@ absl::StatusOr<Value> Renderer::Structure(const CValue& value, int depth) {
       return FloatValue(*type, loaded.bytes);
     }
     default:
-      break;
+      return StructuredScalar(value, type, depth);
   }
+}
+
+absl::StatusOr<Value> Renderer::StructuredScalar(const CValue& value, const CType* type,
+                                                 int depth) {
   if (value.pointee) {
     ASSIGN_OR_RETURN(Value pointee, Structure(*value.pointee, depth + 1));
     Object object;

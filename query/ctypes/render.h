@@ -82,6 +82,8 @@ class Renderer {
   absl::StatusOr<std::string> Record(const CValue& value, const CType* type, int depth);
   absl::StatusOr<std::string> Array(const CValue& value, const CType* type, int depth);
   absl::StatusOr<Value> Structure(const CValue& value, int depth);
+  // Of a number, an address or an enumerator.
+  absl::StatusOr<Value> StructuredScalar(const CValue& value, const CType* type, int depth);
 
   // The bases of an object that are shown: virtual ones once, however many of its bases have them.
   class Bases;

@@ -319,39 +319,38 @@ absl::StatusOr<std::vector<Column>> FieldsOfArguments(const Context& context, Na
 }
 
 // The column `result`. Each function's result is read by its own return type; the column has that
-// type's kind when the functions agree in it, and is one of values, in their own width, when they
-// do not. Belongs to one thread.
+// type's kind when the functions agree in it, and is one of anything, row by row, when they do not.
+// Belongs to one thread.
 class Results {
  public:
   explicit Results(const Context& context) : context_(context), returns_(context) {}
 
   // REQUIRES: called once, before At.
   absl::Status Settle(const std::vector<Address>& entries) {
-    if (entries.empty() || entries.size() > kMaxTyped) return absl::OkStatus();
+    column_ = {"result", Type::kObject, /*any=*/true, {}};
+    if (entries.size() > kMaxTyped) return absl::OkStatus();
     std::optional<Type> common;
     for (const Address entry : entries) {
-      ASSIGN_OR_RETURN(const std::optional<ReturnConvention>* place,
-                       PlaceOf(context_.process().info().end, entry));
-      const Type type = *place ? TypeOf(**place) : Type::kValue;
-      if (common.value_or(type) != type) return absl::OkStatus();
-      common = type;
+      ASSIGN_OR_RETURN(const Place* place, PlaceOf(context_.process().info().end, entry));
+      if (common.value_or(place->type) != place->type) return absl::OkStatus();
+      common = place->type;
     }
-    type_ = *common;
+    column_ = {"result", common.value_or(Type::kValue)};
     return absl::OkStatus();
   }
 
-  Type type() const { return type_; }
+  const Column& column() const { return column_; }
 
   absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
     const Word* rax = row[kReturned].get<Word>();
     if (!rax) return Value(Null{});
-    ASSIGN_OR_RETURN(const std::optional<ReturnConvention>* found,
+    ASSIGN_OR_RETURN(const Place* found,
                      PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
-    if (!*found) {
+    if (!found->convention) {
       moment.AddNote("results are by the ABI: rax, where no debug information has the type");
       return Value(*rax);
     }
-    const ReturnConvention& result = **found;
+    const ReturnConvention& result = *found->convention;
     Registers registers;
     Moment* then = nullptr;
     if (result.in_rax) {
@@ -369,11 +368,11 @@ class Results {
     }
     const CType* type = result.type->Strip();
     if (type->IsReference()) return Value(Address(registers.gpr[kRax]));
-    if (type_ != Type::kValue) {
+    if (found->type != Type::kValue) {
       absl::StatusOr<Value> shown = Renderer(*result.types, then).Structured(value);
       // An enumeration's value without a name.
       const int64_t* number = shown.ok() ? shown->get<int64_t>() : nullptr;
-      if (type_ == Type::kString && number) return Value(std::to_string(*number));
+      if (column_.type == Type::kString && number) return Value(std::to_string(*number));
       return shown;
     }
     // As in `args`; a column of integers would have no place for the greatest.
@@ -389,6 +388,13 @@ class Results {
   }
 
  private:
+  // Of a function: how it returns (nothing: no debug information says so), and what column is its
+  // result's.
+  struct Place {
+    std::optional<ReturnConvention> convention;
+    Type type = Type::kValue;
+  };
+
   static Type TypeOf(const ReturnConvention& result) {
     if (result.type->IsReference()) return Type::kAddress;
     const Column column = ColumnOf("", *result.types, result.type);
@@ -396,13 +402,14 @@ class Results {
     return column.type == Type::kObject && column.any ? Type::kValue : column.type;
   }
 
-  absl::StatusOr<const std::optional<ReturnConvention>*> PlaceOf(Time t, Address entry) {
+  absl::StatusOr<const Place*> PlaceOf(Time t, Address entry) {
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
     auto [it, is_new] = places_.try_emplace(std::pair(symbols, entry.v));
     if (is_new) {
-      ASSIGN_OR_RETURN(std::optional<ReturnConvention> place,
-                       ReturnConventionOf(context_, t, entry));
-      it->second = std::make_unique<std::optional<ReturnConvention>>(std::move(place));
+      auto place = std::make_unique<Place>();
+      ASSIGN_OR_RETURN(place->convention, ReturnConventionOf(context_, t, entry));
+      if (place->convention) place->type = TypeOf(*place->convention);
+      it->second = std::move(place);
     }
     return it->second.get();
   }
@@ -410,10 +417,8 @@ class Results {
   const Context& context_;
   // Calls end in another order than they begin, so returns have a moment of their own.
   RowMoment returns_;
-  absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>,
-                      std::unique_ptr<std::optional<ReturnConvention>>>
-      places_;
-  Type type_ = Type::kValue;
+  absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>, std::unique_ptr<Place>> places_;
+  Column column_;
 };
 
 // The function that called, or that jumped there.
@@ -543,9 +548,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Calls& source, const ast::Query& quer
   auto results = std::make_shared<Results>(context);
   RETURN_IF_ERROR(results->Settle(base.calls.entries));
   plan.columns.push_back(
-      {{"result", results->type()},
-       0,
-       Derived::kComputed,
+      {results->column(), 0, Derived::kComputed,
        [results](RowMoment& moment, const Row& row) { return results->At(moment, row); }});
   add("return_time", Type::kTime, kReturnTime);
   plan.columns.push_back({{"depth", Type::kInteger}, 0, Derived::kComputed, DepthOfCall});
