@@ -90,8 +90,19 @@ std::string_view TypeName(Type type) {
   return "unknown";
 }
 
+Value::Value(Enumerator e) : rep_(std::make_shared<const Enumerator>(std::move(e))) {}
 Value::Value(Object o) : rep_(std::make_shared<const Object>(std::move(o))) {}
 Value::Value(List l) : rep_(std::make_shared<const List>(std::move(l))) {}
+
+const Enumerator* Value::enumerator() const {
+  const auto* p = std::get_if<std::shared_ptr<const Enumerator>>(&rep_);
+  return p ? p->get() : nullptr;
+}
+
+const Value& Value::WithoutName() const {
+  const Enumerator* e = enumerator();
+  return e ? e->number : *this;
+}
 
 const Object* Value::object() const {
   const auto* p = std::get_if<std::shared_ptr<const Object>>(&rep_);

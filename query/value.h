@@ -57,6 +57,7 @@ struct Bytes {
 };
 
 class Value;
+struct Enumerator;
 struct Object;
 using List = std::vector<Value>;
 using Null = std::monostate;
@@ -64,7 +65,8 @@ using Null = std::monostate;
 class Value {
  public:
   using Rep = std::variant<Null, Time, Address, int64_t, Word, double, float, std::string, Bytes,
-                           std::shared_ptr<const Object>, std::shared_ptr<const List>>;
+                           std::shared_ptr<const Enumerator>, std::shared_ptr<const Object>,
+                           std::shared_ptr<const List>>;
 
   Value() = default;
   Value(Null) {}                                  // NOLINT: a value is what it holds
@@ -77,15 +79,15 @@ class Value {
   Value(std::string s) : rep_(std::move(s)) {}    // NOLINT
   Value(const char* s) : rep_(std::string(s)) {}  // NOLINT
   Value(Bytes b) : rep_(std::move(b)) {}          // NOLINT
+  explicit Value(Enumerator e);
   explicit Value(Object o);
   explicit Value(List l);
 
   bool is_null() const { return std::holds_alternative<Null>(rep_); }
-  // Null when the value holds something else.
+  // Null when the value holds something else. An enumerator is a std::string: its name.
   template <class T>
-  const T* get() const {
-    return std::get_if<T>(&rep_);
-  }
+  const T* get() const;
+  const Enumerator* enumerator() const;
   const Object* object() const;
   const List* list() const;
   const Rep& rep() const { return rep_; }
@@ -101,10 +103,26 @@ class Value {
   }
   // The double nearest to a number of any kind; nullopt for what is none.
   std::optional<double> ToReal() const;
+  // An enumerator's number; all else as it is.
+  const Value& WithoutName() const;
 
  private:
   Rep rep_;
 };
+
+// A value of an enumeration, which is shown as its name and computed with as its number.
+struct Enumerator {
+  std::string name;
+  Value number;
+};
+
+template <class T>
+const T* Value::get() const {
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (const Enumerator* e = enumerator()) return &e->name;
+  }
+  return std::get_if<T>(&rep_);
+}
 
 struct Object {
   std::vector<std::pair<std::string, Value>> fields;

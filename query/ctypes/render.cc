@@ -853,15 +853,14 @@ absl::StatusOr<Value> Renderer::StructuredScalar(const CValue& value, const CTyp
   ASSIGN_OR_RETURN(std::optional<uint64_t> n, reader_.Number(value));
   if (!n) return Value(Null{});
   if (type->kind == Kind::kPointer) return Value(Address(*n));
+  const bool fits = type->is_signed || *n <= static_cast<uint64_t>(INT64_MAX);
+  Value number = fits ? Value(static_cast<int64_t>(*n)) : Value(Word{*n});
   if (type->kind == Kind::kEnum) {
-    const std::string text = EnumText(*type, *n);
+    std::string text = EnumText(*type, *n);
     const bool named = !text.empty() && text[0] != '-' && (text[0] < '0' || text[0] > '9');
-    if (named) return Value(text);
+    if (named) return Value(Enumerator{std::move(text), std::move(number)});
   }
-  if (type->is_signed || *n <= static_cast<uint64_t>(INT64_MAX)) {
-    return Value(static_cast<int64_t>(*n));
-  }
-  return Value(Word{*n});
+  return number;
 }
 
 }  // namespace ttq

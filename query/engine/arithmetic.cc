@@ -33,7 +33,7 @@ Wide OfBits(ast::BinaryOp op, Wide m, Wide n) {
 std::optional<Wide> Number(const Value& v) {
   uint64_t n;
   bool negative;
-  if (!v.AsNumber(&n, &negative)) return std::nullopt;
+  if (!v.WithoutName().AsNumber(&n, &negative)) return std::nullopt;
   return negative ? Wide(static_cast<int64_t>(n)) : Wide(n);
 }
 

@@ -443,7 +443,8 @@ class Binder {
     return result;
   }
 
-  static std::optional<CValue> OfColumn(const TypeSpace& types, const Value& value) {
+  static std::optional<CValue> OfColumn(const TypeSpace& types, const Value& of_row) {
+    const Value& value = of_row.WithoutName();
     CValue out;
     if (const auto* text = value.get<std::string>()) {
       out.bytes = *text + '\0';
@@ -743,11 +744,11 @@ class Binder {
     }
     const Type type =
         function.result.value_or(argument.type == Type::kReal ? Type::kReal : Type::kInteger);
-    return Bound{[compute = function.compute,
+    return Bound{[compute = function.compute, takes_text = function.takes_text,
                   f = std::move(argument.value)](const Row& row) -> absl::StatusOr<Value> {
                    ASSIGN_OR_RETURN(Value value, f(row));
                    if (value.is_null()) return Null{};
-                   return compute(value);
+                   return compute(takes_text ? value : value.WithoutName());
                  },
                  type, KindOf(type)};
   }
@@ -855,10 +856,15 @@ class Binder {
                  Type::kInteger, Form::kNumber};
   }
 
-  // Null when either is, or when a number meets bytes. NaN is as in C: unequal to all, and neither
-  // less nor greater.
+  // Null when either is, or when a number meets text or bytes. NaN is as in C: unequal to all, and
+  // neither less nor greater. Enumerators are texts to a text, else numbers.
   static std::optional<std::partial_ordering> CompareOrNull(const Value& x, const Value& y) {
     if (x.is_null() || y.is_null()) return std::nullopt;
+    const bool by_name = (x.enumerator() && !y.enumerator() && y.get<std::string>()) ||
+                         (y.enumerator() && !x.enumerator() && x.get<std::string>());
+    if (!by_name && (x.enumerator() || y.enumerator())) {
+      return CompareOrNull(x.WithoutName(), y.WithoutName());
+    }
     const bool x_bytes = x.get<Bytes>(), y_bytes = y.get<Bytes>();
     if (x_bytes != y_bytes) return std::nullopt;
     const bool x_text = x.get<std::string>(), y_text = y.get<std::string>();

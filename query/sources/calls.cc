@@ -329,13 +329,13 @@ class Results {
   absl::Status Settle(const std::vector<Address>& entries) {
     column_ = {"result", Type::kObject, /*any=*/true, {}};
     if (entries.size() > kMaxTyped) return absl::OkStatus();
-    std::optional<Type> common;
+    std::optional<Column> common;
     for (const Address entry : entries) {
       ASSIGN_OR_RETURN(const Place* place, PlaceOf(context_.process().info().end, entry));
-      if (common.value_or(place->type) != place->type) return absl::OkStatus();
-      common = place->type;
+      if (common.value_or(place->column) != place->column) return absl::OkStatus();
+      common = place->column;
     }
-    column_ = {"result", common.value_or(Type::kValue)};
+    column_ = common.value_or(Column{"result", Type::kValue});
     return absl::OkStatus();
   }
 
@@ -368,12 +368,8 @@ class Results {
     }
     const CType* type = result.type->Strip();
     if (type->IsReference()) return Value(Address(registers.gpr[kRax]));
-    if (found->type != Type::kValue) {
-      absl::StatusOr<Value> shown = Renderer(*result.types, then).Structured(value);
-      // An enumeration's value without a name.
-      const int64_t* number = shown.ok() ? shown->get<int64_t>() : nullptr;
-      if (column_.type == Type::kString && number) return Value(std::to_string(*number));
-      return shown;
+    if (found->column.type != Type::kValue) {
+      return Renderer(*result.types, then).Structured(value);
     }
     // As in `args`; a column of integers would have no place for the greatest.
     const bool is_unsigned = type->kind == CType::Kind::kInteger && !type->is_signed;
@@ -392,14 +388,15 @@ class Results {
   // result's.
   struct Place {
     std::optional<ReturnConvention> convention;
-    Type type = Type::kValue;
+    Column column = {"result", Type::kValue};
   };
 
-  static Type TypeOf(const ReturnConvention& result) {
-    if (result.type->IsReference()) return Type::kAddress;
-    const Column column = ColumnOf("", *result.types, result.type);
+  static Column ColumnOfResult(const ReturnConvention& result) {
+    if (result.type->IsReference()) return {"result", Type::kAddress};
+    Column column = ColumnOf("result", *result.types, result.type);
     // What has no value to speak of: void, for one.
-    return column.type == Type::kObject && column.any ? Type::kValue : column.type;
+    if (column.type == Type::kObject && column.any) return {"result", Type::kValue};
+    return column;
   }
 
   absl::StatusOr<const Place*> PlaceOf(Time t, Address entry) {
@@ -408,7 +405,7 @@ class Results {
     if (is_new) {
       auto place = std::make_unique<Place>();
       ASSIGN_OR_RETURN(place->convention, ReturnConventionOf(context_, t, entry));
-      if (place->convention) place->type = TypeOf(*place->convention);
+      if (place->convention) place->column = ColumnOfResult(*place->convention);
       it->second = std::move(place);
     }
     return it->second.get();

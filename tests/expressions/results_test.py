@@ -135,8 +135,12 @@ with tempfile.TemporaryDirectory() as scratch:
         "[-7.5, {'real': -1.5, 'whole': 3}]]"], f"in Python: {rows}")
     check(ask(recording, "calls to ReturnsInt where result == -7 | count")["rows"][0]["count"] == 1,
           "a condition on a result")
-    check(ask(recording, "calls to ReturnsEnum where result = \"kGreen\" | count")
-          ["rows"][0]["count"] == 1, "a condition on a result that is an enumerator")
+    for condition in ("result = \"kGreen\"", "result == kGreen", "result == 5", "kRed < result",
+                      "result in (4, 5)", "result between 5 and 5", "result & 4", "result != 0"):
+        for functions in ("ReturnsEnum", "/^Returns(Enum|Pointer)$/"):
+            found = ask(recording, f"calls to {functions} where {condition} and "
+                                   "function == \"ReturnsEnum\" | count")["rows"]
+            check(found[0]["count"] == 1, f"{condition}, of {functions}")
     mixed = ask(recording, "calls to /^Returns(Int|Pointer|Nothing)$/ | select result")["rows"]
     address = ask(recording, "calls to ReturnsPointer | select result")["rows"][0]["result"]
     check([r["result"] for r in mixed] == [-7, address, None], f"results of several kinds: {mixed}")
