@@ -90,18 +90,23 @@ std::string_view TypeName(Type type) {
   return "unknown";
 }
 
-Value::Value(Enumerator e) : rep_(std::make_shared<const Enumerator>(std::move(e))) {}
+Value::Value(Represented r) : rep_(std::make_shared<const Represented>(std::move(r))) {}
 Value::Value(Object o) : rep_(std::make_shared<const Object>(std::move(o))) {}
 Value::Value(List l) : rep_(std::make_shared<const List>(std::move(l))) {}
 
-const Enumerator* Value::enumerator() const {
-  const auto* p = std::get_if<std::shared_ptr<const Enumerator>>(&rep_);
+const Represented* Value::represented() const {
+  const auto* p = std::get_if<std::shared_ptr<const Represented>>(&rep_);
   return p ? p->get() : nullptr;
 }
 
-const Value& Value::WithoutName() const {
-  const Enumerator* e = enumerator();
-  return e ? e->number : *this;
+const Value& Value::shown() const {
+  const Represented* r = represented();
+  return r ? r->shown : *this;
+}
+
+const Value& Value::operand() const {
+  const Represented* r = represented();
+  return r ? r->operand : *this;
 }
 
 const Object* Value::object() const {
@@ -136,6 +141,10 @@ std::optional<double> Value::ToReal() const {
 }
 
 int Compare(const Value& a, const Value& b) {
+  if (a.represented() || b.represented()) {
+    const int d = Compare(a.operand(), b.operand());
+    return d != 0 ? d : Compare(a.shown(), b.shown());
+  }
   const int rank = Rank(a);
   if (const int d = Sign(rank, Rank(b))) return d;
   switch (rank) {
@@ -167,6 +176,7 @@ int Compare(const Value& a, const Value& b) {
 }
 
 size_t HashOf(const Value& value) {
+  if (value.represented()) return HashOf(value.operand());
   uint64_t n;
   bool negative;
   if (value.AsNumber(&n, &negative)) return absl::HashOf(1, n, negative);

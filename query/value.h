@@ -57,19 +57,23 @@ struct Bytes {
 };
 
 class Value;
-struct Enumerator;
+struct Represented;
 struct Object;
 using List = std::vector<Value>;
 using Null = std::monostate;
+// Null, where there is a value and nobody knows it: a condition that asks for it makes the answer
+// incomplete.
+struct Unknown {};
 
 class Value {
  public:
   using Rep = std::variant<Null, Time, Address, int64_t, Word, double, float, std::string, Bytes,
-                           std::shared_ptr<const Enumerator>, std::shared_ptr<const Object>,
-                           std::shared_ptr<const List>>;
+                           std::shared_ptr<const Represented>, std::shared_ptr<const Object>,
+                           std::shared_ptr<const List>, Unknown>;
 
   Value() = default;
   Value(Null) {}                                  // NOLINT: a value is what it holds
+  Value(Unknown u) : rep_(u) {}                   // NOLINT
   Value(Time t) : rep_(t) {}                      // NOLINT
   Value(Address a) : rep_(a) {}                   // NOLINT
   Value(int64_t n) : rep_(n) {}                   // NOLINT
@@ -79,15 +83,20 @@ class Value {
   Value(std::string s) : rep_(std::move(s)) {}    // NOLINT
   Value(const char* s) : rep_(std::string(s)) {}  // NOLINT
   Value(Bytes b) : rep_(std::move(b)) {}          // NOLINT
-  explicit Value(Enumerator e);
+  explicit Value(Represented r);
   explicit Value(Object o);
   explicit Value(List l);
 
-  bool is_null() const { return std::holds_alternative<Null>(rep_); }
-  // Null when the value holds something else. An enumerator is a std::string: its name.
+  bool is_null() const { return std::holds_alternative<Null>(rep_) || is_unknown(); }
+  bool is_unknown() const { return std::holds_alternative<Unknown>(rep_); }
+  // Null when the value holds something else; of what is shown as another value, of that one.
   template <class T>
   const T* get() const;
-  const Enumerator* enumerator() const;
+  const Represented* represented() const;
+  // What is shown, and what is compared and computed with: both the value itself, where it is not
+  // represented by another.
+  const Value& shown() const;
+  const Value& operand() const;
   const Object* object() const;
   const List* list() const;
   const Rep& rep() const { return rep_; }
@@ -103,25 +112,21 @@ class Value {
   }
   // The double nearest to a number of any kind; nullopt for what is none.
   std::optional<double> ToReal() const;
-  // An enumerator's number; all else as it is.
-  const Value& WithoutName() const;
 
  private:
   Rep rep_;
 };
 
-// A value of an enumeration, which is shown as its name and computed with as its number.
-struct Enumerator {
-  std::string name;
-  Value number;
+// A value that is shown as another: a number by its enumerator's name, the number in the location
+// asked about by all that was written there. Neither is represented itself.
+struct Represented {
+  Value shown;
+  Value operand;
 };
 
 template <class T>
 const T* Value::get() const {
-  if constexpr (std::is_same_v<T, std::string>) {
-    if (const Enumerator* e = enumerator()) return &e->name;
-  }
-  return std::get_if<T>(&rep_);
+  return std::get_if<T>(&shown().rep_);
 }
 
 struct Object {
@@ -129,7 +134,8 @@ struct Object {
 };
 
 // A total order, for sorting: null first, numbers of all kinds by their exact size (-0.0 is 0, NaN
-// is above all), then strings, bytes, objects, lists. Negative, zero or positive.
+// is above all), then strings, bytes, objects, lists. Operands come before what is shown. Negative,
+// zero or positive.
 int Compare(const Value& a, const Value& b);
 inline bool operator==(const Value& a, const Value& b) { return Compare(a, b) == 0; }
 // Equal values have equal hashes.

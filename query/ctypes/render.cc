@@ -858,7 +858,7 @@ absl::StatusOr<Value> Renderer::StructuredScalar(const CValue& value, const CTyp
   if (type->kind == Kind::kEnum) {
     std::string text = EnumText(*type, *n);
     const bool named = !text.empty() && text[0] != '-' && (text[0] < '0' || text[0] > '9');
-    if (named) return Value(Enumerator{std::move(text), std::move(number)});
+    if (named) return Value(Represented{std::move(text), std::move(number)});
   }
   return number;
 }

@@ -33,7 +33,7 @@ Wide OfBits(ast::BinaryOp op, Wide m, Wide n) {
 std::optional<Wide> Number(const Value& v) {
   uint64_t n;
   bool negative;
-  if (!v.WithoutName().AsNumber(&n, &negative)) return std::nullopt;
+  if (!v.operand().AsNumber(&n, &negative)) return std::nullopt;
   return negative ? Wide(static_cast<int64_t>(n)) : Wide(n);
 }
 
@@ -52,9 +52,11 @@ bool IsOfWhole(ast::BinaryOp op) {
 
 Value Compute(ast::BinaryOp op, const Value& x, const Value& y) {
   using Op = ast::BinaryOp;
-  const std::optional<Wide> m = Number(x), n = Number(y);
+  // Bits are looked at as they are shown.
+  const bool bits = IsOfWhole(op);
+  const std::optional<Wide> m = Number(bits ? x.shown() : x), n = Number(bits ? y.shown() : y);
   if (!m || !n) {
-    const std::optional<double> a = x.ToReal(), b = y.ToReal();
+    const std::optional<double> a = x.operand().ToReal(), b = y.operand().ToReal();
     if (!a || !b || (op == Op::kDiv && *b == 0)) return Null{};
     const std::optional<double> result = Computed(op, *a, *b);
     return result ? Value(*result) : Value(Null{});

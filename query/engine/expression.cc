@@ -163,9 +163,15 @@ class Binder {
       return OfProgram(e, /*as_text=*/false);
     }
     if (const auto found = columns_.Find(name.name)) {
-      const size_t slot = found->slot;
-      return Bound{[slot](const Row& row) { return row[slot]; }, found->column.type,
-                   found->column.any ? Form::kAny : KindOf(found->column.type)};
+      const std::shared_ptr<RowMoment> moment = unknown_matters_ ? columns_.moment() : nullptr;
+      return Bound{[slot = found->slot, moment, text = name.name](const Row& row) {
+                     if (moment && row[slot].is_unknown()) {
+                       moment->MarkIncomplete(absl::StrCat(
+                           "what ", text, " is at some rows is not ", "known; they are left out"));
+                     }
+                     return row[slot];
+                   },
+                   found->column.type, found->column.any ? Form::kAny : KindOf(found->column.type)};
     }
     if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));
@@ -444,7 +450,7 @@ class Binder {
   }
 
   static std::optional<CValue> OfColumn(const TypeSpace& types, const Value& of_row) {
-    const Value& value = of_row.WithoutName();
+    const Value& value = of_row.operand();
     CValue out;
     if (const auto* text = value.get<std::string>()) {
       out.bytes = *text + '\0';
@@ -539,7 +545,11 @@ class Binder {
             return Null{};
           }
           if (!registers.ok()) return registers.status();
-          return Word{index == kGprCount ? registers->pc.v : registers->gpr[index]};
+          if (index == kGprCount) return Word{registers->pc.v};
+          const uint64_t n = registers->gpr[index];
+          // A number with a sign, as gdb has it.
+          if (static_cast<int64_t>(n) >= 0) return Word{n};
+          return Value(Represented{Word{n}, static_cast<int64_t>(n)});
         },
         Type::kValue, Form::kNumber};
   }
@@ -744,11 +754,11 @@ class Binder {
     }
     const Type type =
         function.result.value_or(argument.type == Type::kReal ? Type::kReal : Type::kInteger);
-    return Bound{[compute = function.compute, takes_text = function.takes_text,
+    return Bound{[compute = function.compute,
                   f = std::move(argument.value)](const Row& row) -> absl::StatusOr<Value> {
                    ASSIGN_OR_RETURN(Value value, f(row));
                    if (value.is_null()) return Null{};
-                   return compute(takes_text ? value : value.WithoutName());
+                   return compute(value);
                  },
                  type, KindOf(type)};
   }
@@ -856,21 +866,44 @@ class Binder {
                  Type::kInteger, Form::kNumber};
   }
 
-  // Null when either is, or when a number meets text or bytes. NaN is as in C: unequal to all, and
-  // neither less nor greater. Enumerators are texts to a text, else numbers.
+  // Null when either is, or when a number meets text. NaN is as in C: unequal to all, and neither
+  // less nor greater. What is shown as another value is that one, too: an enumerator is equal to
+  // its name and its number.
   static std::optional<std::partial_ordering> CompareOrNull(const Value& x, const Value& y) {
     if (x.is_null() || y.is_null()) return std::nullopt;
-    const bool by_name = (x.enumerator() && !y.enumerator() && y.get<std::string>()) ||
-                         (y.enumerator() && !x.enumerator() && x.get<std::string>());
-    if (!by_name && (x.enumerator() || y.enumerator())) {
-      return CompareOrNull(x.WithoutName(), y.WithoutName());
+    const bool one = (x.represented() == nullptr) != (y.represented() == nullptr);
+    if (one) {
+      const auto c = ComparePlain(x.shown(), y.shown());
+      const bool texts = x.get<std::string>() && y.get<std::string>();
+      if (texts || (c && *c == 0)) return c;
     }
-    const bool x_bytes = x.get<Bytes>(), y_bytes = y.get<Bytes>();
-    if (x_bytes != y_bytes) return std::nullopt;
+    return ComparePlain(x.operand(), y.operand());
+  }
+
+  static std::optional<std::partial_ordering> ComparePlain(const Value& x, const Value& y) {
+    const auto *x_bytes = x.get<Bytes>(), *y_bytes = y.get<Bytes>();
+    if (x_bytes && !y_bytes) return CompareBytes(*x_bytes, y);
+    if (y_bytes && !x_bytes) {
+      const auto c = CompareBytes(*y_bytes, x);
+      return c ? std::optional(0 <=> *c) : c;
+    }
     const bool x_text = x.get<std::string>(), y_text = y.get<std::string>();
     if (x_text != y_text) return std::nullopt;
     if (IsNan(x) || IsNan(y)) return std::partial_ordering::unordered;
     return Compare(x, y) <=> 0;
+  }
+
+  // Bytes, as an unsigned little-endian number.
+  static std::optional<std::partial_ordering> CompareBytes(const Bytes& bytes, const Value& y) {
+    const std::optional<Wide> n = Number(y);
+    if (!n) return std::nullopt;
+    const std::string_view data = bytes.data;
+    const bool beyond = data.size() > 8 && data.find_last_not_of('\0') >= 8 &&
+                        data.find_last_not_of('\0') != std::string_view::npos;
+    if (beyond || *n < 0) return std::partial_ordering::greater;
+    uint64_t low = 0;
+    std::memcpy(&low, data.data(), std::min<size_t>(data.size(), 8));
+    return Wide(low) <=> *n;
   }
 
   static bool IsNan(const Value& v) {
@@ -917,7 +950,7 @@ const NameScope& Columns::scope() const {
 }
 
 bool IsTrue(const Value& value) {
-  if (const std::optional<double> real = value.AsReal()) return *real != 0;
+  if (const std::optional<double> real = value.operand().AsReal()) return *real != 0;
   const std::optional<Wide> n = Number(value);
   return n && *n != 0;
 }

@@ -13,10 +13,11 @@ namespace ttq {
 namespace {
 
 Value Abs(const Value& argument) {
-  if (const std::optional<double> real = argument.AsReal()) return std::fabs(*real);
+  const Value& number = argument.operand();
+  if (const std::optional<double> real = number.AsReal()) return std::fabs(*real);
   uint64_t n;
   bool negative;
-  if (!argument.AsNumber(&n, &negative)) return Null{};
+  if (!number.AsNumber(&n, &negative)) return Null{};
   if (negative) n = -n;
   return n <= INT64_MAX ? Value(static_cast<int64_t>(n)) : Value(Word{n});
 }
@@ -24,7 +25,10 @@ Value Abs(const Value& argument) {
 Value ToHex(const Value& argument) {
   uint64_t n;
   bool negative;
-  if (!argument.AsNumber(&n, &negative)) return Null{};
+  // As it is shown, unless that is a name.
+  if (!argument.AsNumber(&n, &negative) && !argument.operand().AsNumber(&n, &negative)) {
+    return Null{};
+  }
   return Hex(n);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -55,6 +57,48 @@ absl::StatusOr<EvaluateAt> WhereToEvaluate(const ast::Accesses& source, const as
     if (!where.time) where.time = end;
   }
   return where;
+}
+
+Value NumberIn(std::string_view bytes, const NumberFormat& format) {
+  uint64_t n = 0;
+  std::memcpy(&n, bytes.data(), bytes.size());
+  if (format.kind == NumberFormat::Kind::kReal) {
+    if (bytes.size() == sizeof(double)) return Value(std::bit_cast<double>(n));
+    if (bytes.size() == sizeof(float)) {
+      return Value(std::bit_cast<float>(static_cast<uint32_t>(n)));
+    }
+    return Value(Word{n});
+  }
+  const size_t bits = format.bit_size > 0 ? format.bit_size : bytes.size() * 8;
+  const size_t unused = 64 - std::min<size_t>(bits, 64);
+  const uint64_t high = n >> format.bit_offset << unused;
+  if (format.kind == NumberFormat::Kind::kSigned) {
+    return Value(static_cast<int64_t>(high) >> unused);
+  }
+  return Value(Word{high >> unused});
+}
+
+// What was moved, shown whole. Compared and computed with is what of it lies in the location: a
+// number of the location's type, where all of it was moved; of more than a word, what was moved of
+// the location, or of the word at an address that has no length.
+Value Moved(const std::string& bytes, Address at, const ResolvedLocation& location) {
+  constexpr uint64_t kWord = 8;
+  Value shown = ValueOfBytes(bytes);
+  AddressRange asked = location.ranges[0];
+  if (!location.number) {
+    if (bytes.size() <= kWord || asked.size() > 1) return shown;
+    asked.end = at + bytes.size();
+    if (asked.size() > kWord) asked.end = asked.begin + kWord;
+  }
+  const uint64_t begin = std::max(at.v, asked.begin.v);
+  const uint64_t end = std::min(at.v + bytes.size(), asked.end.v);
+  if (begin >= end) return shown;
+  const bool whole = end - begin == asked.size();
+  if (!whole && bytes.size() <= kWord) return shown;
+  const std::string_view part = std::string_view(bytes).substr(begin - at.v, end - begin);
+  Value operand = NumberIn(part, whole && location.number ? *location.number : NumberFormat());
+  if (Compare(operand, shown) == 0) return shown;
+  return Value(Represented{std::move(shown), std::move(operand)});
 }
 
 void AddColumns(ast::Accesses::Kind kind, SourcePlan* plan) {
@@ -146,7 +190,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     refined.want_values = request.want_values;
     return refined;
   };
-  plan.open = [refine, &process, with_kind = source.kind == Kind::kAccesses](
+  plan.open = [refine, &process, location, with_kind = source.kind == Kind::kAccesses](
                   const SourceRequest& request) -> absl::StatusOr<OperatorPtr> {
     AccessQuery refined = refine(request);
     if (refined.span.empty()) return NoRows(request);
@@ -154,14 +198,15 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
     auto open = [refined = std::move(refined), &process, control] {
       return process.Accesses(refined, control);
     };
-    auto fill = [with_kind](Access&& access, Row* row) {
+    auto fill = [with_kind, location](Access&& access, Row* row) {
       row->push_back(access.time);
       row->push_back(OfThread(access.thread));
       row->push_back(access.pc);
       row->push_back(access.address);
       row->push_back(int64_t{access.size});
-      row->push_back(ValueOfBytes(access.value));
-      row->push_back(access.is_write ? ValueOfBytes(access.previous) : Value(Null{}));
+      row->push_back(Moved(access.value, access.address, location));
+      row->push_back(access.is_write ? Moved(access.previous, access.address, location)
+                                     : Value(Null{}));
       row->push_back(ActorName(access));
       if (with_kind) row->push_back(access.is_write ? "write" : "read");
     };

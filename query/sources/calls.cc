@@ -225,6 +225,8 @@ class CallSource : public Operator {
     FillPlace(place, row);
     (*row)[kCaller] = place.caller;
     (*row)[kKind] = "inlined";
+    (*row)[kReturned] = (*row)[kReturnTime] = Unknown{};
+    for (int i = 0; i < 6; ++i) (*row)[kArguments + i] = Unknown{};
   }
 
   using Key = std::pair<const Symbolizer*, uint64_t>;
@@ -343,7 +345,7 @@ class Results {
 
   absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
     const Word* rax = row[kReturned].get<Word>();
-    if (!rax) return Value(Null{});
+    if (!rax) return row[kReturned];
     ASSIGN_OR_RETURN(const Place* found,
                      PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
     if (!found->convention) {
@@ -364,7 +366,7 @@ class Results {
     ASSIGN_OR_RETURN(CValue value, ResultAtReturn(result, registers));
     if (!value.missing.empty()) {
       if (then) moment.AddNote(absl::StrCat("a result is not known: ", value.missing));
-      return Value(Null{});
+      return Value(Unknown{});
     }
     const CType* type = result.type->Strip();
     if (type->IsReference()) return Value(Address(registers.gpr[kRax]));

@@ -141,6 +141,7 @@ struct Evaluated {
   bool lvalue = false;  // names memory at `address`; otherwise `address` is just a number
   std::string text;
   std::string note;
+  NumberFormat number;
 };
 
 // An expression of nothing but numbers: an address, whatever C would say of their types.
@@ -212,6 +213,11 @@ absl::StatusOr<Evaluated> EvaluateLocation(const Context& context, const ast::Ex
   const CType* type = value.type->Strip();
   Evaluated place;
   place.text = ast::ToString(expr);
+  if (type->kind == CType::Kind::kFloat) {
+    place.number.kind = NumberFormat::Kind::kReal;
+  } else if (type->is_signed && (type->IsIntegral() || type->kind == CType::Kind::kEnum)) {
+    place.number.kind = NumberFormat::Kind::kSigned;
+  }
   if (value.has_address() && type->kind != CType::Kind::kFunction) {
     place.address = Address(value.address);
     place.size = types.SizeOf(value.type).value_or(0);
@@ -229,6 +235,8 @@ absl::StatusOr<Evaluated> EvaluateLocation(const Context& context, const ast::Ex
     place.address = Address(value.address + value.bit_offset / 8);
     place.size = (value.bit_offset % 8 + value.bit_size + 7) / 8;
     place.lvalue = true;
+    place.number.bit_offset = value.bit_offset % 8;
+    place.number.bit_size = value.bit_size;
     place.note = fmt::format("{} is a bit-field: other fields share its bytes", place.text);
     return place;
   }
@@ -282,6 +290,10 @@ absl::StatusOr<ResolvedLocation> ResolveLocation(const Context& context,
     // The very last byte of the address space has no end that 64 bits can hold.
     if (start.address.v + length == 0) --length;
     if (length == 0) return ErrorAt(location.range, "no program can have memory here");
+  }
+  const bool sized = location.length || location.end;
+  if (length <= 8 && (sized || start.lvalue)) {
+    result.number = sized ? NumberFormat() : start.number;
   }
   result.ranges.push_back({start.address, start.address + length});
   result.text = ToText(result.ranges[0]);

@@ -20,11 +20,20 @@
 
 namespace ttq {
 
+// How the number in a location of at most 8 bytes is read.
+struct NumberFormat {
+  enum class Kind : uint8_t { kUnsigned, kSigned, kReal };
+  Kind kind = Kind::kUnsigned;
+  uint32_t bit_offset = 0, bit_size = 0;  // bit_size 0: no bit-field
+};
+
 // The memory a LOCATION names.
 struct ResolvedLocation {
   std::vector<AddressRange> ranges;  // not empty, none empty
   std::string text;                  // "0x1000+8", "counter (0x4010+4)"
   std::string note;                  // a reservation to pass on, or ""
+  // Nothing: it is longer, or an address without a length.
+  std::optional<NumberFormat> number;
 };
 
 // The code a FUNCTION or PLACE names.
