@@ -41,6 +41,7 @@ struct Column {
   Type type = Type::kString;
   bool any = false;            // its values may be numbers or text, row by row
   std::vector<Column> fields;  // of objects: those whose type is known
+  bool any_operand = false;    // what is computed with its values may be of any type, row by row
   bool operator==(const Column&) const = default;
 };
 

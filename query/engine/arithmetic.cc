@@ -52,9 +52,11 @@ bool IsOfWhole(ast::BinaryOp op) {
 
 Value Compute(ast::BinaryOp op, const Value& x, const Value& y) {
   using Op = ast::BinaryOp;
-  // Bits are looked at as they are shown.
-  const bool bits = IsOfWhole(op);
-  const std::optional<Wide> m = Number(bits ? x.shown() : x), n = Number(bits ? y.shown() : y);
+  std::optional<Wide> m = Number(x), n = Number(y);
+  if (IsOfWhole(op)) {  // a real's bits are what is shown
+    if (!m) m = Number(x.shown());
+    if (!n) n = Number(y.shown());
+  }
   if (!m || !n) {
     const std::optional<double> a = x.operand().ToReal(), b = y.operand().ToReal();
     if (!a || !b || (op == Op::kDiv && *b == 0)) return Null{};

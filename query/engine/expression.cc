@@ -171,7 +171,9 @@ class Binder {
                      }
                      return row[slot];
                    },
-                   found->column.type, found->column.any ? Form::kAny : KindOf(found->column.type)};
+                   // Alone it is what is shown.
+                   found->column.any_operand && depth_ > 1 ? Type::kObject : found->column.type,
+                   found->column.any ? Form::kAny : KindOf(found->column.type)};
     }
     if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));

@@ -101,12 +101,15 @@ Value Moved(const std::string& bytes, Address at, const ResolvedLocation& locati
   return Value(Represented{std::move(shown), std::move(operand)});
 }
 
-void AddColumns(ast::Accesses::Kind kind, SourcePlan* plan) {
+void AddColumns(ast::Accesses::Kind kind, const ResolvedLocation& location, SourcePlan* plan) {
   AddMoment(plan);
   Add(plan, "address", Type::kAddress);
   Add(plan, "size", Type::kInteger);
-  Add(plan, "value", Type::kValue);
-  Add(plan, "previous", Type::kValue);
+  for (const char* const name : {"value", "previous"}) {
+    Add(plan, name, Type::kValue);
+    plan->columns.back().column.any_operand =
+        location.number && location.number->kind == NumberFormat::Kind::kReal;
+  }
   Add(plan, "actor", Type::kString);
   plan->presentation.table_columns = {"time", "thread", "address", "size"};
   auto& shown = plan->presentation.table_columns;
@@ -152,7 +155,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Accesses& source, const ast::Query& q
   }
   if (thread) absl::StrAppend(&filters, " in thread ", thread->v);
 
-  AddColumns(source.kind, &plan);
+  AddColumns(source.kind, location, &plan);
   plan.reversible = true;
   if (source.mode == Mode::kLast) plan.take_one = Direction::kBackward;
   if (source.mode == Mode::kFirst || source.mode == Mode::kNext) {

@@ -226,7 +226,6 @@ class CallSource : public Operator {
     (*row)[kCaller] = place.caller;
     (*row)[kKind] = "inlined";
     (*row)[kReturned] = (*row)[kReturnTime] = Unknown{};
-    for (int i = 0; i < 6; ++i) (*row)[kArguments + i] = Unknown{};
   }
 
   using Key = std::pair<const Symbolizer*, uint64_t>;
