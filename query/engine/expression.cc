@@ -86,6 +86,11 @@ const char* KindName(Form kind) {
 
 Value Truth(bool b) { return int64_t{b}; }
 
+// What is computed with: of anything, row by row, where the column is.
+Type OperandType(const Bound& bound) {
+  return bound.kind == Form::kAny ? Type::kObject : bound.type;
+}
+
 // Of what a computation with numbers of the two types gives.
 Type Common(Type a, Type b) {
   if (a == Type::kObject || b == Type::kObject) return Type::kObject;  // not known
@@ -128,6 +133,9 @@ class Binder {
     return Constant(FromNumber(Wide(n.value)), Type::kInteger, Form::kNumber);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Character& c) {
+    if (IsPython()) {  // a text of one character
+      return Constant(std::string(1, static_cast<char>(c.value)), Type::kString, Form::kText);
+    }
     return Constant(int64_t{c.value}, Type::kInteger, Form::kNumber);
   }
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::String& s) {
@@ -139,6 +147,9 @@ class Binder {
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::Float& f) {
     return Constant(f.value, Type::kReal, Form::kNumber);
   }
+
+  // The rows are of Python's code.
+  bool IsPython() const { return columns_.scope().code == NameScope::Code::kNone; }
 
   // In this place the name means an argument of the function that a row's call is of.
   bool MeansArgument(const std::string& name) const { return condition_ && IsArgument(name); }
@@ -201,7 +212,7 @@ class Binder {
     }
     const std::vector<std::string> columns = columns_.Names();
     std::vector<std::string> near = Nearest(name, columns);
-    if (near.empty() && names_) {
+    if (near.empty() && names_ && !IsPython()) {
       ASSIGN_OR_RETURN(near, names_->Near(name));
     }
     std::string message = absl::StrCat("there is no column ", name);
@@ -214,7 +225,7 @@ class Binder {
   // for, and so must be a variable.
   absl::StatusOr<bool> IsOfProgram(const std::string& name, bool alone) {
     if (!names_) return false;
-    return alone ? names_->IsVariable(name) : names_->HasValue(name);
+    return alone || IsPython() ? names_->IsVariable(name) : names_->HasValue(name);
   }
 
   // `args.NAME` must be an argument of some function, where it is known which they have.
@@ -565,12 +576,13 @@ class Binder {
     ASSIGN_OR_RETURN(Bound operand, unary.op == ast::UnaryOp::kNot ? Condition(*unary.operand)
                                                                    : Bind(*unary.operand));
     RETURN_IF_ERROR(WantNumber(*unary.operand, operand, unary.op == ast::UnaryOp::kBitNot));
-    const Type type =
-        unary.op == ast::UnaryOp::kNot ? Type::kInteger : Common(operand.type, Type::kInteger);
+    const Type type = unary.op == ast::UnaryOp::kNot ? Type::kInteger
+                                                     : Common(OperandType(operand), Type::kInteger);
     return Bound{
         [op = unary.op, f = std::move(operand.value)](const Row& row) -> absl::StatusOr<Value> {
           absl::StatusOr<Value> v = f(row);
           if (!v.ok()) return v;
+          if (v->represented()) v = Value(v->operand());
           if (op == ast::UnaryOp::kNot && v->AsReal()) return Truth(*v->AsReal() == 0);
           if (op == ast::UnaryOp::kMinus) {
             if (const float* f = v->get<float>()) return -*f;
@@ -631,7 +643,7 @@ class Binder {
     const bool whole = IsOfWhole(binary.op);
     RETURN_IF_ERROR(WantNumber(*binary.left, left, whole));
     RETURN_IF_ERROR(WantNumber(*binary.right, right, whole));
-    const Type type = Common(left.type, right.type);
+    const Type type = Common(OperandType(left), OperandType(right));
     return Bound{[op = binary.op, a = std::move(left.value),
                   b = std::move(right.value)](const Row& row) -> absl::StatusOr<Value> {
                    ASSIGN_OR_RETURN(Value x, a(row));
@@ -842,16 +854,21 @@ class Binder {
       return ErrorAt(matches.pattern.range,
                      absl::StrCat("this pattern is not understood: ", compiled->error()));
     }
-    return Bound{[negated = matches.negated, regex, compiled,
-                  f = std::move(operand.value)](const Row& row) -> absl::StatusOr<Value> {
-                   ASSIGN_OR_RETURN(Value x, f(row));
-                   const std::string* text = x.get<std::string>();
-                   if (!text) return Null{};
-                   const bool found = regex ? RE2::PartialMatch(*text, *compiled)
-                                            : RE2::FullMatch(*text, *compiled);
-                   return Truth(found != negated);
-                 },
-                 Type::kInteger, Form::kNumber};
+    return Bound{
+        [negated = matches.negated, regex, compiled,
+         f = std::move(operand.value)](const Row& row) -> absl::StatusOr<Value> {
+          ASSIGN_OR_RETURN(Value x, f(row));
+          // A Python str is shown as its repr, and may be meant by its characters.
+          const std::string* texts[] = {x.get<std::string>(), x.operand().get<std::string>()};
+          if (!texts[0]) return Null{};
+          bool found = false;
+          for (const std::string* text : texts) {
+            if (!text || found) continue;
+            found = regex ? RE2::PartialMatch(*text, *compiled) : RE2::FullMatch(*text, *compiled);
+          }
+          return Truth(found != negated);
+        },
+        Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::IsNull& test) {
@@ -876,8 +893,9 @@ class Binder {
     const bool one = (x.represented() == nullptr) != (y.represented() == nullptr);
     if (one) {
       const auto c = ComparePlain(x.shown(), y.shown());
-      const bool texts = x.get<std::string>() && y.get<std::string>();
-      if (texts || (c && *c == 0)) return c;
+      const bool only_shown = x.get<std::string>() && y.get<std::string>() &&
+                              !(x.operand().get<std::string>() && y.operand().get<std::string>());
+      if (only_shown || (c && *c == 0)) return c;
     }
     return ComparePlain(x.operand(), y.operand());
   }

@@ -32,9 +32,15 @@ Value ToHex(const Value& argument) {
   return Hex(n);
 }
 
+// The characters of a str, not its repr; of an enumerator its name.
+const std::string* TextOf(const Value& argument) {
+  const std::string* text = argument.operand().get<std::string>();
+  return text ? text : argument.get<std::string>();
+}
+
 // Characters of UTF-8, each byte that is part of none counting as one.
 Value Length(const Value& argument) {
-  const std::string* text = argument.get<std::string>();
+  const std::string* text = TextOf(argument);
   if (!text) return Null{};
   int64_t count = 0;
   for (size_t i = 0; i < text->size(); ++count) {
@@ -46,7 +52,7 @@ Value Length(const Value& argument) {
 }
 
 Value ToLower(const Value& argument) {
-  const std::string* text = argument.get<std::string>();
+  const std::string* text = TextOf(argument);
   return text ? Value(Lower(*text)) : Value(Null{});
 }
 

@@ -2,11 +2,23 @@
 
 #include "query/engine/py_stack.h"
 
+#include <cstdlib>
+
 #include "base/status_macros.h"
 #include "query/cpython/provenance.h"
 #include "query/outcome.h"
 
 namespace ttq {
+namespace {
+
+// The double nearest to an integer that is too large for 64 bits, by its digits.
+std::optional<double> RealOf(const std::string& digits) {
+  const size_t begin = digits.starts_with('-') ? 1 : 0;
+  if (digits.find_first_not_of("0123456789", begin) != std::string::npos) return std::nullopt;
+  return std::strtod(digits.c_str(), nullptr);
+}
+
+}  // namespace
 
 Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, ThreadNo thread,
                        Outcome& outcome) {
@@ -27,7 +39,28 @@ Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
   limits.characters = 300;
   limits.items = 20;
   limits.levels = 4;
-  return Value(objects.Repr(object, limits));
+  return ReprValue(objects, object, limits);
+}
+
+Value ReprValue(python::ObjectReader& objects, uint64_t object, const python::ReprLimits& limits) {
+  std::string repr = objects.Repr(object, limits);
+  const python::TypeInfo* type = objects.TypeOf(object);
+  std::optional<Value> operand;
+  if (!type) {
+    // What cannot be read is only told of.
+  } else if (type->name == "int" || type->name == "bool") {
+    if (const std::optional<int64_t> n = objects.Int(object)) {
+      operand = Value(*n);
+    } else if (const std::optional<double> real = RealOf(repr)) {
+      operand = Value(*real);
+    }
+  } else if (const std::optional<double> real = objects.Float(object)) {
+    operand = Value(*real);
+  } else if (type->name == "str") {
+    if (std::optional<std::string> text = objects.Str(object)) operand = Value(*std::move(text));
+  }
+  if (!operand) return Value(std::move(repr));
+  return Value(Represented{Value(std::move(repr)), *std::move(operand)});
 }
 
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,

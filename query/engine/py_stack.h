@@ -29,6 +29,10 @@ Value PyBacktraceValue(python::PythonState& state, python::SourceText& source, T
 // null where there is no object.
 Value ObjectValue(python::ObjectReader& objects, uint64_t object);
 
+// What Python prints of an object; a number or a str (no subclass) is one in conditions, too.
+Value ReprValue(python::ObjectReader& objects, uint64_t object,
+                const python::ReprLimits& limits = {});
+
 // Appends the Python stack of each row's thread at its time; null for a row without a time.
 // Without a slot of the thread: of the thread that ran.
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,

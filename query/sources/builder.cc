@@ -78,6 +78,11 @@ void Add(SourcePlan* plan, std::string name, Type type) {
   plan->columns.push_back({{std::move(name), type}, plan->width++, Derived::kNone});
 }
 
+void AddRepr(SourcePlan* plan, std::string name) {
+  Add(plan, std::move(name), Type::kString);
+  plan->columns.back().column.any = true;
+}
+
 void AddPlace(SourcePlan* plan) {
   plan->columns.push_back({{"function", Type::kString}, 0, Derived::kLocation});
   plan->columns.push_back({{"module", Type::kString}, 0, Derived::kLocation});

@@ -103,6 +103,8 @@ void SetCompute(SourcePlan* plan, ComputedSource::Compute compute, std::string d
 
 // A column at the next free slot.
 void Add(SourcePlan* plan, std::string name, Type type);
+// Of what Python prints of objects: ReprValue's.
+void AddRepr(SourcePlan* plan, std::string name);
 // function, module, file and line, derived from time and pc.
 void AddPlace(SourcePlan* plan);
 // The columns of every row that happens at a moment: slots 0, 1 and 2 are time, thread and pc.

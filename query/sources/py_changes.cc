@@ -13,6 +13,7 @@
 #include "query/cpython/provenance.h"
 #include "query/cpython/variables.h"
 #include "query/engine/engine.h"
+#include "query/engine/py_stack.h"
 #include "query/language/diagnostic.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
@@ -145,7 +146,7 @@ class SlotChanges {
         if (object == 0 || !instance->objects.TypeOf(object)) return Null{};
         python::ReprLimits limits;
         limits.characters = 1000;
-        return instance->objects.Repr(object, limits);
+        return ReprValue(instance->objects, object, limits);
       };
       (*row)[kOld] = show(before);
       (*row)[kNew] = show(after);
@@ -456,8 +457,9 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyChanges& source, const ast::Query& 
   AddMoment(&plan);
   plan.columns.back().derived = Derived::kNone;  // python
   plan.columns.back().slot = plan.width++;
-  Add(&plan, "old", Type::kString);
-  Add(&plan, "new", Type::kString);
+  plan.scope.code = NameScope::Code::kNone;
+  AddRepr(&plan, "old");
+  AddRepr(&plan, "new");
   Add(&plan, "old_address", Type::kAddress);
   Add(&plan, "new_address", Type::kAddress);
   Add(&plan, "slot", Type::kAddress);

@@ -16,6 +16,7 @@
 #include "query/cpython/source_text.h"
 #include "query/cpython/state.h"
 #include "query/engine/engine.h"
+#include "query/engine/py_stack.h"
 #include "query/language/diagnostic.h"
 #include "query/outcome.h"
 #include "query/sources/builder.h"
@@ -271,35 +272,35 @@ absl::StatusOr<SourcePlan> Plan(const ast::PyLocals&, const ast::Query& query,
   if (!asked.ok()) return asked.status();
   SourcePlan plan = PlanFrame();
   Add(&plan, "name", Type::kString);
-  Add(&plan, "value", Type::kString);
+  AddRepr(&plan, "value");
   Add(&plan, "type", Type::kString);
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "kind", Type::kString);
   Add(&plan, "slot", Type::kAddress);
   plan.presentation.table_columns = {"name", "value", "type", "address"};
   if (asked->all) TellThreads(&plan);
-  SetPython(
-      &plan, context, asked->at, "the variables of a Python frame",
-      [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
-        return ForEachFrame(
-            asked, state, outcome,
-            [&](const PythonState::ThreadStack& stack, const python::Frame& frame,
-                uint64_t number) {
-              python::FrameReader& frames = stack.instance->frames;
-              python::ObjectReader& objects = frames.objects();
-              for (const python::LocalVariable& variable : frames.Locals(frame)) {
-                rows->push_back({state.time(), ThreadOf(stack), OfCount(number),
-                                 frame.code->qualname, variable.name, objects.Repr(variable.value),
-                                 OfText(TypeNameAt(objects, variable.value)),
-                                 Address(variable.value), KindName(variable.kind),
-                                 variable.slot ? Value(Address(variable.slot)) : Value()});
-              }
-              if (rows->empty()) {
-                outcome.AddNote(frame.code->qualname + " has no variables at that time");
-              }
-              return absl::OkStatus();
+  SetPython(&plan, context, asked->at, "the variables of a Python frame",
+            [asked = *asked](PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+              return ForEachFrame(
+                  asked, state, outcome,
+                  [&](const PythonState::ThreadStack& stack, const python::Frame& frame,
+                      uint64_t number) {
+                    python::FrameReader& frames = stack.instance->frames;
+                    python::ObjectReader& objects = frames.objects();
+                    for (const python::LocalVariable& variable : frames.Locals(frame)) {
+                      rows->push_back({state.time(), ThreadOf(stack), OfCount(number),
+                                       frame.code->qualname, variable.name,
+                                       ReprValue(objects, variable.value),
+                                       OfText(TypeNameAt(objects, variable.value)),
+                                       Address(variable.value), KindName(variable.kind),
+                                       variable.slot ? Value(Address(variable.slot)) : Value()});
+                    }
+                    if (rows->empty()) {
+                      outcome.AddNote(frame.code->qualname + " has no variables at that time");
+                    }
+                    return absl::OkStatus();
+                  });
             });
-      });
   return plan;
 }
 
@@ -524,7 +525,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   Add(&plan, "time", Type::kTime);
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "type", Type::kString);
-  Add(&plan, "repr", Type::kString);
+  AddRepr(&plan, "repr");
   Add(&plan, "refcount", Type::kInteger);
   Add(&plan, "immortal", Type::kInteger);
   Add(&plan, "attributes", Type::kObject);
@@ -536,57 +537,57 @@ absl::StatusOr<SourcePlan> Plan(const ast::Object& source, const ast::Query& que
   Add(&plan, "freed_by", Type::kObject);
   Add(&plan, "freed_in", Type::kString);
   plan.presentation.layout = Presentation::Layout::kRecord;
-  SetPython(
-      &plan, context, at, "a Python object",
-      [address = *address, wanted = source.object.type, &context, control = options.control](
-          PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
-        std::string why;
-        Fate fate;
-        if (!HistoryUnknown(state.process())) {
-          ASSIGN_OR_RETURN(fate, FateOf(context, address, state.time(), control, outcome));
-        }
-        for (const auto& instance : state.instances()) {
-          python::ObjectReader& objects = instance->objects;
-          const python::TypeInfo* found = objects.TypeOf(address);
-          if (!found) {
-            why = objects.WhyNoObject(address);
-            continue;
-          }
-          const python::TypeInfo type = *found;
-          const std::string name = objects.FullTypeName(type);
-          if (wanted && !objects.IsCalled(type, *wanted)) {
-            outcome.AddNote(
-                fmt::format("the object at {:#x} is a {}, not a {}", address, name, *wanted));
-          }
-          const std::optional<python::Refcount> refcount = objects.RefcountOf(address);
-          if (!fate.note.empty()) {
-            outcome.AddNote(fate.note);
-          } else if (refcount && refcount->count <= 0) {
-            outcome.AddNote("its reference count says that it is not alive");
-          }
-          Value traceback;
-          if (type.Is(python::kExceptionSubclass)) {
-            traceback = TracebackValue(instance->frames, address);
-          }
-          python::ReprLimits limits;
-          limits.characters = 1 << 16;
-          limits.attributes = false;  // they have a column
-          rows->push_back({state.time(), Address(address), name, objects.Repr(address, limits),
-                           RefcountValue(refcount), int64_t{refcount && refcount->immortal},
-                           AttributesValue(objects, address), std::move(traceback),
-                           Address(type.address), SuspendedValue(instance->frames, address),
-                           fate.state, fate.freed_time, fate.freed_by, fate.freed_in});
-          return absl::OkStatus();
-        }
-        if (!state.instances().empty()) {
-          if (why == "no memory there") {
-            why = state.process().DescribeUnmapped(Address(address), state.time());
-          }
-          outcome.AddNote(fmt::format("no Python object at {:#x}: {}", address, why));
-          if (!fate.note.empty()) outcome.AddNote(fate.note);
-        }
-        return absl::OkStatus();
-      });
+  SetPython(&plan, context, at, "a Python object",
+            [address = *address, wanted = source.object.type, &context, control = options.control](
+                PythonState& state, Outcome& outcome, std::vector<Row>* rows) {
+              std::string why;
+              Fate fate;
+              if (!HistoryUnknown(state.process())) {
+                ASSIGN_OR_RETURN(fate, FateOf(context, address, state.time(), control, outcome));
+              }
+              for (const auto& instance : state.instances()) {
+                python::ObjectReader& objects = instance->objects;
+                const python::TypeInfo* found = objects.TypeOf(address);
+                if (!found) {
+                  why = objects.WhyNoObject(address);
+                  continue;
+                }
+                const python::TypeInfo type = *found;
+                const std::string name = objects.FullTypeName(type);
+                if (wanted && !objects.IsCalled(type, *wanted)) {
+                  outcome.AddNote(
+                      fmt::format("the object at {:#x} is a {}, not a {}", address, name, *wanted));
+                }
+                const std::optional<python::Refcount> refcount = objects.RefcountOf(address);
+                if (!fate.note.empty()) {
+                  outcome.AddNote(fate.note);
+                } else if (refcount && refcount->count <= 0) {
+                  outcome.AddNote("its reference count says that it is not alive");
+                }
+                Value traceback;
+                if (type.Is(python::kExceptionSubclass)) {
+                  traceback = TracebackValue(instance->frames, address);
+                }
+                python::ReprLimits limits;
+                limits.characters = 1 << 16;
+                limits.attributes = false;  // they have a column
+                rows->push_back({state.time(), Address(address), name,
+                                 ReprValue(objects, address, limits), RefcountValue(refcount),
+                                 int64_t{refcount && refcount->immortal},
+                                 AttributesValue(objects, address), std::move(traceback),
+                                 Address(type.address), SuspendedValue(instance->frames, address),
+                                 fate.state, fate.freed_time, fate.freed_by, fate.freed_in});
+                return absl::OkStatus();
+              }
+              if (!state.instances().empty()) {
+                if (why == "no memory there") {
+                  why = state.process().DescribeUnmapped(Address(address), state.time());
+                }
+                outcome.AddNote(fmt::format("no Python object at {:#x}: {}", address, why));
+                if (!fate.note.empty()) outcome.AddNote(fate.note);
+              }
+              return absl::OkStatus();
+            });
   return plan;
 }
 
@@ -653,7 +654,7 @@ absl::Status FindObjects(PythonState& state, PythonState::Instance& instance,
           continue;
         }
         rows->push_back({state.time(), Address(object), TypeNameAt(objects, object),
-                         objects.Repr(object, limits), refcount->count});
+                         ReprValue(objects, object, limits), refcount->count});
       }
     }
   }
@@ -670,7 +671,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::ObjectsOfType& source, const ast::Que
   Add(&plan, "time", Type::kTime);
   Add(&plan, "address", Type::kAddress);
   Add(&plan, "type", Type::kString);
-  Add(&plan, "repr", Type::kString);
+  AddRepr(&plan, "repr");
   Add(&plan, "refcount", Type::kInteger);
   plan.presentation.table_columns = {"address", "type", "repr", "refcount"};
   plan.presentation.no_rows =
