@@ -550,9 +550,9 @@ struct SymbolFileCache::Impl {
   }
   // The one kept under the key, which may be another thread's.
   std::shared_ptr<const SymbolFile> Keep(const std::string& key,
-                                         std::shared_ptr<const SymbolFile> file) {
+                                         const std::shared_ptr<const SymbolFile>& file) {
     std::lock_guard lock(mutex);
-    return files.try_emplace(key, std::move(file)).first->second;
+    return files.try_emplace(key, file).first->second;
   }
 };
 

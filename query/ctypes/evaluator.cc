@@ -304,6 +304,9 @@ absl::StatusOr<CValue> Evaluator::On(const ast::Expr& expr, const ast::Name& nam
   if (!*found && !type) found = Enumerator(name.name, /*anywhere=*/true);
   if (!found.ok()) return found.status();
   if (*found) return **std::move(found);
+  if (name.name == "true" || name.name == "false") {
+    return FromNumber(BuiltinType("bool"), name.name == "true");
+  }
   if (type) {
     return ErrorAt(expr.range, name.name + " is a type",
                    Cat("`(", name.name, "*)ADDRESS` and `sizeof(", name.name, ")` take one"));

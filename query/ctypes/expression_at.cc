@@ -21,7 +21,7 @@ std::optional<uint64_t> FrameWith(const ProcessTypes& context, const TypeSpace& 
     if (number == not_in) continue;
     absl::StatusOr<FrameView> view = FrameAt(context, moment, thread, number);
     if (!view.ok()) return std::nullopt;
-    if (FrameState(context, types, moment, *std::move(view)).FindLocal(name)) return number;
+    if (FrameState(context, types, moment, *view).FindLocal(name)) return number;
   }
   return std::nullopt;
 }

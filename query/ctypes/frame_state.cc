@@ -64,8 +64,8 @@ std::optional<DieAttribute> PassedByCall(const Die& die, uint64_t returns_to, Di
 }  // namespace
 
 FrameState::FrameState(const ProcessTypes& context, const TypeSpace& types, Moment* moment,
-                       FrameView view)
-    : context_(context), types_(types), moment_(moment), view_(std::move(view)) {
+                       const FrameView& view)
+    : context_(context), types_(types), moment_(moment), view_(view) {
   placed_ = types_.FileAt(view_.pc);
   if (!placed_) return;
   std::vector<CodeScope> all = placed_->file->ScopesAt(view_.pc.v - placed_->bias);

@@ -27,7 +27,8 @@ std::vector<Die> ParametersOf(const Die& function);
 class FrameState {
  public:
   // The moment must stay at its time while this is used.
-  FrameState(const ProcessTypes& context, const TypeSpace& types, Moment* moment, FrameView view);
+  FrameState(const ProcessTypes& context, const TypeSpace& types, Moment* moment,
+             const FrameView& view);
 
   const FrameView& view() const { return view_; }
   // Nothing where the pc is in no module with DWARF.

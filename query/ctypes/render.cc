@@ -61,6 +61,17 @@ std::string WideText(const std::string& bytes, bool is_signed) {
   return digits;
 }
 
+// A number of 128 bits: its digits, where 64 bits do not hold it.
+Value WideNumber(const std::string& bytes, const CType& type) {
+  __int128 n = 0;
+  std::memcpy(&n, bytes.data(), std::min<size_t>(16, bytes.size()));
+  const auto u = static_cast<unsigned __int128>(n);
+  const bool negative = type.is_signed && n < 0;
+  if (negative ? n >= INT64_MIN : u <= INT64_MAX) return Value(static_cast<int64_t>(n));
+  return Value(Represented{Value(WideText(bytes, type.is_signed)),
+                           Value(negative ? static_cast<double>(n) : static_cast<double>(u))});
+}
+
 // Every enumerator has bits of its own: values are combinations of them.
 bool IsFlagEnum(const CType& type) {
   uint64_t seen = 0;
@@ -84,7 +95,7 @@ std::string EnumText(const CType& type, uint64_t number) {
     const uint64_t size = type.size.value_or(4);
     if (ExtendSign(static_cast<uint64_t>(e.value), size, type.is_signed) == number) return e.name;
   }
-  const std::string plain = type.is_signed ? Cat(value) : Cat(number);
+  std::string plain = type.is_signed ? Cat(value) : Cat(number);
   if (!IsFlagEnum(type)) return plain;
   if (number == 0) return "0";
   std::string text;
@@ -850,6 +861,8 @@ absl::StatusOr<Value> Renderer::StructuredScalar(const CValue& value, const CTyp
     object.fields.emplace_back("points_to", std::move(pointee));
     return Value(std::move(object));
   }
+  ASSIGN_OR_RETURN(LoadedValue loaded, reader_.Load(value));
+  if (loaded.complete() && loaded.bytes.size() > 8) return WideNumber(loaded.bytes, *type);
   ASSIGN_OR_RETURN(std::optional<uint64_t> n, reader_.Number(value));
   if (!n) return Value(Null{});
   if (type->kind == Kind::kPointer) return Value(Address(*n));

@@ -188,6 +188,9 @@ class Binder {
     }
     if (IsOfCalls(name.name)) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(bool known, IsOfProgram(name.name, /*alone=*/depth_ == 1));
+    if (!known && IsTruth(name.name)) {
+      return Constant(int64_t{name.name == "true"}, Type::kInteger, Form::kNumber);
+    }
     if (!known) return Unknown(e.range, name.name);
     ASSIGN_OR_RETURN(Bound bound, OfProgram(e, /*as_text=*/false));
     const auto args = columns_.Find("args");
@@ -220,6 +223,8 @@ class Binder {
     return ErrorAt(range, message + " here; there are " + absl::StrJoin(columns, ", "),
                    "text is written in quotes");
   }
+
+  static bool IsTruth(std::string_view name) { return name == "true" || name == "false"; }
 
   // A name of the program that can mean something at the rows. `alone`: it is all that is asked
   // for, and so must be a variable.
@@ -273,7 +278,8 @@ class Binder {
       }
       if (IsOfCalls(name->name)) return Unknown(expr.range, name->name);
       ASSIGN_OR_RETURN(bool known, IsOfProgram(name->name, /*alone=*/false));
-      return known ? absl::OkStatus() : Unknown(expr.range, name->name);
+      if (known || IsTruth(name->name)) return absl::OkStatus();
+      return Unknown(expr.range, name->name);
     }
     absl::Status status;
     ast::ForEachOperand(expr, [&](const ast::Expr& operand) {
@@ -402,7 +408,7 @@ class Binder {
     }
     absl::StatusOr<FrameView> view = FrameAt(context, *moment, thread, 0, inlined);
     if (view.ok()) {
-      frame.emplace(context, *types, *moment, *std::move(view));
+      frame.emplace(context, *types, *moment, *view);
     } else if (!absl::IsNotFound(view.status())) {
       return view.status();
     }
@@ -559,10 +565,10 @@ class Binder {
           }
           if (!registers.ok()) return registers.status();
           if (index == kGprCount) return Word{registers->pc.v};
-          const uint64_t n = registers->gpr[index];
           // A number with a sign, as gdb has it.
-          if (static_cast<int64_t>(n) >= 0) return Word{n};
-          return Value(Represented{Word{n}, static_cast<int64_t>(n)});
+          const uint64_t held = registers->gpr[index];
+          if (static_cast<int64_t>(held) >= 0) return Word{held};
+          return Value(Represented{Word{held}, static_cast<int64_t>(held)});
         },
         Type::kValue, Form::kNumber};
   }
@@ -883,52 +889,6 @@ class Binder {
                    return Truth(null != negated);
                  },
                  Type::kInteger, Form::kNumber};
-  }
-
-  // Null when either is, or when a number meets text. NaN is as in C: unequal to all, and neither
-  // less nor greater. What is shown as another value is that one, too: an enumerator is equal to
-  // its name and its number.
-  static std::optional<std::partial_ordering> CompareOrNull(const Value& x, const Value& y) {
-    if (x.is_null() || y.is_null()) return std::nullopt;
-    const bool one = (x.represented() == nullptr) != (y.represented() == nullptr);
-    if (one) {
-      const auto c = ComparePlain(x.shown(), y.shown());
-      const bool only_shown = x.get<std::string>() && y.get<std::string>() &&
-                              !(x.operand().get<std::string>() && y.operand().get<std::string>());
-      if (only_shown || (c && *c == 0)) return c;
-    }
-    return ComparePlain(x.operand(), y.operand());
-  }
-
-  static std::optional<std::partial_ordering> ComparePlain(const Value& x, const Value& y) {
-    const auto *x_bytes = x.get<Bytes>(), *y_bytes = y.get<Bytes>();
-    if (x_bytes && !y_bytes) return CompareBytes(*x_bytes, y);
-    if (y_bytes && !x_bytes) {
-      const auto c = CompareBytes(*y_bytes, x);
-      return c ? std::optional(0 <=> *c) : c;
-    }
-    const bool x_text = x.get<std::string>(), y_text = y.get<std::string>();
-    if (x_text != y_text) return std::nullopt;
-    if (IsNan(x) || IsNan(y)) return std::partial_ordering::unordered;
-    return Compare(x, y) <=> 0;
-  }
-
-  // Bytes, as an unsigned little-endian number.
-  static std::optional<std::partial_ordering> CompareBytes(const Bytes& bytes, const Value& y) {
-    const std::optional<Wide> n = Number(y);
-    if (!n) return std::nullopt;
-    const std::string_view data = bytes.data;
-    const bool beyond = data.size() > 8 && data.find_last_not_of('\0') >= 8 &&
-                        data.find_last_not_of('\0') != std::string_view::npos;
-    if (beyond || *n < 0) return std::partial_ordering::greater;
-    uint64_t low = 0;
-    std::memcpy(&low, data.data(), std::min<size_t>(data.size(), 8));
-    return Wide(low) <=> *n;
-  }
-
-  static bool IsNan(const Value& v) {
-    const std::optional<double> real = v.AsReal();
-    return real && std::isnan(*real);
   }
 
   static absl::Status WantNumber(const ast::Expr& expr, const Bound& bound, bool whole) {

@@ -64,7 +64,7 @@ Value ReprValue(python::ObjectReader& objects, uint64_t object, const python::Re
 }
 
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,
-                       std::shared_ptr<Outcome> outcome) {
+                       const std::shared_ptr<Outcome>& outcome) {
   struct Kept {
     explicit Kept(const Process* process) : source(process) {}
     std::unique_ptr<python::PythonState> state;

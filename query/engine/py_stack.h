@@ -36,7 +36,7 @@ Value ReprValue(python::ObjectReader& objects, uint64_t object,
 // Appends the Python stack of each row's thread at its time; null for a row without a time.
 // Without a slot of the thread: of the thread that ran.
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,
-                       std::shared_ptr<Outcome> outcome);
+                       const std::shared_ptr<Outcome>& outcome);
 
 }  // namespace ttq
 

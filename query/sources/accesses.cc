@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "fmt/core.h"
+#include "query/ctypes/floating_point.h"
 #include "query/engine/engine.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
@@ -59,16 +59,15 @@ absl::StatusOr<EvaluateAt> WhereToEvaluate(const ast::Accesses& source, const as
   return where;
 }
 
+// At most 8 bytes, or a real.
 Value NumberIn(std::string_view bytes, const NumberFormat& format) {
+  if (format.real) {
+    std::string whole(bytes);
+    whole.resize(std::max<size_t>(bytes.size(), bytes.size() > 8 ? 16 : 0));
+    return FloatValue(*format.real, whole);
+  }
   uint64_t n = 0;
   std::memcpy(&n, bytes.data(), bytes.size());
-  if (format.kind == NumberFormat::Kind::kReal) {
-    if (bytes.size() == sizeof(double)) return Value(std::bit_cast<double>(n));
-    if (bytes.size() == sizeof(float)) {
-      return Value(std::bit_cast<float>(static_cast<uint32_t>(n)));
-    }
-    return Value(Word{n});
-  }
   const size_t bits = format.bit_size > 0 ? format.bit_size : bytes.size() * 8;
   const size_t unused = 64 - std::min<size_t>(bits, 64);
   const uint64_t high = n >> format.bit_offset << unused;
@@ -90,11 +89,16 @@ Value Moved(const std::string& bytes, Address at, const ResolvedLocation& locati
     asked.end = at + bytes.size();
     if (asked.size() > kWord) asked.end = asked.begin + kWord;
   }
+  // x87 writes 10 bytes of 16.
+  constexpr uint64_t kExtended = 10;
+  if (location.number && asked.size() > kWord && !IsQuad(*location.number->real)) {
+    asked.end = asked.begin + kExtended;
+  }
   const uint64_t begin = std::max(at.v, asked.begin.v);
   const uint64_t end = std::min(at.v + bytes.size(), asked.end.v);
   if (begin >= end) return shown;
   const bool whole = end - begin == asked.size();
-  if (!whole && bytes.size() <= kWord) return shown;
+  if (!whole && (bytes.size() <= kWord || end - begin > kWord)) return shown;
   const std::string_view part = std::string_view(bytes).substr(begin - at.v, end - begin);
   Value operand = NumberIn(part, whole && location.number ? *location.number : NumberFormat());
   if (Compare(operand, shown) == 0) return shown;

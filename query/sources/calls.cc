@@ -260,6 +260,9 @@ Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int
       return column;
     case CType::Kind::kStruct:
     case CType::Kind::kUnion:
+      // Shown by what it holds: a text, a list, an object.
+      column.any = type->name.starts_with("std::");
+      if (column.any) return column;
       for (const CMember& member : type->members) {
         if (depth == kMaxDepth || member.is_static || member.name.empty()) continue;
         column.fields.push_back(ColumnOf(member.name, types, type->At(member.type), depth + 1));
@@ -272,8 +275,9 @@ Column ColumnOf(std::string name, const TypeSpace& types, const CType* type, int
       break;
   }
   // Above the greatest signed number a column of integers has no place for it.
-  const bool fits = type->is_signed || types.SizeOf(type).value_or(8) < 8;
-  if (type->IsIntegral()) {
+  const uint64_t size = types.SizeOf(type).value_or(8);
+  const bool fits = type->is_signed || size < 8;
+  if (type->IsIntegral() && size <= 8) {
     column.type = fits ? Type::kInteger : Type::kValue;
   } else {
     column.any = true;
@@ -396,8 +400,10 @@ class Results {
     if (result.type->IsReference()) return {"result", Type::kAddress};
     Column column = ColumnOf("result", *result.types, result.type);
     // What has no value to speak of: void, for one.
-    if (column.type == Type::kObject && column.any) return {"result", Type::kValue};
-    return column;
+    const CType* type = result.type->Strip();
+    const bool has_value = !column.any || column.type != Type::kObject || type->IsIntegral() ||
+                           type->kind == CType::Kind::kStruct;
+    return has_value ? column : Column{"result", Type::kValue};
   }
 
   absl::StatusOr<const Place*> PlaceOf(Time t, Address entry) {

@@ -197,6 +197,26 @@ absl::StatusOr<std::optional<uint64_t>> PlainNumber(const ast::Expr& expr, int d
   }
 }
 
+// A type, or that of the one member that a struct is all of (std::atomic<int>).
+const CType* ScalarOf(const TypeSpace& types, const CType* type) {
+  constexpr int kMaxDepth = 8;
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    type = types.Complete(type);
+    const CType* only = nullptr;
+    size_t members = 0;
+    if (type->kind == CType::Kind::kStruct) {
+      for (const CMember& member : type->members) {
+        if (member.is_static || member.bit_size > 0) continue;
+        only = type->At(member.type);
+        ++members;
+      }
+    }
+    if (members != 1 || types.SizeOf(only) != types.SizeOf(type)) break;
+    type = only;
+  }
+  return type->Strip();
+}
+
 }  // namespace
 
 absl::StatusOr<Evaluated> EvaluateLocation(const Context& context, const ast::Expr& expr,
@@ -213,9 +233,11 @@ absl::StatusOr<Evaluated> EvaluateLocation(const Context& context, const ast::Ex
   const CType* type = value.type->Strip();
   Evaluated place;
   place.text = ast::ToString(expr);
-  if (type->kind == CType::Kind::kFloat) {
+  const CType* number = ScalarOf(types, value.type);
+  if (number->kind == CType::Kind::kFloat) {
     place.number.kind = NumberFormat::Kind::kReal;
-  } else if (type->is_signed && (type->IsIntegral() || type->kind == CType::Kind::kEnum)) {
+    place.number.real = number;
+  } else if (number->is_signed && (number->IsIntegral() || number->kind == CType::Kind::kEnum)) {
     place.number.kind = NumberFormat::Kind::kSigned;
   }
   if (value.has_address() && type->kind != CType::Kind::kFunction) {
@@ -292,7 +314,8 @@ absl::StatusOr<ResolvedLocation> ResolveLocation(const Context& context,
     if (length == 0) return ErrorAt(location.range, "no program can have memory here");
   }
   const bool sized = location.length || location.end;
-  if (length <= 8 && (sized || start.lvalue)) {
+  const bool real = !sized && start.number.real != nullptr;
+  if ((length <= 8 && (sized || start.lvalue)) || (real && start.lvalue)) {
     result.number = sized ? NumberFormat() : start.number;
   }
   result.ranges.push_back({start.address, start.address + length});

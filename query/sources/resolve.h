@@ -20,11 +20,14 @@
 
 namespace ttq {
 
-// How the number in a location of at most 8 bytes is read.
+struct CType;
+
+// How the number in a location is read, of at most 8 bytes where it is no real.
 struct NumberFormat {
   enum class Kind : uint8_t { kUnsigned, kSigned, kReal };
   Kind kind = Kind::kUnsigned;
   uint32_t bit_offset = 0, bit_size = 0;  // bit_size 0: no bit-field
+  const CType* real = nullptr;            // kReal: its type
 };
 
 // The memory a LOCATION names.
