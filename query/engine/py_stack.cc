@@ -43,8 +43,13 @@ Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
 }
 
 Value ReprValue(python::ObjectReader& objects, uint64_t object, const python::ReprLimits& limits) {
-  std::string repr = objects.Repr(object, limits);
   const python::TypeInfo* type = objects.TypeOf(object);
+  if (type && type->name == "int") {
+    if (const std::optional<int64_t> n = objects.Int(object)) {
+      return Value(Represented{Value(std::to_string(*n)), Value(*n)});
+    }
+  }
+  std::string repr = objects.Repr(object, limits);
   std::optional<Value> operand;
   if (!type) {
     // What cannot be read is only told of.
