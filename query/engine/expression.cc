@@ -86,6 +86,8 @@ const char* KindName(Form kind) {
 
 Value Truth(bool b) { return int64_t{b}; }
 
+constexpr char kIsUnknown[] = " is at some rows is not known";
+
 // What is computed with: of anything, row by row, where the column is.
 Type OperandType(const Bound& bound) {
   return bound.kind == Form::kAny ? Type::kObject : bound.type;
@@ -177,8 +179,8 @@ class Binder {
       const std::shared_ptr<RowMoment> moment = unknown_matters_ ? columns_.moment() : nullptr;
       return Bound{[slot = found->slot, moment, text = name.name](const Row& row) {
                      if (moment && row[slot].is_unknown()) {
-                       moment->MarkIncomplete(absl::StrCat(
-                           "what ", text, " is at some rows is not ", "known; they are left out"));
+                       moment->MarkIncomplete(
+                           absl::StrCat("what ", text, kIsUnknown, "; they are left out"));
                      }
                      return row[slot];
                    },
@@ -379,9 +381,8 @@ class Binder {
   }
 
   static std::string UnknownText(const std::string& expression) {
-    return absl::StrCat("what ", expression,
-                        " is at some rows is not known, since a variable in it ",
-                        "has no place there; they are left out");
+    return absl::StrCat("what ", expression, kIsUnknown,
+                        ", since a variable in it has no place there; they are left out");
   }
 
   template <class State>
@@ -860,21 +861,21 @@ class Binder {
       return ErrorAt(matches.pattern.range,
                      absl::StrCat("this pattern is not understood: ", compiled->error()));
     }
-    return Bound{
-        [negated = matches.negated, regex, compiled,
-         f = std::move(operand.value)](const Row& row) -> absl::StatusOr<Value> {
-          ASSIGN_OR_RETURN(Value x, f(row));
-          // A Python str is shown as its repr, and may be meant by its characters.
-          const std::string* texts[] = {x.get<std::string>(), x.operand().get<std::string>()};
-          if (!texts[0]) return Null{};
-          bool found = false;
-          for (const std::string* text : texts) {
-            if (!text || found) continue;
-            found = regex ? RE2::PartialMatch(*text, *compiled) : RE2::FullMatch(*text, *compiled);
-          }
-          return Truth(found != negated);
-        },
-        Type::kInteger, Form::kNumber};
+    return Bound{[negated = matches.negated, regex, compiled,
+                  f = std::move(operand.value)](const Row& row) -> absl::StatusOr<Value> {
+                   ASSIGN_OR_RETURN(Value x, f(row));
+                   const auto matched = [&](const Value& value) {
+                     const std::string* text = value.get<std::string>();
+                     if (!text) return false;
+                     return regex ? RE2::PartialMatch(*text, *compiled)
+                                  : RE2::FullMatch(*text, *compiled);
+                   };
+                   if (!x.get<std::string>()) return Null{};
+                   // A Python str is shown as its repr, and may be meant by its characters.
+                   const bool found = matched(x) || (x.represented() && matched(x.operand()));
+                   return Truth(found != negated);
+                 },
+                 Type::kInteger, Form::kNumber};
   }
 
   absl::StatusOr<Bound> On(const ast::Expr&, const ast::IsNull& test) {

@@ -36,6 +36,8 @@ def plain(value):
     if kind.code == gdb.TYPE_CODE_ARRAY:
         first, last = kind.range()
         return [plain(value[i]) for i in range(first, last + 1)]
+    if kind.code not in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
+        raise NoValue
     return {field.name: plain(value[field]) for field in kind.fields() if field.name}
 
 
