@@ -336,9 +336,10 @@ class Results {
     if (entries.size() > kMaxTyped) return absl::OkStatus();
     std::optional<Column> common;
     for (const Address entry : entries) {
-      ASSIGN_OR_RETURN(const Place* place, PlaceOf(context_.process().info().end, entry));
-      if (common.value_or(place->column) != place->column) return absl::OkStatus();
-      common = place->column;
+      ASSIGN_OR_RETURN(const FunctionResult* function,
+                       ResultOf(context_.process().info().end, entry));
+      if (common.value_or(function->column) != function->column) return absl::OkStatus();
+      common = function->column;
     }
     column_ = common.value_or(Column{"result", Type::kValue});
     return absl::OkStatus();
@@ -349,8 +350,8 @@ class Results {
   absl::StatusOr<Value> At(RowMoment& moment, const Row& row) {
     const Word* rax = row[kReturned].get<Word>();
     if (!rax) return row[kReturned];
-    ASSIGN_OR_RETURN(const Place* found,
-                     PlaceOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
+    ASSIGN_OR_RETURN(const FunctionResult* found,
+                     ResultOf(*row[kTime].get<Time>(), *row[kAddress].get<Address>()));
     if (!found->convention) {
       moment.AddNote("results are by the ABI: rax, where no debug information has the type");
       return Value(*rax);
@@ -391,7 +392,7 @@ class Results {
  private:
   // Of a function: how it returns (nothing: no debug information says so), and what column is its
   // result's.
-  struct Place {
+  struct FunctionResult {
     std::optional<ReturnConvention> convention;
     Column column = {"result", Type::kValue};
   };
@@ -406,14 +407,14 @@ class Results {
     return has_value ? column : Column{"result", Type::kValue};
   }
 
-  absl::StatusOr<const Place*> PlaceOf(Time t, Address entry) {
+  absl::StatusOr<const FunctionResult*> ResultOf(Time t, Address entry) {
     ASSIGN_OR_RETURN(const Symbolizer* symbols, context_.SymbolsAt(t));
-    auto [it, is_new] = places_.try_emplace(std::pair(symbols, entry.v));
+    auto [it, is_new] = functions_.try_emplace(std::pair(symbols, entry.v));
     if (is_new) {
-      auto place = std::make_unique<Place>();
-      ASSIGN_OR_RETURN(place->convention, ReturnConventionOf(context_, t, entry));
-      if (place->convention) place->column = ColumnOfResult(*place->convention);
-      it->second = std::move(place);
+      auto function = std::make_unique<FunctionResult>();
+      ASSIGN_OR_RETURN(function->convention, ReturnConventionOf(context_, t, entry));
+      if (function->convention) function->column = ColumnOfResult(*function->convention);
+      it->second = std::move(function);
     }
     return it->second.get();
   }
@@ -421,7 +422,8 @@ class Results {
   const Context& context_;
   // Calls end in another order than they begin, so returns have a moment of their own.
   RowMoment returns_;
-  absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>, std::unique_ptr<Place>> places_;
+  absl::flat_hash_map<std::pair<const Symbolizer*, uint64_t>, std::unique_ptr<FunctionResult>>
+      functions_;
   Column column_;
 };
 

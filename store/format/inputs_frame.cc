@@ -29,7 +29,7 @@ constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // when it starts is worth more time than what it works on: three times as much for a tenth less. Of
 // one that reads much in the time of a block, that would be more than the time it takes.
 constexpr int kFrameLevel = 3, kLogLevel = 1, kHastyLevel = 1, kStartLevel = 6;
-constexpr uint64_t kStartBytes = 16 << 20, kMostOfStart = 512 << 10;
+constexpr uint64_t kStartBytes = 16 << 20, kMaxOfStart = 512 << 10;
 
 // Of the numbers too, that no frame is taken for another.
 uint64_t HashOf(const FrameHead& head, std::string_view stored) {
@@ -115,7 +115,7 @@ bool InputsFrameWriter::AddToStream(std::string_view payload, bool in_haste, std
   frame->resize(begin + MostStoredBytes(payload.size(), true));
   ZSTD_outBuffer to = {frame->data(), frame->size(), begin};
   ZSTD_inBuffer none = {nullptr, 0, 0}, from = {payload.data(), payload.size(), 0};
-  const bool is_start = stream_bytes_ < kStartBytes && payload.size() <= kMostOfStart;
+  const bool is_start = stream_bytes_ < kStartBytes && payload.size() <= kMaxOfStart;
   const int level = in_haste ? kHastyLevel : is_start ? kStartLevel : kFrameLevel;
   stream_bytes_ += payload.size();
   // There is room for all of it.
