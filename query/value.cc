@@ -90,34 +90,9 @@ std::string_view TypeName(Type type) {
   return "unknown";
 }
 
-Value::Value(Represented r) : rep_(std::make_shared<const Represented>(std::move(r))) {}
-Value::Value(Object o) : rep_(std::make_shared<const Object>(std::move(o))) {}
-Value::Value(List l) : rep_(std::make_shared<const List>(std::move(l))) {}
-
-const Represented* Value::represented() const {
-  const auto* p = std::get_if<std::shared_ptr<const Represented>>(&rep_);
-  return p ? p->get() : nullptr;
-}
-
-const Value& Value::shown() const {
-  const Represented* r = represented();
-  return r ? r->shown : *this;
-}
-
-const Value& Value::operand() const {
-  const Represented* r = represented();
-  return r ? r->operand : *this;
-}
-
-const Object* Value::object() const {
-  const auto* p = std::get_if<std::shared_ptr<const Object>>(&rep_);
-  return p ? p->get() : nullptr;
-}
-
-const List* Value::list() const {
-  const auto* p = std::get_if<std::shared_ptr<const List>>(&rep_);
-  return p ? p->get() : nullptr;
-}
+Value::Value(Represented r) : rep_(std::make_shared<const Boxed>(Boxed{std::move(r)})) {}
+Value::Value(Object o) : rep_(std::make_shared<const Boxed>(Boxed{std::move(o)})) {}
+Value::Value(List l) : rep_(std::make_shared<const Boxed>(Boxed{std::move(l)})) {}
 
 bool Value::AsNumber(uint64_t* magnitude, bool* negative) const {
   *magnitude = 0;

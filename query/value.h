@@ -60,6 +60,7 @@ struct Bytes {
 class Value;
 struct Represented;
 struct Object;
+struct Boxed;
 using List = std::vector<Value>;
 using Null = std::monostate;
 // Null, where there is a value and nobody knows it: a condition that asks for it makes the answer
@@ -68,9 +69,9 @@ struct Unknown {};
 
 class Value {
  public:
-  using Rep = std::variant<Null, Time, Address, int64_t, Word, double, float, std::string, Bytes,
-                           std::shared_ptr<const Represented>, std::shared_ptr<const Object>,
-                           std::shared_ptr<const List>, Unknown>;
+  // No more than eleven: with more, libstdc++ copies and moves by a table of functions.
+  using Rep = std::variant<Null, Unknown, Time, Address, int64_t, Word, double, float, std::string,
+                           Bytes, std::shared_ptr<const Boxed>>;
 
   Value() = default;
   Value(Null) {}                                  // NOLINT: a value is what it holds
@@ -93,13 +94,13 @@ class Value {
   // Null when the value holds something else; of what is shown as another value, of that one.
   template <class T>
   const T* get() const;
-  const Represented* represented() const;
+  const Represented* represented() const { return boxed<Represented>(); }
   // What is shown, and what is compared and computed with: both the value itself, where it is not
   // represented by another.
   const Value& shown() const;
   const Value& operand() const;
-  const Object* object() const;
-  const List* list() const;
+  const Object* object() const { return boxed<Object>(); }
+  const List* list() const { return boxed<List>(); }
   const Rep& rep() const { return rep_; }
 
   // Whether the value is a whole number of any kind (time, address, integer, word), and which. A
@@ -115,6 +116,8 @@ class Value {
   std::optional<double> ToReal() const;
 
  private:
+  template <class T>
+  const T* boxed() const;
   Rep rep_;
 };
 
@@ -125,14 +128,37 @@ struct Represented {
   Value operand;
 };
 
-template <class T>
-const T* Value::get() const {
-  return std::get_if<T>(&shown().rep_);
-}
-
 struct Object {
   std::vector<std::pair<std::string, Value>> fields;
 };
+
+// What is too large to be held in each row's Value.
+struct Boxed {
+  std::variant<Represented, Object, List> what;
+};
+
+template <class T>
+const T* Value::boxed() const {
+  const auto* p = std::get_if<std::shared_ptr<const Boxed>>(&rep_);
+  return p ? std::get_if<T>(&(*p)->what) : nullptr;
+}
+
+inline const Value& Value::shown() const {
+  const Represented* r = represented();
+  return r ? r->shown : *this;
+}
+
+inline const Value& Value::operand() const {
+  const Represented* r = represented();
+  return r ? r->operand : *this;
+}
+
+template <class T>
+const T* Value::get() const {
+  if (const T* held = std::get_if<T>(&rep_)) return held;
+  const Represented* r = represented();
+  return r ? std::get_if<T>(&r->shown.rep_) : nullptr;
+}
 
 // A total order, for sorting: null first, numbers of all kinds by their exact size (-0.0 is 0, NaN
 // is above all), then strings, bytes, objects, lists. Operands come before what is shown. Negative,

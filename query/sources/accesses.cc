@@ -84,14 +84,21 @@ Value Moved(const std::string& bytes, Address at, const ResolvedLocation& locati
   constexpr uint64_t kWord = 8;
   Value shown = ValueOfBytes(bytes);
   AddressRange asked = location.ranges[0];
-  if (!location.number) {
+  const NumberFormat* format = location.number ? &*location.number : nullptr;
+  // Most are all of an integer that is not negative.
+  if (format && at == asked.begin && bytes.size() == asked.size() && bytes.size() <= kWord &&
+      format->bit_size == 0 && !format->real &&
+      (format->kind == NumberFormat::Kind::kUnsigned || static_cast<int8_t>(bytes.back()) >= 0)) {
+    return shown;
+  }
+  if (!format) {
     if (bytes.size() <= kWord || asked.size() > 1) return shown;
     asked.end = at + bytes.size();
     if (asked.size() > kWord) asked.end = asked.begin + kWord;
   }
   // x87 writes 10 bytes of 16.
   constexpr uint64_t kExtended = 10;
-  if (location.number && asked.size() > kWord && !IsQuad(*location.number->real)) {
+  if (format && asked.size() > kWord && !IsQuad(*format->real)) {
     asked.end = asked.begin + kExtended;
   }
   const uint64_t begin = std::max(at.v, asked.begin.v);
@@ -100,7 +107,7 @@ Value Moved(const std::string& bytes, Address at, const ResolvedLocation& locati
   const bool whole = end - begin == asked.size();
   if (!whole && (bytes.size() <= kWord || end - begin > kWord)) return shown;
   const std::string_view part = std::string_view(bytes).substr(begin - at.v, end - begin);
-  Value operand = NumberIn(part, whole && location.number ? *location.number : NumberFormat());
+  Value operand = NumberIn(part, whole && format ? *format : NumberFormat());
   if (Compare(operand, shown) == 0) return shown;
   return Value(Represented{std::move(shown), std::move(operand)});
 }
