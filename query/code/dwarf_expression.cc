@@ -564,8 +564,9 @@ class Machine {
   std::optional<NumberType> TypeAt(uint64_t offset) {
     if (offset == 0) return NumberType();
     Die die;
-    if (input_.unit && input_.data)
+    if (input_.unit && input_.data) {
       die = input_.data->At(*input_.unit, input_.unit->begin + offset);
+    }
     const uint64_t size = die ? die.Unsigned(DW_AT_byte_size).value_or(0) : 0;
     if (size == 0) {
       Fail("its location is damaged");

@@ -52,9 +52,9 @@ std::optional<DieAttribute> PassedByCall(const Die& die, uint64_t returns_to, Di
   const bool old = die.tag() == DW_TAG_GNU_call_site;
   if (!old && die.tag() != DW_TAG_call_site) return std::nullopt;
   if (die.AddressOf(old ? DW_AT_low_pc : DW_AT_call_return_pc) != returns_to) return std::nullopt;
+  const uint16_t passed = old ? DW_TAG_GNU_call_site_parameter : DW_TAG_call_site_parameter;
   for (Die child = die.Child(); child; child = child.Sibling()) {
-    if (child.tag() != (old ? DW_TAG_GNU_call_site_parameter : DW_TAG_call_site_parameter))
-      continue;
+    if (child.tag() != passed) continue;
     if (child.Ref(old ? DW_AT_abstract_origin : DW_AT_call_parameter) != parameter) continue;
     return child.Find(old ? DW_AT_GNU_call_site_value : DW_AT_call_value);
   }

@@ -11,6 +11,9 @@
 namespace ttq {
 namespace {
 
+// Characters of a str that a condition sees: each row keeps them.
+constexpr size_t kMaxText = 1000;
+
 // The double nearest to an integer that is too large for 64 bits, by its digits.
 std::optional<double> RealOf(const std::string& digits) {
   const size_t begin = digits.starts_with('-') ? 1 : 0;
@@ -44,28 +47,24 @@ Value ObjectValue(python::ObjectReader& objects, uint64_t object) {
 
 Value ReprValue(python::ObjectReader& objects, uint64_t object, const python::ReprLimits& limits) {
   const python::TypeInfo* type = objects.TypeOf(object);
-  if (type && type->name == "int") {
-    if (const std::optional<int64_t> n = objects.Int(object)) {
-      return Value(Represented{Value(std::to_string(*n)), Value(*n)});
-    }
-  }
+  if (!type) return Value(objects.Repr(object, limits));
+  const bool is_int = type->name == "int";
+  std::optional<int64_t> n;
+  if (is_int || type->name == "bool") n = objects.Int(object);
+  if (n && is_int) return Value(Represented{Value(std::to_string(*n)), Value(*n)});
   std::string repr = objects.Repr(object, limits);
-  std::optional<Value> operand;
-  if (!type) {
-    // What cannot be read is only told of.
-  } else if (type->name == "int" || type->name == "bool") {
-    if (const std::optional<int64_t> n = objects.Int(object)) {
-      operand = Value(*n);
-    } else if (const std::optional<double> real = RealOf(repr)) {
-      operand = Value(*real);
+  const auto shown_as_repr = [&](Value operand) {
+    return Value(Represented{Value(std::move(repr)), std::move(operand)});
+  };
+  if (n) return shown_as_repr(*n);
+  const std::optional<double> real = is_int ? RealOf(repr) : objects.Float(object);
+  if (real) return shown_as_repr(*real);
+  if (type->name == "str") {
+    if (std::optional<std::string> text = objects.Str(object, kMaxText)) {
+      return shown_as_repr(*std::move(text));
     }
-  } else if (const std::optional<double> real = objects.Float(object)) {
-    operand = Value(*real);
-  } else if (type->name == "str") {
-    if (std::optional<std::string> text = objects.Str(object)) operand = Value(*std::move(text));
   }
-  if (!operand) return Value(std::move(repr));
-  return Value(Represented{Value(std::move(repr)), *std::move(operand)});
+  return Value(std::move(repr));
 }
 
 Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<size_t> thread_slot,
