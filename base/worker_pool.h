@@ -27,6 +27,7 @@ class WorkerPool {
   ~WorkerPool();
   // Why there is no thread at all.
   absl::Status status() const { return threads_.empty() ? problem_ : absl::OkStatus(); }
+  size_t size() const { return threads_.size(); }
   template <class F>
   auto Submit(F f) -> std::future<decltype(f())> {
     auto task = std::make_shared<std::packaged_task<decltype(f())()>>(std::move(f));

@@ -38,7 +38,7 @@ struct TtqInputs {
   uint32_t finished, superseded, became_other;
   uint32_t argument_bytes;
   uint32_t fork_number;  // of the parent's fork that made it; 0: it was executed
-  uint32_t unused;
+  uint32_t segments;  // for the second run: how many are logged at a time; 0: none is (replay.cc)
   uint32_t hold_before;  // for the second run, as in TtqRing
   uint32_t log_follows;  // behind the blocks, the process's log does
   uint32_t exit_status;  // as in TtqRing

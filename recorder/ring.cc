@@ -62,6 +62,9 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(const std::string& path) {
   ring->name_ = path.substr(path.rfind('/') + 1);
   if (absl::Status s = ring->CheckHeader(path); !s.ok()) return s;
   ring->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, ring->header_->pid, 0));
+  if (ring->is_segment()) {
+    ring->first_block_ = ring->taken_ = ring->released_ = Load(&ring->header_->consumed);
+  }
   return ring;
 }
 
@@ -128,7 +131,7 @@ absl::Status Ring::Take(const TtqBlock* block, BlockView* out) const {
 const char* Ring::BlockAt(uint32_t number) const {
   const uint32_t count = std::clamp(Load(&header_->block_count), 1u, block_count_);
   return reinterpret_cast<const char*>(header_) + kTtqRingHeaderBytes +
-         static_cast<size_t>(number % count) * block_bytes_;
+         static_cast<size_t>((number - first_block_) % count) * block_bytes_;
 }
 
 std::optional<std::string> Ring::NextSoFar(size_t known) const {
@@ -239,6 +242,7 @@ std::vector<std::pair<uint64_t, uint64_t>> Ring::pending() const {
 }
 
 bool Ring::finished() const { return Load(&header_->state) == kTtqFinished; }
+bool Ring::was_killed() const { return Load(&header_->state) == kTtqRunning && ProcessIsGone(); }
 
 std::vector<std::string> Ring::arguments() const {
   std::vector<std::string> out;

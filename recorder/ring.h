@@ -99,6 +99,9 @@ class Ring {
   uint32_t parent_pid() const { return header_->parent_pid; }
   std::string parent_ring() const;
   uint32_t fork_number() const { return header_->fork_number; }
+  // Of a process that is run again: it has a segment of the process whose ring parent_ring() is.
+  bool is_segment() const { return fork_number() == 0 && header_->parent_ring[0] != 0; }
+  uint32_t first_block() const { return first_block_; }
   int64_t start_wall_ns() const { return header_->start_wall_ns; }
   bool verify() const { return header_->verify != 0; }
   uint32_t block_count() const { return block_count_; }
@@ -111,6 +114,8 @@ class Ring {
   std::vector<std::pair<uint64_t, uint64_t>> pending() const;
   // The tool said goodbye, rather than being killed or replaced.
   bool finished() const;
+  // It has ended, and nobody has said so.
+  bool was_killed() const;
   bool became_other() const { return header_->became_other != 0; }
   // 0: from the start of the process; else of one moment of it.
   uint32_t beginning() const { return header_->beginning; }
@@ -134,6 +139,7 @@ class Ring {
   int pidfd_ = -1;
   // As checked when it was opened.
   uint32_t block_bytes_ = 0, block_count_ = 0, log_block_bytes_ = 0;
+  uint32_t first_block_ = 0;  // not 0: of a segment
   uint32_t taken_ = 0, released_ = 0;
   std::atomic<bool> superseded_{false}, damaged_{false};
 };

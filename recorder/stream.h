@@ -82,9 +82,11 @@ typedef struct {
   ttq_u64 magic;
   ttq_u32 version;
   ttq_u32 pid;
-  ttq_u32 parent_pid;    // of the process that forked it; 0 when it was exec'ed or is the first
-  ttq_u32 fork_number;   // the kTtqFork of the parent's stream it comes from
-  char parent_ring[32];  // file name of that parent's ring, "" when there is none
+  ttq_u32 parent_pid;   // of the process that forked it; 0 when it was exec'ed or is the first
+  ttq_u32 fork_number;  // the kTtqFork of the parent's stream it comes from; 0: see parent_ring
+  // File name of that parent's ring, "" when there is none. Of a process that is run again, without
+  // a fork_number: the ring has a segment of that ring's process, from block `consumed` on.
+  char parent_ring[32];
   ttq_u32 block_bytes, block_count;
   ttq_u32 log_block_bytes;     // of block_bytes, what a log and its recipes get; 0: all
   ttq_u32 produced, consumed;  // futex words

@@ -10,6 +10,12 @@
 // One thread of the kernel's is all threads of the program. Those take turns where they took them
 // before; vector registers, fs and gs are put away and in place with the rest.
 //
+// Segments (TtqInputs::segments). What translated code logs is read by several threads; it is one
+// that writes it. So this process only counts, which is quicker, and forks itself every
+// kSegmentBlocks blocks: the child logs until the next such place, and ends. Blocks, recipes and
+// their numbers are those that one process would have made, since both translate what comes first
+// first. What a child could not be forked for is logged here.
+//
 // Whatever the program asks for is compared with what it asked for before, and places with places.
 // A run that differs ends with one line that says where.
 
@@ -61,6 +67,17 @@ Kept g_kept[kTtqMaxThreads + 1];
 Kept g_born[kTtqMaxThreads + 1];  // made, and not begun
 uint32_t g_born_count;
 uint64_t g_call_flags;  // of clone, when it was entered
+
+constexpr uint32_t kSegmentBlocks = 64, kMaxSegments = 64;
+struct Segments {
+  uint32_t at_once;  // 0: this process logs all that is to be logged
+  uint32_t next;     // no other one begins before this block
+  bool is_one;       // this process
+  bool logs;         // this process logs, for want of another
+  uint32_t running;
+  int64_t pids[kMaxSegments];  // of those
+};
+Segments g_segments;
 
 const char* NameOf(uint32_t kind) {
   switch (kind) {
@@ -456,6 +473,7 @@ bool AddToPath(uint32_t fork_number) {
 void Fork() {
   const auto fork_number = Head<uint32_t>();
   EndBlock();
+  if (g_segments.is_one) return;
   const size_t length = Length(g_path);
   if (!AddToPath(fork_number)) return;  // it was not recorded
   const int64_t r = Syscall(SYS_clone, 0, 0, 0, 0, 0);
@@ -475,6 +493,57 @@ void Fork() {
   ring::Announce();
 }
 
+// Waits until a process that this one forked has ended: its number, or an error.
+int64_t WaitForChild() {
+  constexpr uint64_t kAny = ~uint64_t{0}, kAlsoWithoutSignal = 0x40000000;  // __WALL
+  constexpr int64_t kInterrupted = -4;
+  int64_t r = kInterrupted;
+  while (r == kInterrupted) r = Syscall(SYS_wait4, kAny, 0, kAlsoWithoutSignal, 0);
+  return r;
+}
+
+void OpenMemory() {
+  const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
+  if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");
+  g_memory = static_cast<uint64_t>(memory);
+}
+
+void WaitForSegment() {
+  const int64_t ended = WaitForChild();
+  if (Failed(ended)) g_segments.running = 0;  // cannot be
+  for (uint32_t k = 0; k < g_segments.running; ++k) {
+    if (g_segments.pids[k] == ended) g_segments.pids[k] = g_segments.pids[--g_segments.running];
+  }
+}
+
+// A segment begins with this block.
+void ForkSegment(uint32_t first) {
+  g_segments.next = first + kSegmentBlocks;
+  while (g_segments.running >= g_segments.at_once) WaitForSegment();
+  g_segments.logs = true;
+  if (!ring::MakeSegment(first)) return;
+  const int64_t r = Syscall(SYS_clone, 0, 0, 0, 0, 0);
+  if (Failed(r)) return ring::GiveUpSegment();
+  g_segments.logs = false;
+  if (r != 0) {
+    ring::AnnounceSegment(static_cast<uint32_t>(r));
+    g_segments.pids[g_segments.running++] = r;
+    return;
+  }
+  g_segments.is_one = true;
+  ring::EnterSegment();
+  Syscall(SYS_close, g_memory);
+  OpenMemory();
+}
+
+// Memory may be ahead of the log where a block does not end between superblocks.
+void DivideIntoSegments(uint32_t block, bool between) {
+  if (g_segments.at_once == 0 || !between || block < g_segments.next) return;
+  if (!g_segments.is_one) return ForkSegment(block);
+  ring::EndSegment();
+  for (;;) Syscall(SYS_exit_group, 0);
+}
+
 // It ends where its recording does.
 [[noreturn]] void End() {
   const uint32_t blocks = g_head->blocks;
@@ -488,10 +557,8 @@ void Fork() {
     ring::Break(has_begun_another());
   }
   // When this process is gone, so are those that it forked, and who waits for it knows all rings.
-  constexpr uint64_t kAny = ~uint64_t{0}, kAlsoWithoutSignal = 0x40000000;  // __WALL
-  constexpr int64_t kInterrupted = -4;
-  int64_t r = 0;
-  while (!Failed(r) || r == kInterrupted) r = Syscall(SYS_wait4, kAny, 0, kAlsoWithoutSignal, 0);
+  while (WaitForChild() > 0) {
+  }
   for (;;) Syscall(SYS_exit_group, 0);
 }
 
@@ -573,14 +640,18 @@ bool Apply() {
   return true;
 }
 
+// A count has less room for a place than a log.
+bool CanCount() { return g_head->block_bytes <= 1 << (kPlaceBits - 1); }
+
 // Whether nobody asks for more of a block than how many instructions it had. All is translated anew
 // where that changes, which so many blocks pay.
 bool CountsIn(uint32_t block) {
   constexpr uint32_t kFew = 64;
   const uint32_t begin = __atomic_load_n(&ring::Header()->hold_before, __ATOMIC_ACQUIRE);
   const bool counted = ring::WhatIsLogged() == ring::Logged::kCount;
-  const bool counts = g_head->block_bytes <= 1 << (kPlaceBits - 1) && begin > block &&
-                      (counted || begin - block >= kFew);
+  const bool counts = g_segments.at_once != 0
+                          ? !g_segments.is_one && !g_segments.logs
+                          : CanCount() && begin > block && (counted || begin - block >= kFew);
   if (counts != counted) FlushTranslations();
   return counts;
 }
@@ -651,9 +722,11 @@ void Open(const char* path, uint64_t block_bytes) {
   ring::SetBegin(BeginBlock);
   ring::SetWall(WallOf);
   InputAt(g_next);
-  const int64_t memory = Syscall(SYS_open, Number("/proc/self/mem"), O_RDWR | O_CLOEXEC);
-  if (Failed(memory)) CannotRun(Text() << "/proc/self/mem cannot be opened");
-  g_memory = static_cast<uint64_t>(memory);
+  OpenMemory();
+  g_segments = {};
+  if (CanCount() && head.hold_before == 0) {
+    g_segments.at_once = head.segments < kMaxSegments ? head.segments : kMaxSegments;
+  }
 }
 
 void FillRing() {
@@ -676,13 +749,15 @@ void Begin() {
     ring::Announce();
     End();
   }
+  if (g_segments.at_once != 0) ForkSegment(0);
+  ring::SetBeforeBlock(DivideIntoSegments);
   ring::SetCounts(CountsIn);
   while (Next().kind != kTtqThreadStart) {
     if (!Apply()) Differ("a beginning without a thread");
   }
   const auto start = Head<TtqThread>();
   Advance();
-  const bool is_child = ring::Header()->parent_ring[0] != 0;
+  const bool is_child = g_head->fork_number != 0;
   if (!is_child) {
     g_context.flags = 0x202;
     for (Kept& k : g_kept) k.call = -1;

@@ -20,6 +20,7 @@ namespace ttq::engine::ring {
 namespace {
 
 constexpr uint32_t kInputsStep = 64 << 10;                     // bytes; a block is a multiple
+constexpr uint32_t kSegmentBlocks = 6;                         // of a segment's ring
 constexpr uint64_t kNoRoom = uint64_t{1} << (kPlaceBits - 1);  // of a count's place
 constexpr int64_t kNoSpace = -28, kNoProcess = -3, kInvalid = -22;
 
@@ -33,6 +34,7 @@ void (*g_begin)();
 void (*g_note)(TtqRing*);
 int64_t (*g_wall)(uint32_t block, bool end);
 bool (*g_counts)(uint32_t block);
+void (*g_before_block)(uint32_t block, bool between);
 bool g_is_counting;  // instructions of this block
 
 uint8_t* g_block;           // being filled
@@ -48,6 +50,10 @@ uint64_t g_beginning_end;   // the log behind that
 Position g_ended_at;        // where the block before ended; block ~0: superblocks go on from there
 uint8_t* g_recipe_top;
 uint32_t g_recipe_count, g_block_number;
+uint32_t g_first_block;  // of the ring
+TtqRing* g_segment;      // of the process that is about to be forked; of one that was, its own
+size_t g_segment_bytes;
+char g_segment_name[sizeof(TtqRing::parent_ring)];
 uint64_t g_limit;  // no record begins beyond
 uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
@@ -157,7 +163,7 @@ uint64_t FirstBytes() { return g_options.inputs ? kInputsStep : g_options.block_
 
 uint8_t* BlockAt(uint32_t number) {
   return reinterpret_cast<uint8_t*>(g_ring) + kTtqRingHeaderBytes +
-         size_t{number % g_ring->block_count} * g_ring->block_bytes;
+         size_t{(number - g_first_block) % g_ring->block_count} * g_ring->block_bytes;
 }
 
 void DetachForMemory() {
@@ -194,35 +200,48 @@ int64_t MakeFile(const Directory& d, const char* name, uint64_t bytes) {
   return fd;
 }
 
-void TemporaryName(char (*name)[40]) {
-  (*name)[0] = '.';
-  memcpy(*name + 1, g_name, sizeof(g_name));
+using RingName = char[sizeof(TtqRing::parent_ring)];
+
+void MakeName(RingName* name) {
+  static uint32_t number;
+  Text t;
+  t << "r-" << static_cast<uint64_t>(Syscall(SYS_getpid)) << "-" << uint64_t{number++} << "-";
+  t.Hex(static_cast<uint64_t>(WallNs()) & 0xffffffff);
+  memset(*name, 0, sizeof(*name));
+  memcpy(*name, t.c_str(), t.size());
 }
 
-// The ring's file, mapped; null, after a message, when it cannot be had.
-TtqRing* MapRing() {
+// What the file is called until it is announced.
+void TemporaryName(const RingName& ring, char (*name)[40]) {
+  (*name)[0] = '.';
+  memcpy(*name + 1, ring, sizeof(ring));
+}
+
+// The ring's file, mapped; null when it cannot be had, after a message if `says`.
+TtqRing* MapRing(const RingName& ring, size_t bytes, bool says) {
   Directory d;
   char temporary[40];
-  TemporaryName(&temporary);
+  TemporaryName(ring, &temporary);
   const char* what = "create";
-  int64_t r = d.ok() ? MakeFile(d, temporary, g_ring_bytes) : d.result();
+  int64_t r = d.ok() ? MakeFile(d, temporary, bytes) : d.result();
   TtqRing* made = nullptr;
   if (!Failed(r)) {
     const auto fd = static_cast<uint64_t>(r);
     what = "map";
-    r = MapOwn(g_ring_bytes, MAP_SHARED, r);
+    r = MapOwn(bytes, MAP_SHARED, r);
     Syscall(SYS_close, fd);
     if (!Failed(r)) made = reinterpret_cast<TtqRing*>(r);
   }
   if (made != nullptr &&
       !HaveMemory(reinterpret_cast<uint8_t*>(made), kTtqRingHeaderBytes + FirstBytes())) {
-    Syscall(SYS_munmap, Number(made), g_ring_bytes);
+    Syscall(SYS_munmap, Number(made), bytes);
     made = nullptr;
     what = "get memory for";
     r = kNoSpace;
   }
   if (made != nullptr) return made;
   if (d.ok()) Syscall(SYS_unlinkat, d.fd(), Number(temporary), 0);
+  if (!says) return nullptr;
   WriteLog(Text() << "ttq: process " << static_cast<uint64_t>(Syscall(SYS_getpid))
                   << " is not recorded: cannot " << what << " its ring in " << g_options.directory
                   << " (error " << static_cast<uint64_t>(-r) << ")\n");
@@ -430,44 +449,61 @@ void GrowKnown() {
   }
 }
 
+void FillHeader(const Parent& parent, uint32_t blocks, TtqRing* ring) {
+  ring->magic = TTQ_RING_MAGIC;
+  ring->version = kTtqStreamVersion;
+  ring->pid = static_cast<uint32_t>(Syscall(SYS_getpid));
+  ring->parent_pid = parent.pid;
+  ring->fork_number = parent.fork_number;
+  memcpy(ring->parent_ring, parent.ring, sizeof(ring->parent_ring));
+  ring->block_bytes = static_cast<uint32_t>(BlockBytes());
+  ring->log_block_bytes = static_cast<uint32_t>(g_options.block_bytes);
+  ring->inputs_before = g_options.inputs ? ~uint32_t{0} : 0;
+  ring->block_count = blocks;
+  ring->start_wall_ns = WallNs();
+  ring->verify = g_options.verify;
+}
+
 void Create(const Parent& parent) {
-  static uint32_t number;
-  const auto pid = static_cast<uint32_t>(Syscall(SYS_getpid));
-  Text name;
-  name << "r-" << uint64_t{pid} << "-" << uint64_t{number++} << "-";
-  name.Hex(static_cast<uint64_t>(WallNs()) & 0xffffffff);
-  memset(g_name, 0, sizeof(g_name));
-  memcpy(g_name, name.c_str(), name.size());
+  MakeName(&g_name);
   g_ring_bytes = kTtqRingHeaderBytes + BlockBytes() * g_options.block_count;
   // What a forked child goes on from is not known where its parent is not recorded.
   g_detached = g_detached && parent.ring[0] != 0;
   g_finished = false;
   g_ring = nullptr;
   DetachIfRecorderIsGone();
-  TtqRing* made = g_detached ? nullptr : MapRing();
+  TtqRing* made = g_detached ? nullptr : MapRing(g_name, g_ring_bytes, true);
   if (made == nullptr) {
     g_detached = true;
     made = static_cast<TtqRing*>(Allocate(g_ring_bytes));
   }
   g_ring = made;
-  g_ring->magic = TTQ_RING_MAGIC;
-  g_ring->version = kTtqStreamVersion;
-  g_ring->pid = pid;
-  g_ring->parent_pid = parent.pid;
-  g_ring->fork_number = parent.fork_number;
-  memcpy(g_ring->parent_ring, parent.ring, sizeof(g_ring->parent_ring));
-  g_ring->block_bytes = static_cast<uint32_t>(BlockBytes());
-  g_ring->log_block_bytes = static_cast<uint32_t>(g_options.block_bytes);
-  g_ring->inputs_before = g_options.inputs ? ~uint32_t{0} : 0;
-  g_ring->block_count = g_options.block_count;
-  g_ring->start_wall_ns = WallNs();
-  g_ring->verify = g_options.verify;
+  FillHeader(parent, g_options.block_count, g_ring);
   g_counts = nullptr;  // a child goes on with its parent's translations until it has its own
-  g_block_number = g_log_begins = 0;
+  g_before_block = nullptr;
+  g_block_number = g_log_begins = g_first_block = 0;
   g_ended_at = {~uint32_t{0}, 0};
   // A forked child's ids go on from its parent's, whose translations it keeps.
   StartBlock(false);
   BeginInputs();
+}
+
+// The recorder finds a ring by its name.
+void Announce(const RingName& ring) {
+  Directory d;
+  char temporary[40];
+  TemporaryName(ring, &temporary);
+  // It fails when the recorder is gone and its directory too.
+  if (!d.ok() || Failed(Syscall(SYS_renameat, d.fd(), Number(temporary), d.fd(), Number(ring)))) {
+    g_detached = true;
+    return;
+  }
+  // For reading too: without a reader, to write is a signal.
+  const int64_t bell =
+      Syscall(SYS_openat, d.fd(), Number(TTQ_BELL), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (Failed(bell)) return;  // it looks now and then
+  Syscall(SYS_write, static_cast<uint64_t>(bell), Number("!"), 1);
+  Syscall(SYS_close, static_cast<uint64_t>(bell));
 }
 
 }  // namespace
@@ -508,21 +544,56 @@ void AddArgument(const char* text) {
 }
 
 void Announce() {
-  if (g_detached) return;
-  Directory d;
+  if (!g_detached && !IsSegment()) Announce(g_name);
+}
+
+bool MakeSegment(uint32_t first) {
+  if (g_detached) return false;
+  MakeName(&g_segment_name);
+  g_segment_bytes = kTtqRingHeaderBytes + BlockBytes() * kSegmentBlocks;
+  g_segment = MapRing(g_segment_name, g_segment_bytes, false);
+  if (g_segment == nullptr) return false;
+  Parent process;
+  process.pid = g_ring->pid;
+  memcpy(process.ring, g_name, sizeof(process.ring));
+  FillHeader(process, kSegmentBlocks, g_segment);
+  g_segment->produced = g_segment->consumed = first;
+  g_segment->again = g_ring->again;
+  g_segment->again.goes_on = 0;
+  return true;
+}
+
+void AnnounceSegment(uint32_t pid) {
+  g_segment->pid = pid;
+  Announce(g_segment_name);
+  Syscall(SYS_munmap, Number(g_segment), g_segment_bytes);
+  g_segment = nullptr;
+}
+
+void GiveUpSegment() {
   char temporary[40];
-  TemporaryName(&temporary);
-  // It fails when the recorder is gone and its directory too.
-  if (!d.ok() || Failed(Syscall(SYS_renameat, d.fd(), Number(temporary), d.fd(), Number(g_name)))) {
-    g_detached = true;
-    return;
-  }
-  // For reading too: without a reader, to write is a signal.
-  const int64_t bell =
-      Syscall(SYS_openat, d.fd(), Number(TTQ_BELL), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (Failed(bell)) return;  // it looks now and then
-  Syscall(SYS_write, static_cast<uint64_t>(bell), Number("!"), 1);
-  Syscall(SYS_close, static_cast<uint64_t>(bell));
+  TemporaryName(g_segment_name, &temporary);
+  const Directory d;
+  if (d.ok()) Syscall(SYS_unlinkat, d.fd(), Number(temporary), 0);
+  Syscall(SYS_munmap, Number(g_segment), g_segment_bytes);
+  g_segment = nullptr;
+}
+
+void EnterSegment() {
+  Syscall(SYS_munmap, Number(g_ring), g_ring_bytes);
+  g_ring = g_segment;
+  g_ring_bytes = g_segment_bytes;
+  g_first_block = g_ring->consumed;
+  g_ring->pid = static_cast<uint32_t>(Syscall(SYS_getpid));
+  memcpy(g_name, g_segment_name, sizeof(g_name));
+}
+
+bool IsSegment() { return g_ring != nullptr && g_ring == g_segment; }
+
+void EndSegment() {
+  g_finished = g_detached = true;
+  __atomic_store_n(&g_ring->state, uint32_t{kTtqFinished}, __ATOMIC_RELEASE);
+  Wake(&g_ring->produced);
 }
 
 bool IsOpen() { return g_ring != nullptr; }
@@ -586,6 +657,7 @@ bool IsDetached() {
 TtqRing* Header() { return g_ring; }
 const char* Name() { return g_name; }
 void SetBegin(void (*begin)()) { g_begin = begin; }
+void SetBeforeBlock(void (*before)(uint32_t block, bool between)) { g_before_block = before; }
 void SetWall(int64_t (*wall)(uint32_t block, bool end)) {
   g_wall = wall;
   reinterpret_cast<TtqBlock*>(g_block)->wall_start_ns = wall(g_block_number, false);
@@ -600,10 +672,12 @@ void NextBlock(bool between) {
   WaitUntilVerified();
   HoldIfTold();
   if (g_turns_to_log) BeginLog();
+  if (g_before_block != nullptr) g_before_block(g_block_number + 1, between);
   const uint32_t next = g_block_number + 1, block_count = g_ring->block_count;
-  if (!g_detached && next < block_count && !HaveMemory(BlockAt(next), FirstBytes())) {
+  const uint32_t used = next - g_first_block;  // of the ring's blocks
+  if (!g_detached && used < block_count && !HaveMemory(BlockAt(next), FirstBytes())) {
     // Nothing has used a block twice yet, so the reader finds those before where it would have.
-    __atomic_store_n(&g_ring->block_count, next, __ATOMIC_RELEASE);
+    __atomic_store_n(&g_ring->block_count, used, __ATOMIC_RELEASE);
   }
   for (;;) {
     const uint32_t consumed = __atomic_load_n(&g_ring->consumed, __ATOMIC_ACQUIRE);

@@ -45,6 +45,18 @@ Logged WhatIsLogged();
 // `counts` decides for each block when it begins, and at once for the current one, whether it is
 // counted (kCount). A change discards all translations.
 void SetCounts(bool (*counts)(uint32_t block));
+// A process that is forked between two blocks logs those from `first`, the next, on. In this one,
+// before the fork: whether there is memory for the other's ring; once there is that process; where
+// there is none. In the other: its ring takes the place of this one's.
+bool MakeSegment(uint32_t first);
+void AnnounceSegment(uint32_t pid);
+void GiveUpSegment();
+void EnterSegment();
+bool IsSegment();
+// The segment ends before the next block: all of its blocks are handed over.
+void EndSegment();
+// Called before a block begins that is not a process's or segment's first.
+void SetBeforeBlock(void (*before)(uint32_t block, bool between));
 // Called before translated code continues with the context's registers, and after it was left.
 // Between the two, Context::log has the form that translated code keeps in the log's register;
 // otherwise it is a place.

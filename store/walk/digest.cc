@@ -600,11 +600,11 @@ absl::Status PutLog(const RecipeTable& recipes, std::string_view log, const Pack
 
 constexpr size_t kControlHead = 8;  // bytes: kind, and of the payload how many
 
+}  // namespace
+
 bool IsCounted(std::string_view log) {
   return log.size() >= kControlHead && LoadPod<uint32_t>(log) == kTtqCounted;
 }
-
-}  // namespace
 
 absl::StatusOr<BlockDigest> DigestBlock(const RecipeTable& recipes, std::string_view log,
                                         ScratchPool* pool, Packing packing, bool native) {

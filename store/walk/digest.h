@@ -147,6 +147,10 @@ struct BlockDigest {
   uint64_t log_hash = 0;   // PackedLogHash
 };
 
+// Whether a block's instructions are only counted (kTtqCounted): all that can be done is to skim
+// it.
+bool IsCounted(std::string_view log);
+
 enum class Packing {
   kNone,     // leave the log out of the digest
   kPack,     // put it in

@@ -198,6 +198,10 @@ class RecipeTable {
   absl::Status Add(std::string_view encoded);
   // Null when there is none.
   const Recipe* Find(SuperblockId id) const;
+  // Whether it was added here, not to the parent.
+  bool HasOwn(SuperblockId id) const {
+    return id.v >> (32 - kTtqExitBits) == 0 && FindEntry(id.v) != nullptr;
+  }
   // Null when the id or exit is unknown. Compiles on first use.
   const Program* FindProgram(uint32_t id, uint32_t exit) const;
   // Programs compiled so far; Program::index is below it.

@@ -632,12 +632,7 @@ absl::Status ProcessIngest::StoreProcess() {
 }
 
 void ProcessIngest::CompleteGroup() {
-  std::vector<std::string> recipes;
-  {
-    std::lock_guard lock(recipe_rows_mutex_);
-    recipes.swap(recipe_rows_);
-  }
-  for (const std::string& encoded : recipes) {
+  for (const std::string& encoded : std::exchange(recipe_rows_, {})) {
     auto head = LoadPod<TtqRecipe>(encoded);
     const Recipe* recipe = recipes_->Find(SuperblockId(head.id));
     for (const AddressRange& extent : recipe->Extents()) {

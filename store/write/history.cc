@@ -18,9 +18,11 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/directory.h"
 #include "base/file_image.h"
 #include "base/status_macros.h"
+#include "base/threads.h"
 #include "fmt/core.h"
 #include "recorder/launcher.h"
 #include "store/format/format.h"
@@ -28,6 +30,7 @@
 #include "store/write/disk_errors.h"
 #include "store/write/ingest.h"
 #include "store/write/kept_logs.h"
+#include "store/write/segments.h"
 
 namespace ttq {
 namespace {
@@ -119,6 +122,11 @@ absl::Status PutInPlace(const std::string& made, const std::string& directory, c
   return absl::OkStatus();
 }
 
+// Where fewer threads index, these are what is waited for, and not the second run.
+constexpr size_t kJobsForSegments = 4;
+// A segment takes 64 of them (recorder/engine/replay.cc).
+constexpr size_t kBlocksForSegments = 128;
+
 struct ForEngine {
   std::vector<std::string> roots;  // files of processes that nobody forked, in the order they began
   uint64_t block_bytes = 0;        // of the log
@@ -143,9 +151,10 @@ absl::Status ForEachProcess(const std::string& directory, const InputsSummary& s
 // Writes the processes' inputs for the engine. Those that have a log are put into `logs`.
 absl::StatusOr<ForEngine> WriteForEngine(
     const std::string& directory, const InputsSummary& summary, const std::string& to,
-    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before,
+    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before, uint32_t segments,
     RecordingWriter* writer, KeptLogs* logs) {
   std::map<uint32_t, std::string> paths;  // by process
+  std::map<uint32_t, MappedFiles> files;  // by process
   ForEngine written;
   const auto write = [&](ProcessNo process, RecordedInputs inputs) -> absl::Status {
     TtqInputs& head = inputs.file.head;
@@ -175,6 +184,13 @@ absl::StatusOr<ForEngine> WriteForEngine(
     });
     RETURN_IF_ERROR(s);
     head.hold_before = before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
+    if (segments != 0) {
+      MappedFiles& mapped = files[process.v];
+      if (head.fork_number != 0) mapped = files[head.parent];
+      mapped.Look(inputs.file);
+      const bool is_long = inputs.file.blocks.size() >= kBlocksForSegments;
+      if (is_long && !mapped.may_change()) head.segments = segments;
+    }
     head.log_follows = inputs.log_at != 0;
     const uint32_t finished = head.finished;
     if (head.log_follows) head.finished = 0;  // not where the second run ends
@@ -215,14 +231,15 @@ absl::Status RunAgain(const LaunchOptions& options, RecordingWriter* writer, Kep
            });
   };
   ASSIGN_OR_RETURN(const LaunchResult result, Launch(options, take, have_ended));
-  RETURN_IF_ERROR(writer->error());
   if (result.signal == SIGINT) return absl::CancelledError("interrupted");
+  // What the engine says is why a process of it is gone, and not the other way round.
   if (!result.tool_log.empty()) {
-    std::string line = result.tool_log.substr(0, result.tool_log.find('\n'));
+    std::string line(*absl::StrSplit(result.tool_log, '\n').begin());
     if (line.starts_with("ttq: ")) line.erase(0, 5);
     return absl::DataLossError(
         line + "; `ttq record --index=now` stores the history while the program runs");
   }
+  RETURN_IF_ERROR(writer->error());
   if (result.signal != 0) {
     return absl::UnavailableError(fmt::format("the engine ended by signal {}", result.signal));
   }
@@ -252,6 +269,7 @@ struct SecondRun {
   const InputsSummary& inputs;
   const std::function<void(const IngestTotals&)>& watch;
   size_t jobs;
+  uint32_t segments;  // of a process, that are logged at a time; 0: none is
 };
 
 // Runs all processes again into a recording at `to`, which is finished and closed then; nothing
@@ -268,10 +286,12 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   options.files = again + "/files";
   writer->SetCopies(options.files);
   writer->SetUnread();
+  writer->SetTakesSegments();
   writer->SetHistoryEnd(end);
   KeptLogs logs(run.directory, writer.get());
   ASSIGN_OR_RETURN(const ForEngine written,
-                   WriteForEngine(run.directory, run.inputs, again, before, writer.get(), &logs));
+                   WriteForEngine(run.directory, run.inputs, again, before,
+                                  end == kTimeMax ? run.segments : 0, writer.get(), &logs));
   options.block_bytes = written.block_bytes;
   absl::Status s;
   std::set<uint32_t> seen;
@@ -377,7 +397,10 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
-  const SecondRun run{directory, options, inputs, watch, wanted.jobs};
+  const size_t jobs = wanted.jobs != 0 ? wanted.jobs : UsefulThreads();
+  const size_t segments = jobs < kJobsForSegments ? 0 : jobs / 2;
+  const SecondRun run{directory, options,     inputs,
+                      watch,     wanted.jobs, static_cast<uint32_t>(segments)};
   ASSIGN_OR_RETURN(const BlocksBefore before, FindBegin(run, wanted));
   const Scratch made(directory + "/.history");
   Lacks lacks;

@@ -40,6 +40,33 @@ void RecordingWriter::Impl::EndLocked(const std::shared_ptr<Ring>& ring) {
   --running;
 }
 
+RecordingWriter::Impl::SegmentsOf::SegmentsOf(Impl* recording, std::string ring,
+                                              BlockSource* source)
+    : recording_(recording), ring_(std::move(ring)) {
+  std::lock_guard lock(recording_->mutex);
+  recording_->sources[ring_] = source;
+  const auto [begin, end] = recording_->early_segments.equal_range(ring_);
+  for (auto it = begin; it != end; ++it) recording_->AddSegmentLocked(it->second);
+  recording_->early_segments.erase(begin, end);
+}
+
+RecordingWriter::Impl::SegmentsOf::~SegmentsOf() {
+  std::lock_guard lock(recording_->mutex);
+  recording_->sources[ring_] = nullptr;
+}
+
+void RecordingWriter::Impl::AddSegmentLocked(const std::shared_ptr<Ring>& ring) {
+  const auto source = sources.find(ring->parent_ring());
+  if (source == sources.end()) {
+    early_segments.emplace(ring->parent_ring(), ring);
+  } else if (source->second == nullptr) {
+    ring->Detach();
+    std::erase(rings, ring);
+  } else if (const absl::Status s = source->second->AddSegment(ring); !s.ok()) {
+    FailLocked(s);
+  }
+}
+
 void RecordingWriter::Impl::StorageFailed(const absl::Status& s) {
   {
     std::lock_guard lock(mutex);
@@ -206,6 +233,11 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(
 void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
   Impl& impl = *impl_;
   std::lock_guard lock(impl.mutex);
+  if (impl.takes_segments && ring->is_segment()) {
+    impl.rings.push_back(ring);
+    if (!impl.error.ok()) ring->Detach();
+    return impl.AddSegmentLocked(ring);
+  }
   const ProcessNumbers::Numbers numbers = impl.numbers.Next(*ring);
   impl.rings.push_back(ring);
   impl.threads.emplace_back();
@@ -253,6 +285,7 @@ void RecordingWriter::SetCopies(const std::string& path) { impl_->copies = path;
 void RecordingWriter::SetMissing(ProcessNo process, const std::string& what) {
   impl_->missing[process] = what;
 }
+void RecordingWriter::SetTakesSegments() { impl_->takes_segments = true; }
 void RecordingWriter::SetHistoryEnd(Time end) { impl_->history_end = end; }
 const std::map<ProcessNo, std::vector<Time>>& RecordingWriter::skimmed() const {
   return impl_->skimmed;

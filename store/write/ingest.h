@@ -67,10 +67,14 @@ class RecordingWriter {
   // What is not recorded of a process, one clause. Before its Start.
   void SetMissing(ProcessNo process, const std::string& what);
 
+  // Processes are run again that may be divided into segments. Before Start.
+  void SetTakesSegments();
+
   // The histories end there, each in its process's time. Before Start.
   void SetHistoryEnd(Time end);
 
-  // Takes on a new process. Returns at once; a thread consumes the ring to its end.
+  // Takes on a new process, or a segment of one. Returns at once; a thread consumes the ring to its
+  // end.
   void Start(std::shared_ptr<Ring> ring);
   // Of the rings started, those that have not come to their end, or whose blocks are not all
   // stored.

@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <thread>
 #include <utility>
 
 #include "base/threads.h"
 #include "fmt/core.h"
 #include "recorder/producer.h"
+#include "store/write/block_source.h"
 
 namespace ttq {
 
@@ -92,92 +92,42 @@ void ProcessIngest::Run() {
 
 absl::Status ProcessIngest::Ingest() {
   RETURN_IF_ERROR(Inherit());
-  std::deque<Pending> pending;
-  const size_t limit = std::max<uint32_t>(2, std::min<uint32_t>(6, ring_->block_count() - 1));
-  bool more = true;
-  // Take ahead as far as the ring has blocks; commit in order.
-  std::mutex mutex;
-  std::condition_variable changed;
-  absl::Status take_error;
-  const auto take_blocks = [&]() -> absl::Status {
-    for (;;) {
-      const TtqBlock* block = ring_->Next();
-      if (block == nullptr) return ring_->status();
-      BlockView view;
-      RETURN_IF_ERROR(ring_->Take(block, &view));
-      RETURN_IF_ERROR(AddRecipes(view.recipes));
-      std::unique_lock lock(mutex);
-      pending.push_back({view, {}});
-      try {
-        const bool skim = view.head.number < indexed_from_block_ || is_past_history_;
-        pending.back().digest = recording_.workers->Submit([this, skim, log = view.log] {
-          if (skim) return SkimBlock(*recipes_, log, &recording_.scratches);
-          return DigestBlock(*recipes_, log, &recording_.scratches,
-                             ring_->verify() ? Packing::kCompare : Packing::kPack);
-        });
-      } catch (...) {
-        pending.pop_back();
-        throw;
-      }
-      changed.notify_all();
-      changed.wait(lock, [&] { return pending.size() < limit || !more; });
-      if (!more) return absl::OkStatus();
-    }
-  };
-  absl::StatusOr<std::thread> taker = StartThread([&] {
-    absl::Status s = Guarded(take_blocks);
-    std::lock_guard lock(mutex);
-    take_error = std::move(s);
-    more = false;
-    changed.notify_all();
-  });
-  if (!taker.ok()) return taker.status();
-  absl::Status result;
+  BlockSource::Tools tools;
+  tools.workers = recording_.workers.get();
+  tools.scratches = &recording_.scratches;
+  tools.skims = [this](uint32_t block) { return block < indexed_from_block_ || is_past_history_; };
+  tools.error = [this] { return recording_.Error(); };
+  tools.ended = [this](const std::shared_ptr<Ring>& ring) { recording_.Forget(ring); };
+  tools.has_segments = recording_.takes_segments;
+  BlockSource blocks(ring_.get(), recipes_.get(), std::move(tools));
+  RETURN_IF_ERROR(blocks.Start());
+  const RecordingWriter::Impl::SegmentsOf segments(&recording_, ring_->name(), &blocks);
   for (;;) {
-    Pending* next;
-    {
-      std::unique_lock lock(mutex);
-      auto some = [&] { return !pending.empty() || !more; };
-      // A program that rests must not keep what it did from being stored.
-      if (summaries_.empty()) changed.wait(lock, some);
-      if (!changed.wait_until(lock, group_started_ + GroupAge(), some)) {
-        lock.unlock();
-        if (result = Attempt([this] { return StoreGroup(); }); result.ok()) continue;
-        lock.lock();
-        more = false;
-        changed.notify_all();
-        break;
-      }
-      if (pending.empty()) break;
-      next = &pending.front();
+    // A program that rests must not keep what it did from being stored.
+    std::optional<BlockSource::Clock::time_point> deadline;
+    if (!summaries_.empty()) deadline = group_started_ + GroupAge();
+    const BlockSource::Next next = blocks.WaitForNext(deadline);
+    if (next == BlockSource::Next::kEnd) return blocks.status();
+    if (next == BlockSource::Next::kNotYet) {
+      RETURN_IF_ERROR(Attempt([this] { return StoreGroup(); }));
+      continue;
     }
-    const TtqBlock& block = next->block.head;
-    result = Attempt([&] {
-      absl::StatusOr<BlockDigest> digest = next->digest.get();
-      absl::Status s = digest.ok() ? Commit(block, std::move(*digest)) : digest.status();
-      if (s.ok() && !indexes_ && !is_past_history_ && ring_->hold_before() == block.number + 1) {
-        s = BeginHistory(block);
+    uint32_t number = 0;
+    const absl::Status s = Attempt([&]() -> absl::Status {
+      BlockSource::Block block = blocks.Take();
+      number = block.head.number;
+      RETURN_IF_ERROR(block.digest.status());
+      for (std::string& recipe : block.recipes) recipe_rows_.push_back(std::move(recipe));
+      RETURN_IF_ERROR(Commit(block.head, *std::move(block.digest)));
+      if (!indexes_ && !is_past_history_ && ring_->hold_before() == number + 1) {
+        RETURN_IF_ERROR(BeginHistory(block.head));
       }
-      return s.ok() && ring_->verify() && block.ends_between_superblocks ? Verify() : s;
+      return ring_->verify() && block.head.ends_between_superblocks ? Verify() : absl::OkStatus();
     });
-    if (ring_->verify()) ring_->Verified(block.number);
-    ring_->Release();
-    std::unique_lock lock(mutex);
-    pending.pop_front();
-    if (!result.ok()) {
-      more = false;
-      changed.notify_all();
-      break;
-    }
-    changed.notify_all();
+    if (ring_->verify()) ring_->Verified(number);
+    blocks.Release();
+    RETURN_IF_ERROR(s);
   }
-  taker->join();
-  // Digests still under way use blocks of the ring.
-  for (Pending& p : pending) {
-    if (p.digest.valid()) p.digest.wait();
-    ring_->Release();
-  }
-  return result.ok() ? take_error : result;
 }
 
 absl::Status ProcessIngest::Inherit() {
@@ -213,23 +163,6 @@ absl::Status ProcessIngest::Inherit() {
     ring_->AskForNoMore();
   }
   recording_.forks.erase(it);
-  return absl::OkStatus();
-}
-
-absl::Status ProcessIngest::AddRecipes(std::string_view bytes) {
-  // A copy: what is checked must be what is used and stored.
-  const std::string all(bytes);
-  std::lock_guard lock(recipe_rows_mutex_);
-  for (std::string_view rest = all; !rest.empty();) {
-    auto size = LoadPod<uint32_t>(rest);
-    if (size < sizeof(TtqRecipe) || size > rest.size()) {
-      return absl::DataLossError("a recipe is cut off");
-    }
-    std::string_view encoded = rest.substr(0, size);
-    RETURN_IF_ERROR(recipes_->Add(encoded));
-    recipe_rows_.emplace_back(encoded);
-    rest.remove_prefix(size);
-  }
   return absl::OkStatus();
 }
 

@@ -34,6 +34,7 @@
 #include "store/format/recorded.h"
 #include "store/format/trace.capnp.h"
 #include "store/walk/digest.h"
+#include "store/write/block_source.h"
 #include "store/write/disk_errors.h"
 #include "store/write/image.h"
 #include "store/write/ingest.h"
@@ -100,6 +101,11 @@ struct RecordingWriter::Impl {
   std::map<ProcessNo, std::vector<Time>> skimmed;  // the ends of blocks that were not indexed
   std::condition_variable fork_known;
   std::map<std::pair<std::string, uint32_t>, ForkPoint> forks;  // by ring and number
+  bool takes_segments = false;
+  // By the process's own ring: what takes its segments, null when it does so no longer; and those
+  // that came before it.
+  std::map<std::string, BlockSource*> sources;
+  std::multimap<std::string, std::shared_ptr<Ring>> early_segments;
 
   // A mapped file that is in the store, which it is read from: the file itself may change, and all
   // the files of a program together may be large.
@@ -139,6 +145,26 @@ struct RecordingWriter::Impl {
   }
   // A ring has come to its end. REQUIRES: `mutex` is held.
   void EndLocked(const std::shared_ptr<Ring>& ring);
+
+  // While it lives, the segments of the process of that ring go to `source`.
+  class SegmentsOf {
+   public:
+    SegmentsOf(Impl* recording, std::string ring, BlockSource* source);
+    ~SegmentsOf();
+    SegmentsOf(const SegmentsOf&) = delete;
+    SegmentsOf& operator=(const SegmentsOf&) = delete;
+
+   private:
+    Impl* const recording_;
+    const std::string ring_;
+  };
+  // REQUIRES: `mutex` is held.
+  void AddSegmentLocked(const std::shared_ptr<Ring>& ring);
+  // A segment has come to its end.
+  void Forget(const std::shared_ptr<Ring>& ring) {
+    std::lock_guard lock(mutex);
+    std::erase(rings, ring);
+  }
 
   // For what RocksDB or the disk says when something cannot be stored. From then on a group is not
   // stored either: it might need what is missing.
@@ -187,11 +213,6 @@ class ProcessIngest {
   void Run();
 
  private:
-  struct Pending {
-    BlockView block;
-    std::future<absl::StatusOr<BlockDigest>> digest;
-  };
-
   // As Guarded. After an exception nothing more is stored, since the pending group may be
   // incomplete.
   template <class Work>
@@ -211,8 +232,6 @@ class ProcessIngest {
   // A forked child goes on with its parent's memory and code.
   void NoteWhatRingLacks();
   absl::Status Inherit();
-
-  absl::Status AddRecipes(std::string_view bytes);
 
   // ---- Committing -------------------------------------------------------------------------------
 
@@ -365,7 +384,6 @@ class ProcessIngest {
   AddressRange last_mapped_{};
   bool has_aliases_ = false;  // two areas have ever had the same identity
 
-  std::mutex recipe_rows_mutex_;
   std::vector<std::string> recipe_rows_;
 
   std::map<uint32_t, LiveThread> live_;  // by Valgrind's tid
