@@ -68,9 +68,12 @@ Kept g_born[kTtqMaxThreads + 1];  // made, and not begun
 uint32_t g_born_count;
 uint64_t g_call_flags;  // of clone, when it was entered
 
-constexpr uint32_t kSegmentBlocks = 64, kMaxSegments = 64;
+constexpr uint32_t kMaxSegments = 64;
+// Short ones are more forks, and translations; long ones wait for each other to be stored.
+constexpr uint32_t kMinSegmentBlocks = 32, kMaxSegmentBlocks = 128;
 struct Segments {
   uint32_t at_once;  // 0: this process logs all that is to be logged
+  uint32_t blocks;   // of one
   uint32_t next;     // no other one begins before this block
   bool is_one;       // this process
   bool logs;         // this process logs, for want of another
@@ -518,7 +521,7 @@ void WaitForSegment() {
 
 // A segment begins with this block.
 void ForkSegment(uint32_t first) {
-  g_segments.next = first + kSegmentBlocks;
+  g_segments.next = first + g_segments.blocks;
   while (g_segments.running >= g_segments.at_once) WaitForSegment();
   g_segments.logs = true;
   if (!ring::MakeSegment(first)) return;
@@ -725,7 +728,11 @@ void Open(const char* path, uint64_t block_bytes) {
   OpenMemory();
   g_segments = {};
   if (CanCount() && head.hold_before == 0) {
-    g_segments.at_once = head.segments < kMaxSegments ? head.segments : kMaxSegments;
+    g_segments.at_once = static_cast<uint32_t>(Least(head.segments, kMaxSegments));
+    const uint32_t even = g_segments.at_once == 0 ? 0 : head.blocks / (2 * g_segments.at_once);
+    g_segments.blocks = even < kMinSegmentBlocks   ? kMinSegmentBlocks
+                        : even > kMaxSegmentBlocks ? kMaxSegmentBlocks
+                                                   : even;
   }
 }
 

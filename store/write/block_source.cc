@@ -12,8 +12,8 @@
 namespace ttq {
 namespace {
 
-// Of segments, digested and not taken. One takes a megabyte or less.
-constexpr size_t kMaxBuffered = 512;
+// Of segments, digested and not taken, for each thread that digests. One takes a megabyte or less.
+constexpr size_t kBufferedPerWorker = 64;
 // How long to wait at most before the recording's error is looked at.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 
@@ -148,6 +148,7 @@ absl::Status BlockSource::TakeSegment(Segment* segment) {
     if (blocks_taken_ < segment->first) return absl::CancelledError("it is not needed");
   }
   const size_t most = std::max<size_t>(1, ring.block_count() - 1);
+  const size_t most_buffered = kBufferedPerWorker * tools_.workers->size();
   std::deque<std::pair<TtqBlock, std::future<absl::StatusOr<BlockDigest>>>> digesting;
   const auto finish_one = [&] {
     auto& [head, future] = digesting.front();
@@ -155,7 +156,7 @@ absl::Status BlockSource::TakeSegment(Segment* segment) {
     digesting.pop_front();
     ring.Release();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return buffered_ < kMaxBuffered || segment == current_ || stops_; });
+    changed_.wait(lock, [&] { return buffered_ < most_buffered || segment == current_ || stops_; });
     segment->digested.push_back(std::move(done));
     ++buffered_;
     changed_.notify_all();

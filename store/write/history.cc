@@ -124,7 +124,7 @@ absl::Status PutInPlace(const std::string& made, const std::string& directory, c
 
 // Where fewer threads index, these are what is waited for, and not the second run.
 constexpr size_t kJobsForSegments = 4;
-// A segment takes 64 of them (recorder/engine/replay.cc).
+// Of fewer there is little to divide.
 constexpr size_t kBlocksForSegments = 128;
 
 struct ForEngine {
