@@ -24,7 +24,9 @@
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -534,6 +536,7 @@ void ForkSegment(uint32_t first) {
     return;
   }
   g_segments.is_one = true;
+  Syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);  // the other waits for this one, if it can
   ring::EnterSegment();
   Syscall(SYS_close, g_memory);
   OpenMemory();

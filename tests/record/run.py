@@ -16,6 +16,7 @@ and makes the history of all its processes from these.
 import bisect
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -185,6 +186,62 @@ def inputs(case):
         ask("index", place)
         check([comparable(ask(*words)) for words in answers] == first, "not the same a second time")
     return "%d processes" % before["inputs"]
+
+
+def children(pid):
+    with contextlib.suppress(OSError):
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as file:
+                yield from map(int, file.read().split())
+
+
+def index_in_segments(place, kill=False):
+    """By four threads; the largest number of segments that were logged at one time. Kills one of the first that
+    there are."""
+    most = 0
+    with subprocess.Popen([TTQ, "index", "-j", "4", place], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment()) as p:
+        while p.poll() is None:
+            segments = [s for engine in children(p.pid) for s in children(engine)]
+            most = max(most, len(segments))
+            if kill and segments:
+                os.kill(segments[-1], signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        out, err = p.communicate(timeout=600)
+    return Result(p.returncode, out, err), most
+
+
+def segments():
+    """A second run that is divided into segments, logged side by side, has the rows of one that is not."""
+    programs = os.path.join(HERE, "programs")
+    commands = {"family": ["/usr/bin/python3", os.path.join(programs, "family.py")],
+                "pypy3": ["pypy3", os.path.join(programs, "loop.py")],
+                "node": ["node", "-e", "console.log([3, 1, 2].sort())"]}
+    compared = []
+    for name, command in commands.items():
+        if shutil.which(command[0]) is None:
+            continue
+        with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+            place = os.path.join(d, "recording")
+            run([*RECORD, "--block-size", "1", "-o", place, *command], env=environment())
+
+            def rows():
+                return run([os.path.join(PROGRAMS, "store_rows"), place]).out.decode()
+
+            check(run([TTQ, "index", "-j", "2", place], env=environment()).status == 0, name)
+            whole = rows()
+            check("block" in whole, whole)
+            run([TTQ, "index", "--drop", place], env=environment())
+            result, most = index_in_segments(place)
+            check(result.status == 0 and most > 1, name, result, most)
+            check(rows() == whole, name, "has", rows(), "instead of", whole)
+            run([TTQ, "index", "--drop", place], env=environment())
+            result, most = index_in_segments(place, kill=True)
+            check(result.status == 3 and b"a process of the second run was killed" in result.err, result)
+            check(os.listdir(place) == ["inputs"], os.listdir(place))
+            compared.append(name)
+    return " ".join(compared)
 
 
 def again_damaged():
@@ -611,7 +668,7 @@ def main():
     # "again" has the large ones.
     small = [c for c in all_cases if c.name not in ("gdb", "gcc", "node")]
     tests |= {"inputs " + c.name: (lambda c=c: inputs(c)) for c in small}
-    for f in (hostile, moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
+    for f in (segments, hostile, moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
               numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
