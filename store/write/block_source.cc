@@ -45,7 +45,7 @@ void BlockSource::Stop() {
 
 absl::Status BlockSource::Start() {
   ASSIGN_OR_RETURN(taker_, StartThread([this] {
-                     absl::Status s = WithinMemory([this] { return TakeRing(); });
+                     absl::Status s = Guarded([this] { return TakeRing(); });
                      std::lock_guard lock(mutex_);
                      if (status_.ok()) status_ = std::move(s);
                      has_ended_ = true;
@@ -63,7 +63,7 @@ absl::Status BlockSource::AddSegment(std::shared_ptr<Ring> ring) {
   segment->first = ring->first_block();
   segment->ring = std::move(ring);
   ASSIGN_OR_RETURN(segment->thread, StartThread([this, segment = segment.get()] {
-                     absl::Status s = WithinMemory([&] { return TakeSegment(segment); });
+                     absl::Status s = Guarded([&] { return TakeSegment(segment); });
                      if (!s.ok()) segment->ring->Detach();
                      tools_.ended(segment->ring);
                      std::lock_guard locked(mutex_);
@@ -149,11 +149,11 @@ absl::Status BlockSource::TakeSegment(Segment* segment) {
   }
   const size_t most = std::max<size_t>(1, ring.block_count() - 1);
   const size_t most_buffered = kBufferedPerWorker * tools_.workers->size();
-  std::deque<std::pair<TtqBlock, std::future<absl::StatusOr<BlockDigest>>>> digesting;
+  Digesting digesting;
   const auto finish_one = [&] {
-    auto& [head, future] = digesting.front();
-    Digested done = {head, future.get()};
-    digesting.pop_front();
+    auto& [head, digest] = digesting.blocks.front();
+    Digested done = {head, digest.get()};
+    digesting.blocks.pop_front();
     ring.Release();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return buffered_ < most_buffered || segment == current_ || stops_; });
@@ -161,23 +161,20 @@ absl::Status BlockSource::TakeSegment(Segment* segment) {
     ++buffered_;
     changed_.notify_all();
   };
-  const auto take_all = [&]() -> absl::Status {
-    while (const TtqBlock* block = ring.Next()) {
-      BlockView view;
-      RETURN_IF_ERROR(ring.Take(block, &view));
-      RETURN_IF_ERROR(AddRecipes(view.recipes).status());
-      digesting.emplace_back(view.head, Digest(ring, view));
-      while (digesting.size() >= most || (!digesting.empty() && ring.waiting() == 0)) finish_one();
+  while (const TtqBlock* block = ring.Next()) {
+    BlockView view;
+    RETURN_IF_ERROR(ring.Take(block, &view));
+    RETURN_IF_ERROR(AddRecipes(view.recipes).status());
+    digesting.blocks.emplace_back(view.head, Digest(ring, view));
+    while (digesting.blocks.size() >= most || (!digesting.blocks.empty() && ring.waiting() == 0)) {
+      finish_one();
     }
-    return ring.status();
-  };
-  absl::Status s = WithinMemory(take_all);
-  while (!digesting.empty()) finish_one();  // they use blocks of the ring
-  if (s.ok() && ring.was_killed()) {
-    s = tools_.error();
-    if (s.ok()) s = absl::UnavailableError("a process of the second run was killed");
   }
-  return s;
+  RETURN_IF_ERROR(ring.status());
+  while (!digesting.blocks.empty()) finish_one();
+  if (!ring.was_killed()) return absl::OkStatus();
+  RETURN_IF_ERROR(tools_.error());
+  return absl::UnavailableError("a process of the second run was killed");
 }
 
 bool BlockSource::IsReady() {

@@ -16,15 +16,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,6 +37,19 @@
 #include "store/walk/digest.h"
 
 namespace ttq {
+
+// The status of `work`, also where it runs out of memory, or a library gives up by an exception:
+// the threads here are waited for, and have the program wait for them.
+template <class Work>
+absl::Status Guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
 
 class BlockSource {
  public:
@@ -82,6 +98,13 @@ class BlockSource {
   struct Digested {
     TtqBlock head;
     absl::StatusOr<BlockDigest> digest;
+  };
+  // Blocks of a segment that are being digested, in order.
+  struct Digesting {
+    ~Digesting() {
+      for (auto& [head, digest] : blocks) digest.wait();  // it uses a block of the ring
+    }
+    std::deque<std::pair<TtqBlock, std::future<absl::StatusOr<BlockDigest>>>> blocks;
   };
   struct Segment {
     std::shared_ptr<Ring> ring;

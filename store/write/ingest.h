@@ -3,7 +3,7 @@
 // From rings to a recording. A RecordingWriter owns the recording's directory; each recorded
 // process is a ProcessIngest, run by a thread of its own:
 //
-//   ring → taker: registers recipes, hands blocks to the digest workers
+//   rings → takers: register recipes, hand blocks to the digest workers (block_source.h)
 //        → workers: digest and compress blocks, in parallel
 //        → committer: applies digests in order to the live image, makes index rows
 //        → RocksDB: a group of blocks at a time, atomically

@@ -54,19 +54,6 @@ constexpr size_t kVerifyCacheBytes = 512 << 20;  // verifying reads every mapped
 constexpr size_t kTakenPages = 4096;             // made rows of at once, where a history begins
 constexpr size_t kMaxForks = 1000;               // whose child has not come yet
 
-// The status of `work`, also where it runs out of memory, or a library gives up by an exception:
-// the threads here are waited for, and have the program wait for them.
-template <class Work>
-absl::Status Guarded(const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return absl::UnavailableError("out of memory");
-  } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
-  }
-}
-
 // Out of the packed record, where they are not aligned.
 std::array<uint64_t, 6> ArgumentsOf(const TtqSyscall& s);
 
