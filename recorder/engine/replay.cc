@@ -11,10 +11,10 @@
 // before; vector registers, fs and gs are put away and in place with the rest.
 //
 // Segments (TtqInputs::segments). What translated code logs is read by several threads; it is one
-// that writes it. So this process only counts, which is quicker, and forks itself every
-// kSegmentBlocks blocks: the child logs until the next such place, and ends. Blocks, recipes and
-// their numbers are those that one process would have made, since both translate what comes first
-// first. What a child could not be forked for is logged here.
+// that writes it. So this process only counts, which is quicker, and forks itself every so many
+// blocks: the child logs until the next such place, and ends. Blocks, recipes and their numbers are
+// those that one process would have made, since both translate the same code in the same order.
+// What a child could not be forked for is logged here.
 //
 // Whatever the program asks for is compared with what it asked for before, and places with places.
 // A run that differs ends with one line that says where.

@@ -24,11 +24,13 @@ constexpr uint32_t kSegmentBlocks = 6;                         // of a segment's
 constexpr uint64_t kNoRoom = uint64_t{1} << (kPlaceBits - 1);  // of a count's place
 constexpr int64_t kNoSpace = -28, kNoProcess = -3, kInvalid = -22;
 
+using RingName = char[sizeof(TtqRing::parent_ring)];
+
 Options g_options;
 uint32_t g_recorder_pid;
 TtqRing* g_ring;
 size_t g_ring_bytes;
-char g_name[32];
+RingName g_name;
 bool g_detached, g_finished;
 void (*g_begin)();
 void (*g_note)(TtqRing*);
@@ -53,7 +55,7 @@ uint32_t g_recipe_count, g_block_number;
 uint32_t g_first_block;  // of the ring
 TtqRing* g_segment;      // of the process that is about to be forked; of one that was, its own
 size_t g_segment_bytes;
-char g_segment_name[sizeof(TtqRing::parent_ring)];
+RingName g_segment_name;
 uint64_t g_limit;  // no record begins beyond
 uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
@@ -199,8 +201,6 @@ int64_t MakeFile(const Directory& d, const char* name, uint64_t bytes) {
   if (limited) Syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, Number(old));
   return fd;
 }
-
-using RingName = char[sizeof(TtqRing::parent_ring)];
 
 void MakeName(RingName* name) {
   static uint32_t number;

@@ -3,6 +3,7 @@
 #include "store/write/image.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace ttq {
@@ -51,6 +52,9 @@ ImagePage& LiveImage::Touch(uint64_t page) {
     ReadMapped(page, it->second->bytes);
   } else if (it->second.use_count() > 1) {
     it->second = std::make_shared<ImagePage>(*it->second);
+  } else {
+    // Who had it, too, has copied it before: use_count() alone does not say so.
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
   return *it->second;
 }
