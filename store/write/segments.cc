@@ -35,9 +35,12 @@ void MappedFiles::LookAt(uint32_t kind, std::string_view payload) {
 void MappedFiles::Map(const TtqMap& map) {
   const bool is_module = map.content == kTtqContentFile;
   if (map.kind == kTtqMapFile && !is_module) {
-    // What it holds is written when it is mapped, and shows in all mappings.
-    const auto [file, is_new] = files_.try_emplace({map.dev, map.ino}, map.shared != 0);
-    if (!is_new && (map.shared || file->second)) may_change_ = true;
+    // What it holds is written when it is mapped, and shows in all mappings; so does where it ends.
+    const File now = {map.shared != 0, map.file_bytes};
+    const auto [file, is_new] = files_.try_emplace({map.dev, map.ino}, now);
+    const File& before = file->second;
+    if (now.shared != before.shared || now.bytes != before.bytes) may_change_ = true;
+    if (!is_new && now.shared) may_change_ = true;
   }
   if (!map.shared || is_module) return;
   if (map.kind != kTtqMapFile || (map.protection & PROT_WRITE)) may_change_ = true;

@@ -34,9 +34,12 @@ class MappedFiles {
     uint64_t begin, end;
   };
   bool may_change_ = false;
-  std::vector<Range> shared_;  // mappings that are, or were
-  std::map<std::pair<uint64_t, uint64_t>, bool>
-      files_;  // by device and inode: whether it is in them
+  std::vector<Range> shared_;  // mappings, also those that were
+  struct File {
+    bool shared;
+    uint64_t bytes;
+  };
+  std::map<std::pair<uint64_t, uint64_t>, File> files_;  // by device and inode
 };
 
 }  // namespace ttq
