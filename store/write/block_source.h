@@ -7,6 +7,8 @@
 // its ring then have no log; that comes from the segments' rings, of which several are read at the
 // same time. What is digested and not taken yet has a limit, which the segment that is taken from
 // is exempt from: it always goes on.
+//
+// Thread-safety: one thread takes blocks; others may add segments.
 
 #ifndef TTQ_STORE_WRITE_BLOCK_SOURCE_H_
 #define TTQ_STORE_WRITE_BLOCK_SOURCE_H_
@@ -39,7 +41,7 @@
 namespace ttq {
 
 // The status of `work`, also where it runs out of memory, or a library gives up by an exception:
-// the threads here are waited for, and have the program wait for them.
+// others wait for the threads that do it.
 template <class Work>
 absl::Status Guarded(const Work& work) {
   try {
@@ -102,7 +104,9 @@ class BlockSource {
   // Blocks of a segment that are being digested, in order.
   struct Digesting {
     ~Digesting() {
-      for (auto& [head, digest] : blocks) digest.wait();  // it uses a block of the ring
+      for (auto& [head, digest] : blocks) {
+        if (digest.valid()) digest.wait();  // it uses a block of the ring
+      }
     }
     std::deque<std::pair<TtqBlock, std::future<absl::StatusOr<BlockDigest>>>> blocks;
   };
