@@ -435,7 +435,7 @@ absl::Status MakeHistory(const std::string& directory, const HistoryWanted& want
   RETURN_IF_ERROR(Summary(directory).status());
   const DirectoryLock lock(CopiesDirectory(directory));
   if (is_there()) return absl::OkStatus();  // made meanwhile
-  const absl::Status s = Make(directory, wanted, watch);
+  absl::Status s = Make(directory, wanted, watch);
   if (s.ok() || absl::IsCancelled(s)) return s;
   return absl::Status(s.code(), fmt::format("the history of {} cannot be made: {}", directory,
                                             std::string(s.message())));

@@ -259,8 +259,9 @@ void RecordingWriter::Start(std::shared_ptr<Ring> ring) {
       // A ring is memory: a program may start thousands of others, one after the other.
       impl.EndLocked(std::exchange(ring, nullptr));
     });
-    if (thread.ok()) impl.threads.back() = *std::move(thread);
-    return thread.status();
+    if (!thread.ok()) return thread.status();
+    impl.threads.back() = *std::move(thread);
+    return absl::OkStatus();
   });
   if (!started.ok()) {
     impl.FailLocked(started);
