@@ -72,6 +72,10 @@ class Asker {
   }
   bool Any() const { return answered_.row_count > 0; }
 
+  template <class Source>
+  Questions After(const Source&) const {
+    return {};  // nothing in particular
+  }
   Questions After(const ast::Accesses& s) const {
     if (!Any()) return {};
     // What a location means without the clauses that it was asked with is not known.

@@ -20,7 +20,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -28,6 +30,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/threads.h"
 #include "fmt/core.h"
 #include "store/format/compressor.h"
 
@@ -62,7 +65,9 @@ absl::Status NoThread(const std::string& directory, const std::system_error& e) 
 }
 
 constexpr int kLevel = 1;
-constexpr size_t kGatheredBytes = 4 << 20;  // of small batches that are added as one
+// Of batches that are added as one, each of which waits for the disk some fifteen times; and how
+// many of those are sorted and compressed beside their caller.
+constexpr size_t kGatheredBytes = 32 << 20, kMaxBeingAdded = 2;
 
 // Blocks and file chunks are compressed already, or large; pages and the rest profit from RocksDB's
 // own blocks.
@@ -276,8 +281,9 @@ struct Database::Impl {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::atomic<uint64_t> next_file{0};
   std::atomic<bool> gathers{false};
-  std::mutex gathered_mutex;  // guards gathered
+  std::mutex gathered_mutex;  // guards what follows
   Batch gathered;
+  std::deque<std::future<absl::Status>> being_added;
 
   // Of a store that is read and so does not change.
   struct KnownKeys {
@@ -336,7 +342,7 @@ struct Database::Impl {
 };
 
 Database::Database() : impl_(std::make_unique<Impl>()) {}
-Database::~Database() = default;
+Database::~Database() { WaitUntilAdded(0).IgnoreError(); }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& directory) {
   std::unique_ptr<Database> out(new Database);
@@ -410,19 +416,29 @@ void Database::Batch::Append(Batch more) {
   bytes_ += more.bytes_;
 }
 
-void Database::GatherSmallBatches() { impl_->gathers = true; }
+void Database::GatherBatches() { impl_->gathers = true; }
 
 absl::Status Database::Add(Batch batch) {
   if (!impl_->gathers || !batch.rows_[static_cast<int>(Family::kFile)].empty()) {
     return AddNow(std::move(batch));
   }
-  {
-    std::lock_guard lock(impl_->gathered_mutex);
-    impl_->gathered.Append(std::move(batch));
-    if (impl_->gathered.bytes() < kGatheredBytes) return absl::OkStatus();
-    batch = std::exchange(impl_->gathered, Batch());
+  std::lock_guard lock(impl_->gathered_mutex);
+  impl_->gathered.Append(std::move(batch));
+  if (impl_->gathered.bytes() < kGatheredBytes) return absl::OkStatus();
+  RETURN_IF_ERROR(WaitUntilAdded(kMaxBeingAdded - 1));
+  auto full = std::make_shared<Batch>(std::exchange(impl_->gathered, Batch()));
+  impl_->being_added.push_back(InThreadIfPossible(
+      [this, full] { return WithinMemory([&] { return AddNow(std::move(*full)); }); }));
+  return absl::OkStatus();
+}
+
+absl::Status Database::WaitUntilAdded(size_t all_but) {
+  absl::Status first;
+  for (auto& added = impl_->being_added; added.size() > all_but; added.pop_front()) {
+    const absl::Status s = added.front().get();
+    if (first.ok()) first = s;
   }
-  return AddNow(std::move(batch));
+  return first;
 }
 
 absl::Status Database::AddNow(Batch batch) {
@@ -485,7 +501,11 @@ absl::Status Database::Put(std::string_view key, std::string_view value) {
 }
 
 absl::Status Database::Flush() {
-  if (impl_->gathers) RETURN_IF_ERROR(AddNow(std::exchange(impl_->gathered, Batch())));
+  if (impl_->gathers) {
+    std::lock_guard lock(impl_->gathered_mutex);
+    RETURN_IF_ERROR(WaitUntilAdded(0));
+    RETURN_IF_ERROR(AddNow(std::exchange(impl_->gathered, Batch())));
+  }
   return StatusOf(impl_->Write([&] {
     return impl_->db->Flush(rocksdb::FlushOptions(), impl_->handle(Family::kMeta));
   }),

@@ -64,9 +64,10 @@ class Database {
   // Adds a batch of sorted files, atomically over all families; ResourceExhausted when the disk is
   // full. REQUIRES: opened by Create.
   absl::Status Add(Batch batch);
-  // From now on small batches wait for others, and Flush adds what is left: for a store that nobody
+  // From now on batches wait for others, and are added later, which is when an error of theirs is
+  // told; Flush adds what is left, and tells all errors that were not. For a store that nobody
   // reads before it is finished. Those with parts of files do not wait: the writer reads them.
-  void GatherSmallBatches();
+  void GatherBatches();
   // Small records of kMeta that are replaced. Survives a crash of the process.
   absl::Status Put(std::string_view key, std::string_view value);
 
@@ -96,6 +97,9 @@ class Database {
  private:
   Database();
   absl::Status AddNow(Batch batch);
+  // The first error of those that were waited for. REQUIRES: the mutex of what is gathered is held,
+  // or nobody else is there.
+  absl::Status WaitUntilAdded(size_t all_but);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

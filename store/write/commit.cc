@@ -244,6 +244,20 @@ void ProcessIngest::TakeSignal(const ControlItem& item) {
   now_ = saved;
 }
 
+absl::Status ProcessIngest::KeepForChild(uint32_t fork_number) {
+  NoteSharedMemory();
+  std::lock_guard lock(recording_.mutex);
+  // Each costs memory until its child takes it.
+  if (recording_.forks.size() >= kMaxForks) {
+    return absl::DataLossError("too many forks whose child never came");
+  }
+  recording_.forks[{ring_->name(), fork_number}] = {
+      std::make_shared<LiveImage>(image_.Fork()), recipes_, now_,
+      static_cast<uint32_t>(info_.blocks) + 1, indexes_};
+  recording_.fork_known.notify_all();
+  return absl::OkStatus();
+}
+
 absl::Status ProcessIngest::Control(const ControlItem& item) {
   std::string_view payload = item.payload;
   now_ = block_start_ + item.time;
@@ -328,20 +342,9 @@ absl::Status ProcessIngest::Control(const ControlItem& item) {
       moment_.threads[index] = {std::string(payload.substr(sizeof(t))), t.syscall};
       break;
     }
-    case kTtqFork: {
-      NoteSharedMemory();
-      uint32_t number = LoadPod<uint32_t>(payload);
-      std::lock_guard lock(recording_.mutex);
-      // Each costs memory until its child takes it.
-      if (recording_.forks.size() >= kMaxForks) {
-        return absl::DataLossError("too many forks whose child never came");
-      }
-      recording_.forks[{ring_->name(), number}] = {
-          std::make_shared<LiveImage>(image_.Fork()), recipes_, now_,
-          static_cast<uint32_t>(info_.blocks) + 1, indexes_};
-      recording_.fork_known.notify_all();
+    case kTtqFork:
+      RETURN_IF_ERROR(KeepForChild(LoadPod<uint32_t>(payload)));
       break;
-    }
     case kTtqExecve: {
       auto [thread, pc] = Concerned(item, LoadPod<uint32_t>(payload));
       AddEvent(EventKind::kExec, thread, pc, 0, 0, {}, payload.substr(4), "", 0);

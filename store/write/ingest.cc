@@ -281,7 +281,7 @@ void RecordingWriter::SetWorkingDirectory(const std::string& path) {
   impl_->info.working_directory = path;
 }
 
-void RecordingWriter::SetUnread() { impl_->database->GatherSmallBatches(); }
+void RecordingWriter::SetUnread() { impl_->database->GatherBatches(); }
 void RecordingWriter::SetCopies(const std::string& path) { impl_->copies = path; }
 void RecordingWriter::SetMissing(ProcessNo process, const std::string& what) {
   impl_->missing[process] = what;

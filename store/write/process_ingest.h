@@ -273,6 +273,8 @@ class ProcessIngest {
   void LeaveSyscall(const ControlItem& item);
   void EndThread(const ControlItem& item);
   void TakeSignal(const ControlItem& item);
+  // What a child needs that this fork made.
+  absl::Status KeepForChild(uint32_t fork_number);
   absl::Status Control(const ControlItem& item);
 
   MapChange ChangeOf(const ControlItem& item, uint64_t begin, uint64_t bytes);
