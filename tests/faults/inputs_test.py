@@ -6,6 +6,7 @@ SIGKILL to the program, to the recorder, and to who makes the history; inputs th
 version; two that ask at once; a disk that is full. Each time there is one line or a right answer, and what was
 recorded stays."""
 
+import contextlib
 import json
 import os
 import random
@@ -139,7 +140,8 @@ def kill_while_translating(ttq, _):
                             "import json, decimal, re, ast, inspect, argparse")
         time.sleep(0.05 + 0.04 * number)
         for program in list(faults.children_of(started.pid)):
-            os.kill(program, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(program, signal.SIGKILL)
         started.communicate(timeout=60)
         if os.path.exists(directory):
             ttq.index(directory)
