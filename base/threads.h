@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <new>
@@ -88,6 +89,19 @@ absl::Status WithinMemory(const Work& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory");
+  }
+}
+
+// The same where a full disk is ResourceExhausted, and a library may give up by an exception:
+// Unavailable without memory, Internal after any other exception.
+template <class Work>
+absl::Status Guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
   }
 }
 

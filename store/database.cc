@@ -428,7 +428,7 @@ absl::Status Database::Add(Batch batch) {
   RETURN_IF_ERROR(WaitUntilAdded(kMaxBeingAdded - 1));
   auto full = std::make_shared<Batch>(std::exchange(impl_->gathered, Batch()));
   impl_->being_added.push_back(InThreadIfPossible(
-      [this, full] { return WithinMemory([&] { return AddNow(std::move(*full)); }); }));
+      [this, full] { return Guarded([&] { return AddNow(std::move(*full)); }); }));
   return absl::OkStatus();
 }
 

@@ -60,7 +60,6 @@ absl::Status BlockSource::AddSegment(std::shared_ptr<Ring> ring) {
   auto& segment = segments_[ring->first_block()];
   if (segment != nullptr) return absl::DataLossError("two segments begin with one block");
   segment = std::make_unique<Segment>();
-  segment->first = ring->first_block();
   segment->ring = std::move(ring);
   ASSIGN_OR_RETURN(segment->thread, StartThread([this, segment = segment.get()] {
                      absl::Status s = Guarded([&] { return TakeSegment(segment); });
@@ -144,8 +143,9 @@ absl::Status BlockSource::TakeSegment(Segment* segment) {
   Ring& ring = *segment->ring;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return blocks_taken_ >= segment->first || has_ended_ || stops_; });
-    if (blocks_taken_ < segment->first) return absl::CancelledError("it is not needed");
+    changed_.wait(lock,
+                  [&] { return blocks_taken_ >= ring.first_block() || has_ended_ || stops_; });
+    if (blocks_taken_ < ring.first_block()) return absl::CancelledError("it is not needed");
   }
   const size_t most = std::max<size_t>(1, ring.block_count() - 1);
   const size_t most_buffered = kBufferedPerWorker * tools_.workers->size();
@@ -192,7 +192,7 @@ bool BlockSource::IsReady() {
     if (status_.ok()) status_ = current_->status;
     if (!status_.ok()) return false;
     current_->thread.join();
-    segments_.erase(current_->first);
+    segments_.erase(current_->ring->first_block());
     current_ = nullptr;
   }
 }
@@ -214,8 +214,16 @@ BlockSource::Next BlockSource::WaitForNext(std::optional<Clock::time_point> dead
     }
     const Clock::time_point now = Clock::now();
     if (deadline.has_value() && now >= *deadline) return Next::kNotYet;
-    const Clock::time_point look = now + kLookEvery;
-    changed_.wait_until(lock, deadline.has_value() ? std::min(*deadline, look) : look);
+    // A segment may never come: of a program that rests there is nothing to look at.
+    std::optional<Clock::time_point> until = deadline;
+    if (!entries_.empty()) {
+      until = std::min(until.value_or(Clock::time_point::max()), now + kLookEvery);
+    }
+    if (until.has_value()) {
+      changed_.wait_until(lock, *until);
+    } else {
+      changed_.wait(lock);
+    }
   }
 }
 

@@ -18,13 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,19 +37,6 @@
 #include "store/walk/digest.h"
 
 namespace ttq {
-
-// The status of `work`, also where it runs out of memory, or a library gives up by an exception:
-// others wait for the threads that do it.
-template <class Work>
-absl::Status Guarded(const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return absl::UnavailableError("out of memory");
-  } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
-  }
-}
 
 class BlockSource {
  public:
@@ -112,7 +97,6 @@ class BlockSource {
   };
   struct Segment {
     std::shared_ptr<Ring> ring;
-    uint32_t first = 0;
     std::thread thread;
     std::deque<Digested> digested;
     bool has_ended = false;

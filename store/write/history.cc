@@ -269,8 +269,13 @@ struct SecondRun {
   const InputsSummary& inputs;
   const std::function<void(const IngestTotals&)>& watch;
   size_t jobs;
-  uint32_t segments;  // of a process, that are logged at a time; 0: none is
 };
+
+// How many segments of a process are logged at a time; 0: none is.
+uint32_t SegmentsAtOnce(const SecondRun& run, Time end) {
+  const size_t jobs = run.jobs != 0 ? run.jobs : UsefulThreads();
+  return end != kTimeMax || jobs < kJobsForSegments ? 0 : static_cast<uint32_t>(jobs / 2);
+}
 
 // Runs all processes again into a recording at `to`, which is finished and closed then; nothing
 // that happens at `end` or later is in it.
@@ -286,12 +291,12 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RunAllAgain(const SecondRun& ru
   options.files = again + "/files";
   writer->SetCopies(options.files);
   writer->SetUnread();
-  writer->SetTakesSegments();
+  const uint32_t segments = SegmentsAtOnce(run, end);
+  if (segments != 0) writer->SetTakesSegments();
   writer->SetHistoryEnd(end);
   KeptLogs logs(run.directory, writer.get());
-  ASSIGN_OR_RETURN(const ForEngine written,
-                   WriteForEngine(run.directory, run.inputs, again, before,
-                                  end == kTimeMax ? run.segments : 0, writer.get(), &logs));
+  ASSIGN_OR_RETURN(const ForEngine written, WriteForEngine(run.directory, run.inputs, again, before,
+                                                           segments, writer.get(), &logs));
   options.block_bytes = written.block_bytes;
   absl::Status s;
   std::set<uint32_t> seen;
@@ -397,10 +402,7 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
   ASSIGN_OR_RETURN(const InputsSummary inputs, Summary(directory));
   LaunchOptions options;
   ASSIGN_OR_RETURN(options.tool_directory, FindToolDirectory());
-  const size_t jobs = wanted.jobs != 0 ? wanted.jobs : UsefulThreads();
-  const size_t segments = jobs < kJobsForSegments ? 0 : jobs / 2;
-  const SecondRun run{directory, options,     inputs,
-                      watch,     wanted.jobs, static_cast<uint32_t>(segments)};
+  const SecondRun run{directory, options, inputs, watch, wanted.jobs};
   ASSIGN_OR_RETURN(const BlocksBefore before, FindBegin(run, wanted));
   const Scratch made(directory + "/.history");
   Lacks lacks;

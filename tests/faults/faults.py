@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from processes import children_of  # noqa: E402
+
 SKIPPED = 77  # as automake's tests do; see CMakeLists.txt
 
 
@@ -138,32 +141,9 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
-def children():
-    found = set()
-    for path in glob.glob("/proc/self/task/*/children"):
-        with open(path, encoding="ascii") as file:
-            found.update(int(pid) for pid in file.read().split())
-    return found
-
-
-def children_of(pid):
-    """The processes that `pid` has started and that are still there."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", encoding="latin-1") as file:
-                if int(file.read().rpartition(")")[2].split()[1]) == pid:
-                    found.append(int(entry))
-        except OSError:
-            pass
-    return found
-
-
 def end_children():
     """Ends what a test that failed half-way left running, and the children of that."""
-    while left := children():
+    while left := children_of("self"):
         for pid in left:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

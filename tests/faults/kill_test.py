@@ -148,7 +148,7 @@ def main():
         status, _, error = ttq.run("record", "-o", ttq.place("next"), "/bin/true")
         assert status == 0, error
         assert not faults.ring_directories(pids), faults.ring_directories(pids)
-        assert not faults.children(), "a program still runs"
+        assert not faults.children_of("self"), "a program still runs"
 
 
 if __name__ == "__main__":

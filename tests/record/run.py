@@ -16,7 +16,6 @@ and makes the history of all its processes from these.
 import bisect
 import collections
 import concurrent.futures
-import contextlib
 import json
 import os
 import random
@@ -30,6 +29,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from interpreters import interpreters  # noqa: E402
+from processes import children_of  # noqa: E402
 
 ENGINE = [sys.argv.pop(1)] if sys.argv[1].startswith("--engine=") else []
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -188,13 +188,6 @@ def inputs(case):
     return "%d processes" % before["inputs"]
 
 
-def children(pid):
-    with contextlib.suppress(OSError):
-        for task in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as file:
-                yield from map(int, file.read().split())
-
-
 def index_in_segments(place, kill=False):
     """By four threads; the largest number of segments that were logged at one time. Kills one of the first that
     there are."""
@@ -202,7 +195,7 @@ def index_in_segments(place, kill=False):
     with subprocess.Popen([TTQ, "index", "-j", "4", place], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment()) as p:
         while p.poll() is None:
-            segments = [s for engine in children(p.pid) for s in children(engine)]
+            segments = [s for engine in children_of(p.pid) for s in children_of(engine)]
             most = max(most, len(segments))
             if kill and segments:
                 os.kill(segments[-1], signal.SIGKILL)
