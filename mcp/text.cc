@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/str_join.h"
 #include "base/display_width.h"
 #include "base/text.h"
 #include "fmt/core.h"
 #include "query/answers/cell.h"
 #include "query/answers/format.h"
 #include "query/language/diagnostic.h"
+#include "store/format/recorded.h"
 
 namespace ttq::mcp {
 namespace {
@@ -160,6 +162,8 @@ std::string Fit(const std::string& text, size_t most) {
 }
 
 const std::vector<Example>& Examples() {
+  static const auto* const kOtherEvents = new std::string(
+      "also " + absl::StrJoin(kEventKindNames.begin() + 2, kEventKindNames.end(), ", "));
   static const auto* const kExamples = new std::vector<Example>{
       {"crash", "why it died: signal, instruction, where the bad value came from"},
       {"backtrace at crash all threads", "stacks; `py backtrace` for Python's"},
@@ -175,7 +179,7 @@ const std::vector<Example>& Examples() {
       {"trace of main", "one activation, line by line: trace of (calls to f | last 1)"},
       {"source at crash", "the lines around"},
       {"heap 0x4e11ac0 at crash", "the allocator's block: who allocated and freed it"},
-      {"events signal", "also syscall, thread, map, module, output, fork, exec, exit, mark"},
+      {"events signal", *kOtherEvents},
       {"threads", "all threads; waits at end: who waits for whom"},
       {"modules", "libraries, with their debug information"},
       {"py backtrace at crash", "Python's stack then; py locals, py print EXPR"},

@@ -228,7 +228,7 @@ enum {
 
 // ---- Control records ----------------------------------------------------------------------------
 
-enum {                    // kinds; stored: do not renumber
+enum {                    // kinds; stored: do not renumber. See TtqControlKindOf, too
   kTtqRegisters = 1,      // TtqRegisters
   kTtqThread = 2,         // u32 tid: the records that follow are of this thread
   kTtqKernelWrite = 3,    // TtqKernelWrite, bytes
@@ -343,6 +343,81 @@ typedef struct {
   ttq_u64 dev, ino, bytes;
 } TtqFileSize;
 #pragma pack(pop)
+
+#ifdef __cplusplus
+// What whoever passes control records on needs to know of a kind.
+struct TtqControlKind {
+  size_t head_bytes = 0;        // of the fixed part
+  bool of_thread = false;       // which begins with the number of its thread, a u32
+  bool by_instruction = false;  // an instruction of the program's makes it
+  bool keeps_memory = false;    // memory and mappings stay as they are
+  const char* name = "a record";
+};
+constexpr TtqControlKind TtqControlKindOf(ttq_u32 kind) {
+  switch (kind) {
+    case kTtqRegisters:
+      return {.head_bytes = sizeof(TtqRegisters), .of_thread = true};
+    case kTtqThread:
+      return {.head_bytes = sizeof(ttq_u32), .of_thread = true, .name = "another thread"};
+    case kTtqKernelWrite:
+      return {.head_bytes = sizeof(TtqKernelWrite)};
+    case kTtqMap:
+      return {.head_bytes = sizeof(TtqMap)};
+    case kTtqUnmap:
+    case kTtqProtect:
+      return {.head_bytes = sizeof(TtqRange)};
+    case kTtqRemap:
+      return {.head_bytes = sizeof(TtqRemap)};
+    case kTtqSyscallEnter:
+      return {.head_bytes = sizeof(TtqSyscall),
+              .of_thread = true,
+              .by_instruction = true,
+              .keeps_memory = true,
+              .name = "a system call"};
+    case kTtqSyscallExit:
+      return {.head_bytes = sizeof(TtqSyscall), .of_thread = true, .keeps_memory = true};
+    case kTtqThreadStart:
+      return {.head_bytes = sizeof(TtqThread), .of_thread = true, .name = "another thread"};
+    case kTtqThreadExit:
+      return {.head_bytes = sizeof(TtqThread), .of_thread = true};
+    case kTtqSignal:
+      return {.head_bytes = sizeof(TtqSignal), .of_thread = true, .name = "a signal"};
+    case kTtqFault:
+      return {.head_bytes = sizeof(TtqSignal),
+              .of_thread = true,
+              .by_instruction = true,
+              .name = "a fault"};
+    case kTtqOutput:
+      return {.head_bytes = sizeof(TtqOutput), .of_thread = true, .keeps_memory = true};
+    case kTtqFork:
+    case kTtqExitProcess:
+    case kTtqDescriptor:
+      return {.head_bytes = sizeof(ttq_u32)};
+    case kTtqExecve:
+      return {.head_bytes = sizeof(ttq_u32), .of_thread = true};
+    case kTtqVectors:
+      return {.head_bytes = sizeof(TtqVectors), .of_thread = true};
+    case kTtqMark:
+      return {.head_bytes = sizeof(TtqMark),
+              .of_thread = true,
+              .by_instruction = true,
+              .keeps_memory = true,
+              .name = "a mark"};
+    case kTtqThreadAt:
+      return {.head_bytes = sizeof(TtqThreadAt), .of_thread = true};
+    case kTtqUndetermined:
+      return {.head_bytes = sizeof(TtqUndetermined),
+              .of_thread = true,
+              .by_instruction = true,
+              .keeps_memory = true,
+              .name = "an instruction such as rdtsc"};
+    case kTtqFileSize:
+      return {.head_bytes = sizeof(TtqFileSize)};
+    default:
+      return {};
+  }
+}
+#endif
 
 enum {
   kTtqMapAnonymous = 0,

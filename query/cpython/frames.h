@@ -76,9 +76,8 @@ struct Frame {
   uint64_t on_c_stack = 0;
   uint64_t function = 0;  // the function object; 0: not known
   uint64_t globals = 0, builtins = 0;
-  uint64_t locals = 0;             // the mapping of a module's or class's frame; 0: none
-  uint64_t generator = 0;          // the generator or coroutine that it belongs to; 0: none
-  uint64_t stack_pointer_raw = 0;  // as kept: see Layout::frame_stack_top
+  uint64_t locals = 0;     // the mapping of a module's or class's frame; 0: none
+  uint64_t generator = 0;  // the generator or coroutine that it belongs to; 0: none
 };
 
 // The frame that a frame object stands for: itself up to 3.10.

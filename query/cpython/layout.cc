@@ -61,6 +61,7 @@ constexpr LayoutField kFields[] = {
     TTQ_FIELD(frame_locals),
     TTQ_FIELD(frame_object),
     TTQ_FIELD(frame_instruction),
+    TTQ_FIELD(frame_value_stack),
     TTQ_FIELD(frame_stack_top),
     TTQ_FIELD(frame_is_entry),
     TTQ_FIELD(frame_owner),
@@ -99,6 +100,7 @@ constexpr LayoutField kObjectFields[] = {
     TTQ_FIELD(code_name),
     TTQ_FIELD(code_qualname),
     TTQ_FIELD(code_linetable),
+    TTQ_FIELD(code_exceptiontable),
     TTQ_FIELD(code_firsttraceable),
     TTQ_FIELD(code_tlbc),
     TTQ_FIELD(code_adaptive),
@@ -178,6 +180,8 @@ constexpr LayoutField kObjectFields[] = {
     TTQ_FIELD(traceback_frame),
     TTQ_FIELD(traceback_lasti),
     TTQ_FIELD(traceback_lineno),
+    TTQ_FIELD(lock_semaphore),
+    TTQ_FIELD(rlock_owner),
 };
 #undef TTQ_FIELD
 
@@ -203,7 +207,7 @@ std::optional<Layout> LayoutOf(int minor, bool free_threaded) {
   for (const auto& [field, name] : kObjectFields) layout.*field = kAbsent;
   for (const Version* version : versions) {
     for (const auto& [field, offset] : version->offsets) layout.*field = offset;
-    version->change(&layout);
+    if (version->change != nullptr) version->change(&layout);
   }
   if (free_threaded) {
     for (const auto& [field, name] : kObjectFields) {

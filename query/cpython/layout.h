@@ -94,12 +94,21 @@ enum class ValueOrder : uint8_t {
   kBehind,  // 3.13+: in the bytes behind them
 };
 
+// What is at frame_stack_top.
+enum class StackTop : uint8_t {
+  kPointer,       // 3.9: behind the uppermost word
+  kDepth,         // 3.10: an int32, of the stack at frame_value_stack
+  kDepthInFrame,  // 3.11 to 3.13: an int32, of the variables and the stack at frame_localsplus
+  kNotRead,       // 3.14+
+};
+
 // What a version does otherwise than others beyond where its fields are. The defaults are those of
 // the oldest versions.
 struct Traits {
   // A frame is a PyFrameObject and says its instruction as f_lasti, an int32 (up to 3.10); later it
   // is a _PyInterpreterFrame with a pointer.
   bool frame_is_object = false;
+  StackTop stack_top = StackTop::kPointer;
   int lasti_bytes = 1;  // of code that 1 in f_lasti stands for
   bool shims = false;   // C that runs Python has frames of its own, told by their owner (3.12+)
   bool cleanup_codes = false;       // _Py_InitCleanup is a code object (3.13+)
@@ -182,8 +191,8 @@ struct Layout {
   // A frame: PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11 on. frame_instruction: up to
   // 3.10 f_lasti (i32, in bytes in 3.9 and code units in 3.10), later a pointer into the code.
   Offset frame_previous, frame_code, frame_function, frame_globals, frame_builtins, frame_locals,
-      frame_object, frame_instruction, frame_stack_top, frame_is_entry, frame_owner,
-      frame_tlbc_index, frame_localsplus, frame_generator, frame_state;
+      frame_object, frame_instruction, frame_value_stack, frame_stack_top, frame_is_entry,
+      frame_owner, frame_tlbc_index, frame_localsplus, frame_generator, frame_state;
   // PyFrameObject from 3.11 on: its _PyInterpreterFrame.
   Offset frame_object_frame, frame_object_extra_locals;
 
@@ -192,8 +201,8 @@ struct Layout {
   Offset code_flags, code_argcount, code_posonlyargcount, code_kwonlyargcount, code_nlocals,
       code_nlocalsplus, code_stacksize, code_firstlineno, code_bytes, code_consts, code_names,
       code_varnames, code_freevars, code_cellvars, code_localsplusnames, code_localspluskinds,
-      code_filename, code_name, code_qualname, code_linetable, code_firsttraceable, code_tlbc,
-      code_adaptive;
+      code_filename, code_name, code_qualname, code_linetable, code_exceptiontable,
+      code_firsttraceable, code_tlbc, code_adaptive;
 
   // PyGenObject, PyCoroObject, PyAsyncGenObject. generator_frame: the frame object up to 3.10;
   // generator_iframe: the frame itself inside the generator, from 3.11 on.
@@ -223,6 +232,9 @@ struct Layout {
   Offset module_dict, module_name, cell_value;
   Offset exception_dict, exception_args, exception_traceback, exception_context, exception_cause;
   Offset traceback_next, traceback_frame, traceback_lasti, traceback_lineno;
+  // lockobject and rlockobject (Modules/_threadmodule.c) while they have a semaphore, which is at
+  // the same place in both. rlock_owner: as threading.get_ident() gives it.
+  Offset lock_semaphore, rlock_owner;
 
   // A reference in a frame (f_executable, f_funcobj, locals, value stack) carries a tag in its low
   // bits where the version has tagged_references, and 1 is its NULL.

@@ -17,11 +17,6 @@ constexpr size_t kFrames = 12;         // that are looked at for a lock and its 
 constexpr size_t kMaxAttributes = 64;  // of one object
 constexpr size_t kMaxStackWords = 1024;
 
-// Offsets behind the head of lockobject and rlockobject (Modules/_threadmodule.c): the semaphore;
-// the owner as threading.get_ident() gives it.
-constexpr uint64_t kSemaphore = 0, kOwner = 8;
-constexpr int kLastMinorWithSemaphores = 13;
-
 bool IsLock(const TypeInfo& type) {
   return type.name == "_thread.lock" || type.name == "_thread.RLock";
 }
@@ -29,10 +24,8 @@ bool IsLock(const TypeInfo& type) {
 // How deep the stack of a frame is where an exception at `offset` would be handled, by
 // co_exceptiontable (Objects/exception_handling_notes.txt); 0: nobody handles it.
 uint64_t HandledDepth(ObjectReader& objects, const Code& code, int64_t offset) {
-  const Layout& layout = objects.layout();
-  // It follows co_names.
-  const auto table =
-      objects.BytesOf(objects.memory().Pointer(code.address + layout.code_names + 8));
+  const auto at_table = static_cast<uint64_t>(objects.layout().code_exceptiontable);
+  const auto table = objects.BytesOf(objects.memory().Pointer(code.address + at_table));
   if (!table || offset < 0) return 0;
   size_t at = 0;
   const auto number = [&]() {
@@ -102,10 +95,10 @@ uint64_t LockFinder::LockWithWord(const ThreadStack& stack, uint64_t futex) {
   ObjectReader& objects = stack.instance->objects;
   Memory& memory = objects.memory();
   const Layout& layout = objects.layout();
-  const auto head = static_cast<uint64_t>(layout.object_head);
+  const auto semaphore = static_cast<uint64_t>(layout.lock_semaphore);
   const auto right = [&](uint64_t object) -> uint64_t {
     const uint64_t lock = LockOf(objects, layout.Untag(object));
-    return lock != 0 && memory.Pointer(lock + head + kSemaphore) == futex ? lock : 0;
+    return lock != 0 && memory.Pointer(lock + semaphore) == futex ? lock : 0;
   };
   for (size_t i = 0; i < std::min(kFrames, stack.stack.frames.size()); ++i) {
     const Frame& frame = stack.stack.frames[i];
@@ -176,7 +169,7 @@ void LockFinder::FindHolders() {
   holders_known_ = true;
   for (const ThreadStack& stack : state_.Stacks(std::nullopt)) {
     const Layout& layout = stack.instance->objects.layout();
-    if (layout.minor < 11 || layout.minor > kLastMinorWithSemaphores) continue;
+    if (layout.code_exceptiontable == kAbsent || layout.lock_semaphore == kAbsent) continue;
     if (stack.state.thread == ThreadNo()) continue;
     for (const Frame& frame : stack.stack.frames) {
       const uint64_t depth = HandledDepth(stack.instance->objects, *frame.code, frame.offset);
@@ -236,7 +229,7 @@ std::optional<LockWait> LockFinder::Find(ThreadNo thread, uint64_t futex) {
   if (std::optional<LockWait> wait = InLibrary(*stack)) return wait;
   ObjectReader& objects = stack->instance->objects;
   const Layout& layout = objects.layout();
-  if (layout.minor > kLastMinorWithSemaphores) return std::nullopt;
+  if (layout.lock_semaphore == kAbsent) return std::nullopt;
   const uint64_t lock = LockWithWord(*stack, futex);
   if (lock == 0) return std::nullopt;
   const bool reentrant = objects.TypeOf(lock)->name == "_thread.RLock";
@@ -245,8 +238,8 @@ std::optional<LockWait> LockFinder::Find(ThreadNo thread, uint64_t futex) {
   const std::string name = NameOf(*stack, 0, lock);
   wait.what = name.empty() ? fmt::format("{:#x}", lock) : fmt::format("{} ({:#x})", name, lock);
   if (reentrant) {
-    wait.owner = WithIdent(
-        objects.memory().Pointer(lock + static_cast<uint64_t>(layout.object_head) + kOwner));
+    wait.owner =
+        WithIdent(objects.memory().Pointer(lock + static_cast<uint64_t>(layout.rlock_owner)));
   } else {
     if (!holders_known_) FindHolders();
     if (const auto holder = holders_.find(lock);

@@ -106,19 +106,21 @@ class Tasks {
   // What the suspended `frame` awaits: the uppermost word of its stack. 0: not known.
   uint64_t AwaitedBy(const Frame& frame) {
     Memory& memory = objects_.memory();
-    if (layout_.minor <= 9) return Pointer(Pointer(frame.address, layout_.frame_stack_top), -8);
-    if (layout_.minor == 10) {
-      constexpr int64_t kValueStack = 64;  // f_valuestack
-      const auto depth =
-          memory.Get<int32_t>(frame.address + static_cast<uint64_t>(layout_.frame_stack_top));
-      if (!depth || *depth <= 0) return 0;
-      return Pointer(Pointer(frame.address, kValueStack), 8 * (int64_t{*depth} - 1));
+    const uint64_t top = frame.address + static_cast<uint64_t>(layout_.frame_stack_top);
+    const int64_t depth = memory.Get<int32_t>(top).value_or(0);
+    switch (layout_.traits.stack_top) {
+      case StackTop::kPointer:
+        return Pointer(memory.Pointer(top), -8);
+      case StackTop::kDepth:
+        if (depth <= 0) return 0;
+        return Pointer(Pointer(frame.address, layout_.frame_value_stack), 8 * (depth - 1));
+      case StackTop::kDepthInFrame:
+        if (depth <= static_cast<int64_t>(frame.code->variables.size())) return 0;
+        return Pointer(frame.address, layout_.frame_localsplus + 8 * (depth - 1));
+      case StackTop::kNotRead:
+        return 0;
     }
-    if (layout_.minor > 13) return 0;
-    constexpr uint64_t kStackTop = 64;  // _PyInterpreterFrame.stacktop, of 3.11 to 3.13
-    const auto top = memory.Get<int32_t>(frame.address + kStackTop);
-    if (!top || *top <= 0 || static_cast<size_t>(*top) <= frame.code->variables.size()) return 0;
-    return Pointer(frame.address, layout_.frame_localsplus + 8 * (int64_t{*top} - 1));
+    return 0;
   }
 
   // Its coroutine, and those that this awaits, the innermost last.

@@ -38,6 +38,7 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::frame_builtins, 40},
     {&Layout::frame_locals, 56},
     {&Layout::frame_instruction, 104},
+    {&Layout::frame_value_stack, 64},
     {&Layout::frame_stack_top, 72},
     {&Layout::frame_localsplus, 360},
     {&Layout::frame_generator, 96},
@@ -131,6 +132,8 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::traceback_frame, 24},
     {&Layout::traceback_lasti, 32},
     {&Layout::traceback_lineno, 36},
+    {&Layout::lock_semaphore, 16},
+    {&Layout::rlock_owner, 24},
 };
 
 constexpr std::string_view kReusedTypes[] = {"tuple",

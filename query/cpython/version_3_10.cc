@@ -25,6 +25,7 @@ constexpr AsyncioOffsets kAsyncio = {136, 176, 32, 48, 56, 72, 136, 144, 152, 16
 
 void Change(Layout* layout) {
   Traits& traits = layout->traits;
+  traits.stack_top = StackTop::kDepth;
   traits.lasti_bytes = 2;
   traits.line_table = LineTable::kRanges;  // PEP 626
   traits.pool_bytes = 16384;

@@ -38,6 +38,7 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::frame_locals, 24},
     {&Layout::frame_object, 40},
     {&Layout::frame_instruction, 56},
+    {&Layout::frame_value_stack, kAbsent},
     {&Layout::frame_stack_top, 64},
     {&Layout::frame_is_entry, 68},
     {&Layout::frame_owner, 69},
@@ -65,6 +66,7 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::code_name, 120},
     {&Layout::code_qualname, 128},
     {&Layout::code_linetable, 136},
+    {&Layout::code_exceptiontable, 40},
     {&Layout::code_firsttraceable, 168},
     {&Layout::code_adaptive, 184},
     {&Layout::generator_frame, kAbsent},
@@ -88,6 +90,7 @@ constexpr AsyncioOffsets kAsyncio = {112, 160, 32, 48, 56, 72, 112, 120, 128, kA
 void Change(Layout* layout) {
   Traits& traits = layout->traits;
   traits.frame_is_object = false;
+  traits.stack_top = StackTop::kDepthInFrame;
   traits.version_in_sys_only = false;         // Py_Version
   traits.line_table = LineTable::kLocations;  // PEP 657
   traits.attribute_values = AttributeValues::kPointer;

@@ -15,7 +15,8 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::interp_builtins, 7680},    {&Layout::interp_eval_frame, 8520},
     {&Layout::frame_owner, 74},          {&Layout::frame_localsplus, 80},
     {&Layout::code_firsttraceable, 192}, {&Layout::code_adaptive, 208},
-    {&Layout::tuple_items, 32},
+    {&Layout::tuple_items, 32},          {&Layout::lock_semaphore, kAbsent},
+    {&Layout::rlock_owner, kAbsent},
 };
 
 // The same of the free-threaded build.
@@ -98,6 +99,7 @@ constexpr AsyncioOffsets kAsyncio = {96, 152, 32, 48, 56, 88, 104, 112, 120, kAb
 
 void Change(Layout* layout) {
   Traits& traits = layout->traits;
+  traits.stack_top = StackTop::kNotRead;
   traits.tagged_references = true;
   traits.count_has_flags = true;
   traits.free_lists_link_by_count = true;

@@ -26,11 +26,12 @@ struct Version {
   // The same for the free-threaded build, since that of the version before. Fields of objects need
   // no row: all are moved by what the head of an object is longer (LayoutOf).
   absl::Span<const FieldOffset> free_threaded = {};
-  // Where _Py_DebugOffsets says each offset; its layout is fixed within a minor version.
+  // Where _Py_DebugOffsets says each offset; its layout is fixed within a minor version, and not
+  // inherited: that of another version would be misread.
   absl::Span<const FieldOffset> debug_offsets = {};
-  // Sets the traits that differ, and the opcodes. `free_threaded` and `minor` of the layout are
-  // set.
-  void (*change)(Layout* layout);
+  // Sets the traits that differ, and the opcodes; null where none does. `free_threaded` and `minor`
+  // of the layout are set.
+  void (*change)(Layout* layout) = nullptr;
 };
 
 extern const Version kVersion309, kVersion310, kVersion311, kVersion312, kVersion313, kVersion314,

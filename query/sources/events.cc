@@ -26,12 +26,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Events& source, const ast::Query& que
       base.kind = EventKindFromName(name.substr(0, name.size() - 1));
     }
     if (!base.kind) {
-      std::vector<std::string> names;
-      for (int kind = 1;; ++kind) {
-        const std::string known = EventKindName(static_cast<EventKind>(kind));
-        if (known.empty()) break;
-        names.push_back(known);
-      }
+      const std::vector<std::string> names(kEventKindNames.begin() + 1, kEventKindNames.end());
       const std::vector<std::string> near = Nearest(name, names);
       const std::string message = fmt::format("there are no events of kind {}", name);
       if (!near.empty()) return UnknownAt(source.kind_range, message, near);

@@ -251,19 +251,24 @@ void SaveFloat() {
   memcpy(reinterpret_cast<void*>(g_context.log - 8), &bits, 8);
 }
 
-// A mark that the program leaves: what the words at rax ask for.
-void LeaveMark() {
+// `at`: its text.
+void LeaveMark(uint64_t at) {
+  if (replay::IsOn()) return replay::Repeat(kTtqMark);
   constexpr uint64_t kMaxText = 4095;
-  uint64_t request[2] = {};
-  ReadGuest(g_context.r[kRax], request, sizeof(request));
-  if (request[0] != TTQ_REQUEST_MARK || request[1] == 0) return;
   static char text[kMaxText + 1];
-  const size_t readable = ReadGuest(request[1], text, kMaxText);
+  const size_t readable = ReadGuest(at, text, kMaxText);
   text[readable] = 0;
   TtqMark mark = {};
   mark.tid = threads::Current();
   mark.wall_ns = WallNs();
   ring::Append(kTtqMark, &mark, sizeof(mark), text, Length(text));
+}
+
+// What the words at rax ask for.
+void TakeRequest() {
+  uint64_t request[2] = {};
+  ReadGuest(g_context.r[kRax], request, sizeof(request));
+  if (request[0] == TTQ_REQUEST_MARK && request[1] != 0) LeaveMark(request[1]);
 }
 
 // Whether the processor knows no instruction at `pc`, where the engine knows none: a child tries,
@@ -411,8 +416,8 @@ void HandleExit() {
     case kSaveFloat:
       SaveFloat();
       break;
-    case kMark:
-      replay::IsOn() ? replay::LeaveMark() : LeaveMark();
+    case kRequest:
+      TakeRequest();
       break;
     case kRefuse: {
       const size_t bytes = memory::ExecutableBytes(exit.target, kLongestInstruction);

@@ -85,25 +85,7 @@ struct Segments {
 Segments g_segments;
 
 const char* NameOf(uint32_t kind) {
-  switch (kind) {
-    case kTtqSyscallEnter:
-      return "a system call";
-    case kTtqSignal:
-      return "a signal";
-    case kTtqFault:
-      return "a fault";
-    case kTtqThread:
-    case kTtqThreadStart:
-      return "another thread";
-    case kTtqUndetermined:
-      return "an instruction such as rdtsc";
-    case kTtqMark:
-      return "a mark";
-    case kTtqInputsEnd:
-      return "the end";
-    default:
-      return "a record";
-  }
+  return kind == kTtqInputsEnd ? "the end" : TtqControlKindOf(kind).name;
 }
 
 const TtqInput& Next() { return *reinterpret_cast<const TtqInput*>(g_next); }
@@ -630,15 +612,11 @@ bool Apply() {
       return true;
     case kTtqInputsEnd:
       End();
-    case kTtqSyscallEnter:
-    case kTtqMark:
-    case kTtqUndetermined:
-    case kTtqFault:
-      return false;
     case kTtqExitProcess:
       g_process_ends = true;
       [[fallthrough]];
     default:
+      if (TtqControlKindOf(Next().kind).by_instruction) return false;
       Append();
       break;
   }
@@ -673,8 +651,8 @@ void BeginBlock() {
   }
 }
 
-void Expect(uint32_t kind, const char* what) {
-  if (Next().kind != kind || !IsDue()) Differ(what);
+void Expect(uint32_t kind) {
+  if (Next().kind != kind || !IsDue()) Differ(NameOf(kind));
 }
 
 }  // namespace
@@ -805,7 +783,7 @@ void Continue() {
 }
 
 void Execute() {
-  Expect(kTtqSyscallEnter, "a system call");
+  Expect(kTtqSyscallEnter);
   const auto s = Head<TtqSyscall>();
   const uint64_t* r = g_context.r;
   const uint64_t args[6] = {r[kRdi], r[kRsi], r[kRdx], r[kR10], r[kR8], r[kR9]};
@@ -821,14 +799,14 @@ void Execute() {
   if (s.number == SYS_rt_sigreturn) signals::Return();
 }
 
-void LeaveMark() {
-  if (Next().kind != kTtqMark || !IsDue()) return;  // one that asks for nothing leaves nothing
+void Repeat(uint32_t kind) {
+  Expect(kind);
   Append();
   Advance();
 }
 
 TtqUndetermined Undetermined(const TtqUndetermined& now) {
-  Expect(kTtqUndetermined, "an instruction such as rdtsc");
+  Expect(kTtqUndetermined);
   const auto was = Head<TtqUndetermined>();
   if (was.tid != now.tid || was.count != now.count) Differ("another instruction");
   Advance();
@@ -836,7 +814,7 @@ TtqUndetermined Undetermined(const TtqUndetermined& now) {
 }
 
 void TakeFault(int32_t signal, uint64_t pc) {
-  Expect(kTtqFault, "a fault");
+  Expect(kTtqFault);
   const auto s = Head<TtqSignal>();
   if (s.number != static_cast<uint32_t>(signal) || s.pc != pc) Differ("another fault");
   Append();

@@ -30,9 +30,10 @@ void Begin();
 bool IsDue();
 // Between two superblocks: what came here in the recording comes. Does not return at its end.
 void Continue();
-// What the program's own code asks for: its system call, its mark, the results of an instruction.
+// What the program's own code asks for: its system call, the results of an instruction, a record
+// that is as it was.
 void Execute();
-void LeaveMark();
+void Repeat(uint32_t kind);
 TtqUndetermined Undetermined(const TtqUndetermined& now);
 // An instruction of the program's has faulted, and its record is closed.
 void TakeFault(int32_t signal, uint64_t pc);

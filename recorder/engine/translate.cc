@@ -73,13 +73,14 @@ bool MayStore(const Instruction& i) {
 }
 bool IsBreakpoint(const Instruction& i) { return i.Is(kOneByte, 0xcc); }
 // The last of the five instructions of recorder/mark.h, which do nothing.
-bool IsMark(const Instruction& i) {
-  static constexpr uint8_t kMark[] = {0x48, 0xc1, 0xc7, 0x03, 0x48, 0xc1, 0xc7, 0x0d, 0x48, 0xc1,
-                                      0xc7, 0x3d, 0x48, 0xc1, 0xc7, 0x33, 0x48, 0x87, 0xdb};
+bool IsRequest(const Instruction& i) {
+  static constexpr uint8_t kRequestCode[] = {0x48, 0xc1, 0xc7, 0x03, 0x48, 0xc1, 0xc7,
+                                             0x0d, 0x48, 0xc1, 0xc7, 0x3d, 0x48, 0xc1,
+                                             0xc7, 0x33, 0x48, 0x87, 0xdb};
   if (!i.Is(kOneByte, 0x87) || !i.wide || i.rm != kRbx || i.reg != kRbx) return false;
-  uint8_t code[sizeof(kMark)];
+  uint8_t code[sizeof(kRequestCode)];
   return ReadGuest(i.next() - sizeof(code), code, sizeof(code)) == sizeof(code) &&
-         memcmp(code, kMark, sizeof(code)) == 0;
+         memcmp(code, kRequestCode, sizeof(code)) == 0;
 }
 bool IsPortString(const Instruction& i) {
   return i.space == kOneByte && i.opcode >= 0x6c && i.opcode <= 0x6f;
@@ -131,7 +132,7 @@ bool Translator::IsKnown(const Instruction& i) {
 bool Translator::EndsSuperblock(const Instruction& i) {
   return IsCall(i) || IsIndirect(i, 2) || IsIndirect(i, 4) || IsReturn(i) || IsLoop(i) ||
          i.Is(kMap0F, 0x05) || IsUndetermined(i) || i.Is(kOneByte, 0x9d) || IsRepeated(i) ||
-         IsBreakpoint(i) || IsMark(i) || i.Is(kMap0F, 0x0b) || i.Is(kOneByte, 0xf4);
+         IsBreakpoint(i) || IsRequest(i) || i.Is(kMap0F, 0x0b) || i.Is(kOneByte, 0xf4);
 }
 
 // Picks the instructions.
@@ -538,12 +539,12 @@ void Translator::EmitInstruction(unsigned index) {
     EmitLeave();
     EmitEngineExit(kSyscall, i.next());
     return;
-  } else if (IsMark(i)) {
+  } else if (IsRequest(i)) {
     LogNumbers();
     recipe_.Exit(0);
     FinishRecipe(kTtqJumpOther);
     EmitLeave();
-    EmitEngineExit(kMark, i.next());
+    EmitEngineExit(kRequest, i.next());
     return;
   } else if (IsUndetermined(i)) {  // the engine fills the slots in
     LogNumbers();

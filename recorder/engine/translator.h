@@ -68,7 +68,7 @@ enum ExitKind : uint8_t {
   kSyscall,       // the program's instruction was a system call; target: the next one
   kUndetermined,  // as IsUndetermined has it; target: itself
   kPopFlags,
-  kMark,       // recorder/mark.h
+  kRequest,    // to the recorder: recorder/mark.h
   kSaveFloat,  // st(0) may be a result: the engine fills the slot in
   kRefuse,     // an instruction that cannot be recorded
 };

@@ -5,8 +5,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include <array>
-
 #include "fmt/core.h"
 #include "store/format/moment_info.h"
 #include "store/format/recorded.h"
@@ -23,9 +21,6 @@ constexpr SyscallEntry kSyscalls[] = {
 #include "store/format/syscalls.inc"
 #undef TTQ_SYSCALL
 };
-
-constexpr std::array<const char*, 11> kEventNames = {
-    "", "signal", "syscall", "thread", "map", "module", "output", "fork", "exec", "exit", "mark"};
 
 }  // namespace
 
@@ -51,12 +46,12 @@ std::string SignalName(int64_t number) {
 
 const char* EventKindName(EventKind kind) {
   auto i = static_cast<size_t>(kind);
-  return i < kEventNames.size() ? kEventNames[i] : "";
+  return i < kEventKindNames.size() ? kEventKindNames[i] : "";
 }
 
 std::optional<EventKind> EventKindFromName(std::string_view name) {
-  for (size_t i = 1; i < kEventNames.size(); ++i) {
-    if (name == kEventNames[i]) return static_cast<EventKind>(i);
+  for (size_t i = 1; i < kEventKindNames.size(); ++i) {
+    if (name == kEventKindNames[i]) return static_cast<EventKind>(i);
   }
   return std::nullopt;
 }

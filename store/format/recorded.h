@@ -89,7 +89,10 @@ enum class EventKind : uint8_t {
   kExit = 9,
   kMark = 10,
 };
-const char* EventKindName(EventKind kind);  // "signal", "syscall", …
+// Their names, by number.
+inline constexpr std::array kEventKindNames = {
+    "", "signal", "syscall", "thread", "map", "module", "output", "fork", "exec", "exit", "mark"};
+const char* EventKindName(EventKind kind);
 std::optional<EventKind> EventKindFromName(std::string_view name);
 
 struct Event {

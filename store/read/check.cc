@@ -76,9 +76,7 @@ absl::Status ProcessReader::CheckBlock(uint32_t b, ScratchPool* pool,
       }
     }
     // After mappings change, or first contents arrive, the log alone does not say what is there.
-    if (step.control.kind != kTtqSyscallEnter && step.control.kind != kTtqSyscallExit &&
-        step.control.kind != kTtqOutput && step.control.kind != kTtqMark &&
-        step.control.kind != kTtqUndetermined) {
+    if (!TtqControlKindOf(step.control.kind).keeps_memory) {
       for (auto& [page, e] : pages) e.words.clear();
     }
   }

@@ -10,72 +10,10 @@ absl::Status LogDamage(size_t offset, const char* what) {
   return absl::DataLossError(fmt::format("log at byte {}: {}", offset, what));
 }
 
-size_t ControlHeadBytes(uint32_t kind) {
-  switch (kind) {
-    case kTtqRegisters:
-      return sizeof(TtqRegisters);
-    case kTtqVectors:
-      return sizeof(TtqVectors);
-    case kTtqThread:
-      return 4;
-    case kTtqKernelWrite:
-      return sizeof(TtqKernelWrite);
-    case kTtqMap:
-      return sizeof(TtqMap);
-    case kTtqUnmap:
-    case kTtqProtect:
-      return sizeof(TtqRange);
-    case kTtqRemap:
-      return sizeof(TtqRemap);
-    case kTtqSyscallEnter:
-    case kTtqSyscallExit:
-      return sizeof(TtqSyscall);
-    case kTtqThreadStart:
-    case kTtqThreadExit:
-      return sizeof(TtqThread);
-    case kTtqSignal:
-    case kTtqFault:
-      return sizeof(TtqSignal);
-    case kTtqOutput:
-      return sizeof(TtqOutput);
-    case kTtqMark:
-      return sizeof(TtqMark);
-    case kTtqThreadAt:
-      return sizeof(TtqThreadAt);
-    case kTtqUndetermined:
-      return sizeof(TtqUndetermined);
-    case kTtqFileSize:
-      return sizeof(TtqFileSize);
-    case kTtqFork:
-    case kTtqExecve:
-    case kTtqExitProcess:
-    case kTtqDescriptor:
-      return 4;
-    default:
-      return 0;
-  }
-}
+size_t ControlHeadBytes(uint32_t kind) { return TtqControlKindOf(kind).head_bytes; }
 
 uint32_t ControlThread(uint32_t kind, std::string_view payload) {
-  switch (kind) {
-    case kTtqRegisters:
-    case kTtqVectors:
-    case kTtqThread:
-    case kTtqSyscallEnter:
-    case kTtqSyscallExit:
-    case kTtqThreadStart:
-    case kTtqThreadExit:
-    case kTtqSignal:
-    case kTtqFault:
-    case kTtqOutput:
-    case kTtqMark:
-    case kTtqThreadAt:
-    case kTtqUndetermined:
-    case kTtqExecve:
-      return LoadPod<uint32_t>(payload);
-    default:
-      return 0;
-  }
+  return TtqControlKindOf(kind).of_thread ? LoadPod<uint32_t>(payload) : 0;
 }
 
 uint32_t Walker::FaultInstruction(const Recipe& recipe, uint64_t pc, std::string_view next) const {

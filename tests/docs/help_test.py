@@ -64,6 +64,9 @@ class Texts(unittest.TestCase):
 
     def test_every_word_of_the_language(self):
         topic = next(t["text"] for t in DESCRIPTION["topics"] if t["name"] == "language")
+        kinds = re.search(r"kEventKindNames = \{(.*?)\}", read(SOURCE, "store", "format", "recorded.h"), re.S)[1]
+        for kind in re.findall(r'"(\w+)"', kinds):
+            self.assertTrue(re.search(rf"\b{kind}\b", topic), f"`ttq help language` has no events {kind}")
         everything = " ".join(t["text"] for t in DESCRIPTION["topics"])
         page = unroff(read(MANUAL, "man", "man7", "ttq-language.7"))
         document = read(SOURCE, "docs", "query-language.md")
