@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "cli/answer.h"
 #include "fmt/core.h"
-#include "query/engine/sources.h"
 #include "query/language/parser.h"
+#include "query/sources/sources.h"
 
 namespace ttq {
 namespace {

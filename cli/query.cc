@@ -20,9 +20,9 @@
 #include "fmt/core.h"
 #include "query/answers/format.h"
 #include "query/engine/engine.h"
-#include "query/engine/sources.h"
 #include "query/language/diagnostic.h"
 #include "query/language/parser.h"
+#include "query/sources/sources.h"
 
 namespace ttq {
 namespace {

@@ -258,20 +258,6 @@ class Extender : public Operator {
   Extend extend_;
 };
 
-class Rows : public Operator {
- public:
-  explicit Rows(std::vector<Row> rows) : rows_(std::move(rows)) {}
-  absl::StatusOr<bool> Next(Row* row) override {
-    if (next_ == rows_.size()) return false;
-    *row = std::move(rows_[next_++]);
-    return true;
-  }
-
- private:
-  std::vector<Row> rows_;
-  size_t next_ = 0;
-};
-
 }  // namespace
 
 OperatorPtr MakeFilter(OperatorPtr input, BoundExpression condition) {
@@ -298,6 +284,5 @@ OperatorPtr MakeDistinct(OperatorPtr input) { return std::make_unique<Distinct>(
 OperatorPtr MakeExtend(OperatorPtr input, Extend extend) {
   return std::make_unique<Extender>(std::move(input), std::move(extend));
 }
-OperatorPtr MakeRows(std::vector<Row> rows) { return std::make_unique<Rows>(std::move(rows)); }
 
 }  // namespace ttq

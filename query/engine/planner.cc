@@ -15,12 +15,13 @@
 #include "fmt/core.h"
 #include "query/code/disassembler.h"
 #include "query/cpython/provenance.h"
-#include "query/engine/frame_values.h"
-#include "query/engine/mixed_stack.h"
-#include "query/engine/py_stack.h"
 #include "query/language/diagnostic.h"
 #include "query/outcome.h"
 #include "query/process/row_moment.h"
+#include "query/rows/frame_values.h"
+#include "query/rows/mixed_stack.h"
+#include "query/rows/py_stack.h"
+#include "query/sources/sources.h"
 
 namespace ttq {
 namespace {

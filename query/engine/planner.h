@@ -21,9 +21,9 @@
 #include "query/cpython/context.h"
 #include "query/engine/engine.h"
 #include "query/engine/operators.h"
-#include "query/engine/sources.h"
 #include "query/language/ast.h"
 #include "query/outcome.h"
+#include "query/rows/source_plan.h"
 
 namespace ttq {
 

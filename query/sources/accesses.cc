@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "fmt/core.h"
 #include "query/ctypes/floating_point.h"
-#include "query/engine/engine.h"
+#include "query/rows/run_options.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"

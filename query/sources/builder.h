@@ -15,9 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
-#include "query/engine/operators.h"
-#include "query/engine/sources.h"
 #include "query/outcome.h"
+#include "query/rows/operator.h"
+#include "query/rows/source_plan.h"
 #include "query/value.h"
 #include "store/read/reader.h"
 

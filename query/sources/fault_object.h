@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "query/cpython/context.h"
-#include "query/engine/sources.h"
 #include "query/outcome.h"
+#include "query/rows/source_plan.h"
 #include "query/value.h"
 
 namespace ttq {

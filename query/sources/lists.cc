@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "fmt/core.h"
-#include "query/engine/engine.h"
+#include "query/rows/run_options.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"

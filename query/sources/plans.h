@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One plan per source of the language; see query/engine/sources.h. Each is defined in the file of
+// One plan per source of the language; see query/rows/source_plan.h. Each is defined in the file of
 // its family in this folder.
 
 #ifndef TTQ_QUERY_SOURCES_PLANS_H_
@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "query/cpython/context.h"
-#include "query/engine/engine.h"
-#include "query/engine/sources.h"
 #include "query/language/ast.h"
+#include "query/rows/run_options.h"
+#include "query/rows/source_plan.h"
 
 namespace ttq {
 

@@ -15,7 +15,7 @@
 #include "fmt/core.h"
 #include "query/cpython/ending.h"
 #include "query/cpython/source_text.h"
-#include "query/engine/py_stack.h"
+#include "query/rows/py_stack.h"
 #include "query/sources/builder.h"
 #include "query/sources/py_exceptions.h"
 #include "store/read/moment_info.h"

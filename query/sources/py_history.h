@@ -16,9 +16,9 @@
 #include "query/cpython/context.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/state.h"
-#include "query/engine/engine.h"
-#include "query/engine/sources.h"
 #include "query/language/ast.h"
+#include "query/rows/run_options.h"
+#include "query/rows/source_plan.h"
 
 namespace ttq {
 

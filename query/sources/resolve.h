@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "base/types.h"
 #include "query/cpython/context.h"
-#include "query/engine/sources.h"
 #include "query/language/ast.h"
+#include "query/rows/source_plan.h"
 #include "store/read/reader.h"
 
 namespace ttq {

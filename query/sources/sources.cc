@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/engine/sources.h"
+#include "query/sources/sources.h"
 
 #include <type_traits>
 
 #include "base/status_macros.h"
 #include "fmt/core.h"
-#include "query/engine/by_python.h"
-#include "query/engine/engine.h"
 #include "query/language/diagnostic.h"
+#include "query/rows/by_python.h"
+#include "query/rows/run_options.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
 #include "store/read/moment_info.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "query/engine/sources.h"
 #include "query/language/ast.h"
+#include "query/rows/source_plan.h"
 #include "query/sources/trace_fold.h"
 #include "query/value.h"
 #include "store/read/reader.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/engine/by_python.h"
+#include "query/rows/by_python.h"
 
 #include <algorithm>
 

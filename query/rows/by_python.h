@@ -5,8 +5,8 @@
 //
 // Belongs to one thread and must not outlive its context.
 
-#ifndef TTQ_QUERY_ENGINE_BY_PYTHON_H_
-#define TTQ_QUERY_ENGINE_BY_PYTHON_H_
+#ifndef TTQ_QUERY_ROWS_BY_PYTHON_H_
+#define TTQ_QUERY_ROWS_BY_PYTHON_H_
 
 #include <memory>
 #include <string>
@@ -16,8 +16,8 @@
 #include "query/cpython/context.h"
 #include "query/cpython/frame_history.h"
 #include "query/cpython/provenance.h"
-#include "query/engine/operators.h"
 #include "query/language/ast.h"
+#include "query/rows/operator.h"
 
 namespace ttq::python {
 
@@ -42,4 +42,4 @@ OperatorPtr MakeByPython(OperatorPtr input, std::shared_ptr<ByPython> by, size_t
 
 }  // namespace ttq::python
 
-#endif  // TTQ_QUERY_ENGINE_BY_PYTHON_H_
+#endif  // TTQ_QUERY_ROWS_BY_PYTHON_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/engine/py_stack.h"
+#include "query/rows/py_stack.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/engine/mixed_stack.h"
+#include "query/rows/mixed_stack.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,10 +9,10 @@
 #include "fmt/core.h"
 #include "query/cpython/code_names.h"
 #include "query/cpython/provenance.h"
-#include "query/engine/frame_values.h"
-#include "query/engine/py_stack.h"
 #include "query/outcome.h"
 #include "query/process/row_moment.h"
+#include "query/rows/frame_values.h"
+#include "query/rows/py_stack.h"
 #include "store/read/moment_info.h"
 
 namespace ttq {

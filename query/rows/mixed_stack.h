@@ -7,8 +7,8 @@
 //
 // Belongs to one thread.
 
-#ifndef TTQ_QUERY_ENGINE_MIXED_STACK_H_
-#define TTQ_QUERY_ENGINE_MIXED_STACK_H_
+#ifndef TTQ_QUERY_ROWS_MIXED_STACK_H_
+#define TTQ_QUERY_ROWS_MIXED_STACK_H_
 
 #include <cstddef>
 #include <memory>
@@ -19,11 +19,11 @@
 #include "query/cpython/context.h"
 #include "query/cpython/source_text.h"
 #include "query/cpython/state.h"
-#include "query/engine/operators.h"
-#include "query/engine/sources.h"
 #include "query/outcome.h"
 #include "query/process/row_moment.h"
 #include "query/process/stack.h"
+#include "query/rows/operator.h"
+#include "query/rows/source_plan.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -53,4 +53,4 @@ Extend MakeMixedBacktrace(const Context& context, std::shared_ptr<RowMoment> mom
 
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_ENGINE_MIXED_STACK_H_
+#endif  // TTQ_QUERY_ROWS_MIXED_STACK_H_

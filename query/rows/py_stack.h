@@ -2,8 +2,8 @@
 //
 // Python stacks and objects as values of a row.
 
-#ifndef TTQ_QUERY_ENGINE_PY_STACK_H_
-#define TTQ_QUERY_ENGINE_PY_STACK_H_
+#ifndef TTQ_QUERY_ROWS_PY_STACK_H_
+#define TTQ_QUERY_ROWS_PY_STACK_H_
 
 #include <cstddef>
 #include <memory>
@@ -12,9 +12,9 @@
 #include "query/cpython/context.h"
 #include "query/cpython/source_text.h"
 #include "query/cpython/state.h"
-#include "query/engine/operators.h"
-#include "query/engine/sources.h"
 #include "query/outcome.h"
+#include "query/rows/operator.h"
+#include "query/rows/source_plan.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -40,4 +40,4 @@ Extend MakePyBacktrace(const Context* context, size_t time_slot, std::optional<s
 
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_ENGINE_PY_STACK_H_
+#endif  // TTQ_QUERY_ROWS_PY_STACK_H_

@@ -3,8 +3,8 @@
 // Where rows come from: one plan per source of the language. A plan knows the columns it gives and
 // how it could be run; the planner decides how it is, once it has seen the whole pipeline.
 
-#ifndef TTQ_QUERY_ENGINE_SOURCES_H_
-#define TTQ_QUERY_ENGINE_SOURCES_H_
+#ifndef TTQ_QUERY_ROWS_SOURCE_PLAN_H_
+#define TTQ_QUERY_ROWS_SOURCE_PLAN_H_
 
 #include <functional>
 #include <memory>
@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "query/cpython/context.h"
 #include "query/ctypes/name_scope.h"
-#include "query/engine/engine.h"
-#include "query/engine/operators.h"
 #include "query/language/ast.h"
 #include "query/outcome.h"
 #include "query/process/row_moment.h"
+#include "query/rows/operator.h"
+#include "query/rows/run_options.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -85,13 +85,6 @@ struct SourcePlan {
   std::function<std::string()> explain_nothing;
 };
 
-// Whether the source is about one time, and so can be asked of a core dump or a snapshot.
-bool IsAboutState(const ast::Source& source);
-
-// `ask` answers nested queries. An error with its place for a source that cannot be answered.
-absl::StatusOr<SourcePlan> PlanSource(const ast::Query& query, const Context& context,
-                                      const RunOptions& options, const TimeOfQuery& ask);
-
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_ENGINE_SOURCES_H_
+#endif  // TTQ_QUERY_ROWS_SOURCE_PLAN_H_

@@ -2,8 +2,8 @@
 //
 // Frames and their arguments as values of a row.
 
-#ifndef TTQ_QUERY_ENGINE_FRAME_VALUES_H_
-#define TTQ_QUERY_ENGINE_FRAME_VALUES_H_
+#ifndef TTQ_QUERY_ROWS_FRAME_VALUES_H_
+#define TTQ_QUERY_ROWS_FRAME_VALUES_H_
 
 #include <cstdint>
 #include <string>
@@ -39,4 +39,4 @@ absl::StatusOr<Value> FrameList(const Context& context, Moment& moment, const St
 
 }  // namespace ttq
 
-#endif  // TTQ_QUERY_ENGINE_FRAME_VALUES_H_
+#endif  // TTQ_QUERY_ROWS_FRAME_VALUES_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "query/engine/frame_values.h"
+#include "query/rows/frame_values.h"
 
 #include <algorithm>
 
