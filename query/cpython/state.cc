@@ -9,7 +9,7 @@
 
 #include "base/status_macros.h"
 #include "fmt/core.h"
-#include "store/read/moment_info.h"
+#include "query/process/system_call.h"
 
 namespace ttq::python {
 
@@ -175,16 +175,12 @@ std::string PythonState::WaitsFor(const ThreadStack& stack) {
   if (stack.state.thread == ThreadNo()) return "";
   absl::StatusOr<Registers> registers = moment_->RegistersOf(stack.state.thread);
   if (!registers.ok()) return "";
-  // Until the kernel is done, a thread stands behind its `syscall` with the number still in rax.
-  uint8_t code[2];
-  if (!memory_->Read(registers->pc.v - 2, sizeof code, code) || code[0] != 0x0f ||
-      code[1] != 0x05) {
-    return "";
-  }
+  const absl::StatusOr<std::optional<OpenCall>> call =
+      OpenCallOf(*moment_, stack.state.thread, *registers, nullptr);
+  if (!call.ok() || !*call) return "";
   const uint64_t* gpr = registers->gpr;
-  const int64_t number = SyscallNumber(*process_, stack.state.thread, *registers);
-  const std::string name = SyscallName(number);
-  switch (number) {
+  const std::string name = SyscallName((*call)->number);
+  switch ((*call)->number) {
     case SYS_futex: {
       constexpr uint64_t kWait = 0, kWaitBitset = 9, kCommand = 127;
       const uint64_t command = gpr[kRsi] & kCommand;

@@ -30,6 +30,7 @@
 #include "query/cpython/state.h"
 #include "query/cpython/tasks.h"
 #include "query/process/stack.h"
+#include "query/process/system_call.h"
 #include "query/sources/builder.h"
 #include "query/sources/plans.h"
 #include "query/sources/resolve.h"
@@ -172,22 +173,11 @@ class Finder {
   }
 
   absl::Status Fill(const Registers& registers, Wait* wait) {
-    uint8_t code[2] = {};
-    ASSIGN_OR_RETURN(const uint64_t read, moment_->Read(registers.pc - 2, sizeof(code), code));
-    const bool behind_call = read == sizeof(code) && code[0] == 0x0f && code[1] == 0x05;
-    const bool moment = HistoryUnknown(process_);
-    // The code may not have been dumped: what it was in is known all the same.
-    if (!behind_call && !(moment && read < sizeof(code))) return absl::OkStatus();
-    const int64_t number = SyscallNumber(process_, wait->thread, registers);
-    if (number < 0) return absl::OkStatus();
-    RETURN_IF_ERROR(FillCall(number, registers, wait));
-    if (wait->kind.empty() || moment) return absl::OkStatus();
-    // When it made the call: its last instruction.
-    ASSIGN_OR_RETURN(auto cursor,
-                     process_.Executions({{registers.pc - 2, registers.pc}}, {Time(0), time_},
-                                         Direction::kBackward, wait->thread, control_));
-    ASSIGN_OR_RETURN(std::optional<Execution> made, cursor->Next());
-    if (made) wait->since = made->time;
+    ASSIGN_OR_RETURN(const std::optional<OpenCall> call,
+                     OpenCallOf(*moment_, wait->thread, registers, control_));
+    if (!call) return absl::OkStatus();
+    RETURN_IF_ERROR(FillCall(call->number, registers, wait));
+    if (!wait->kind.empty()) wait->since = call->since;
     return absl::OkStatus();
   }
 

@@ -17,10 +17,6 @@ inline bool HistoryUnknown(const Process& process) {
   return MomentInfoOf(process).history_unknown();
 }
 
-// The number of the system call that a thread is in which stands behind a `syscall` instruction
-// with these registers: until the kernel is done it is still in rax, or was kept beside a moment.
-int64_t SyscallNumber(const Process& process, ThreadNo thread, const Registers& registers);
-
 }  // namespace ttq
 
 #endif  // TTQ_STORE_READ_MOMENT_INFO_H_

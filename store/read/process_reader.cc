@@ -56,12 +56,6 @@ const MomentInfo& MomentInfoOf(const Process& process) {
   return stored == nullptr ? kRecorded : stored->moment();
 }
 
-int64_t SyscallNumber(const Process& process, ThreadNo thread, const Registers& registers) {
-  const MomentInfo& moment = MomentInfoOf(process);
-  if (!moment.history_unknown()) return static_cast<int64_t>(registers.gpr[kRax]);
-  return thread.v - 1 < moment.threads.size() ? moment.threads[thread.v - 1].in_syscall : -1;
-}
-
 absl::Status ProcessReader::Load(bool being_written) {
   auto it = database_.NewIterator(Family::kMeta);
   std::string prefix = GroupKey(info_.number, 0);

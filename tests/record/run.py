@@ -651,6 +651,25 @@ def crash_of(command):
         check(last.status == 0, last.err)
 
 
+def open_calls():
+    """A thread whose call has returned waits for nothing, whatever the result; one in its call does."""
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as d:
+        place = os.path.join(d, "recording")
+        run([*RECORD, "-o", place, os.path.join(PROGRAMS, "open_calls")], env=environment())
+
+        def rows(question):
+            r = run([TTQ, "query", "-t", place, "-f", "json", question], env=environment())
+            check(r.status == 0, r.err)
+            return json.loads(r.out)["rows"]
+
+        returned = [e["time"] for e in rows("events syscall where thread == 1 | last 14")]
+        check(len(returned) == 14, returned)
+        for time_of_return in returned:
+            waits = [(w["thread"], w["kind"]) for w in rows(f"waits at {time_of_return}")]
+            check(waits == [(2, "read")], "waits at", time_of_return, waits)
+    return "ok"
+
+
 def main():
     all_cases = list(cases())
     tests = {c.name: (lambda c=c: compare(c)) for c in all_cases}
@@ -662,7 +681,8 @@ def main():
     small = [c for c in all_cases if c.name not in ("gdb", "gcc", "node")]
     tests |= {"inputs " + c.name: (lambda c=c: inputs(c)) for c in small}
     for f in (segments, hostile, moments, spans, kernel_writes, mappings, shared_memory, descriptors, lackey, interrupted, refused,
-              numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash):
+              numbers_of_threads, native_threads, auto_engine, hostile_names, unrecorded_child, crash,
+              open_calls):
         tests[f.__name__] = f
     wanted = sys.argv[3:] or list(tests)
     if wanted == ["programs"]:
