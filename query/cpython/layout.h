@@ -96,10 +96,9 @@ enum class ValueOrder : uint8_t {
 
 // What is at frame_stack_top.
 enum class StackTop : uint8_t {
-  kPointer,       // 3.9: behind the uppermost word
+  kPointer,       // 3.9, 3.14+: behind the uppermost word
   kDepth,         // 3.10: an int32, of the stack at frame_value_stack
   kDepthInFrame,  // 3.11 to 3.13: an int32, of the variables and the stack at frame_localsplus
-  kNotRead,       // 3.14+
 };
 
 // What a version does otherwise than others beyond where its fields are. The defaults are those of
@@ -109,8 +108,9 @@ struct Traits {
   // is a _PyInterpreterFrame with a pointer.
   bool frame_is_object = false;
   StackTop stack_top = StackTop::kPointer;
-  int lasti_bytes = 1;  // of code that 1 in f_lasti stands for
-  bool shims = false;   // C that runs Python has frames of its own, told by their owner (3.12+)
+  int awaited_word = 1;  // what a suspended frame awaits, from the top of its stack
+  int lasti_bytes = 1;   // of code that 1 in f_lasti stands for
+  bool shims = false;    // C that runs Python has frames of its own, told by their owner (3.12+)
   bool cleanup_codes = false;       // _Py_InitCleanup is a code object (3.13+)
   bool threads_link_first = false;  // a thread state is linked before it has its interpreter (3.11)
   int8_t generator_executing = 0;   // of gi_frame_state; suspended: less than that
@@ -164,6 +164,9 @@ struct AsyncioOffsets {
   int64_t future_bytes, task_bytes;
   Offset exception, result, source_traceback, state, waiter, coroutine, name, must_cancel,
       cancels_requested;
+  // From 3.14 on: a struct llist_node, in the list of the thread that runs the task, or of the
+  // interpreter once that thread has ended (Layout::thread_tasks, interp_tasks).
+  Offset node = kAbsent;
 };
 
 struct Layout {
@@ -178,14 +181,14 @@ struct Layout {
       runtime_gil;  // runtime_gil: the GIL itself, up to 3.11
   // PyInterpreterState. interp_gil: a pointer to the GIL, from 3.12 on.
   Offset interp_next, interp_id, interp_threads_head, interp_gil, interp_gc, interp_modules,
-      interp_sysdict, interp_builtins, interp_eval_frame;
+      interp_sysdict, interp_builtins, interp_eval_frame, interp_tasks;
   // The GIL: {interval, last_holder, locked, switch_number}.
   Offset gil_last_holder, gil_locked;
   // PyThreadState. thread_frame: the frame up to 3.10; thread_cframe: 3.11 and 3.12, a _PyCFrame on
   // the C stack that holds the frame at cframe_current; thread_current_frame: from 3.13 on.
   Offset thread_prev, thread_next, thread_interp, thread_frame, thread_cframe, thread_current_frame,
       thread_exception, thread_exc_info, thread_pthread, thread_native_id, thread_id,
-      thread_datastack_chunk, thread_datastack_top, thread_tracing;
+      thread_datastack_chunk, thread_datastack_top, thread_tracing, thread_tasks;
   Offset cframe_current, cframe_previous;
 
   // A frame: PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11 on. frame_instruction: up to

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "fmt/core.h"
@@ -55,7 +56,7 @@ class Tasks {
         if (IsTask(task)) tasks.insert(task);
       }
     }
-    if (!any || layout_.asyncio == nullptr) return false;
+    if (!any || layout_.asyncio == nullptr || !AddLinked(&tasks)) return false;
     const size_t first = out_.size();
     for (const uint64_t task : tasks) Add(task);
     for (size_t i = first; i < out_.size(); ++i) index_[out_[i].task] = i;
@@ -77,6 +78,35 @@ class Tasks {
   bool IsTask(uint64_t object) {
     const TypeInfo* type = objects_.TypeOf(object);
     return type != nullptr && objects_.Inherits(*type, "_asyncio.Task");
+  }
+
+  // Those that are in no set of the module. False: the lists are not where they should be.
+  bool AddLinked(std::set<uint64_t>* tasks) {
+    if (layout_.thread_tasks == kAbsent) return true;
+    for (const ThreadState& thread : interpreter_.threads) {
+      if (!AddList(thread.address + static_cast<uint64_t>(layout_.thread_tasks), tasks))
+        return false;
+    }
+    // A debug build has one more counter before it.
+    const uint64_t head = interpreter_.address + static_cast<uint64_t>(layout_.interp_tasks);
+    return AddList(head, tasks) || AddList(head + 8, tasks);
+  }
+  // The members of a struct llist_node (Include/internal/pycore_llist.h).
+  bool AddList(uint64_t head, std::set<uint64_t>* tasks) {
+    std::vector<uint64_t> nodes;
+    uint64_t before = head;
+    for (uint64_t node = Pointer(head, 0); node != head; node = Pointer(node, 0)) {
+      if (node == 0 || Pointer(node, 8) != before || nodes.size() == kMaxTasks) return false;
+      nodes.push_back(node);
+      before = node;
+    }
+    if (Pointer(head, 8) != before) return false;
+    for (const uint64_t node : nodes) {
+      const uint64_t task =
+          node - static_cast<uint64_t>(layout_.object_head + layout_.asyncio->node);
+      if (IsTask(task)) tasks->insert(task);
+    }
+    return true;
   }
 
   void Add(uint64_t task) {
@@ -103,22 +133,21 @@ class Tasks {
     out_.push_back(std::move(wait));
   }
 
-  // What the suspended `frame` awaits: the uppermost word of its stack. 0: not known.
+  // What the suspended `frame` awaits. 0: not known.
   uint64_t AwaitedBy(const Frame& frame) {
     Memory& memory = objects_.memory();
     const uint64_t top = frame.address + static_cast<uint64_t>(layout_.frame_stack_top);
     const int64_t depth = memory.Get<int32_t>(top).value_or(0);
     switch (layout_.traits.stack_top) {
       case StackTop::kPointer:
-        return Pointer(memory.Pointer(top), -8);
+        return layout_.Untag(
+            Pointer(memory.Pointer(top), -8 * int64_t{layout_.traits.awaited_word}));
       case StackTop::kDepth:
         if (depth <= 0) return 0;
         return Pointer(Pointer(frame.address, layout_.frame_value_stack), 8 * (depth - 1));
       case StackTop::kDepthInFrame:
         if (depth <= static_cast<int64_t>(frame.code->variables.size())) return 0;
         return Pointer(frame.address, layout_.frame_localsplus + 8 * (depth - 1));
-      case StackTop::kNotRead:
-        return 0;
     }
     return 0;
   }

@@ -16,7 +16,8 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::frame_owner, 74},          {&Layout::frame_localsplus, 80},
     {&Layout::code_firsttraceable, 192}, {&Layout::code_adaptive, 208},
     {&Layout::tuple_items, 32},          {&Layout::lock_semaphore, kAbsent},
-    {&Layout::rlock_owner, kAbsent},
+    {&Layout::rlock_owner, kAbsent},     {&Layout::interp_tasks, 10880},
+    {&Layout::thread_tasks, 880},
 };
 
 // The same of the free-threaded build.
@@ -25,6 +26,7 @@ constexpr FieldOffset kFreeThreaded[] = {
     {&Layout::interp_builtins, 7704}, {&Layout::interp_eval_frame, 8560},
     {&Layout::frame_owner, 78},       {&Layout::frame_tlbc_index, 72},
     {&Layout::code_tlbc, 224},        {&Layout::code_adaptive, 232},
+    {&Layout::interp_tasks, 17304},
 };
 
 constexpr FieldOffset kDebugOffsets[] = {
@@ -95,11 +97,11 @@ constexpr std::string_view kReusedTypes[] = {"tuple",
                                              "builtin_function_or_method",
                                              "builtin_method"};
 
-constexpr AsyncioOffsets kAsyncio = {96, 152, 32, 48, 56, 88, 104, 112, 120, kAbsent, 96};
+constexpr AsyncioOffsets kAsyncio = {96, 152, 32, 48, 56, 88, 104, 112, 120, kAbsent, 96, 136};
 
 void Change(Layout* layout) {
   Traits& traits = layout->traits;
-  traits.stack_top = StackTop::kNotRead;
+  traits.stack_top = StackTop::kPointer;
   traits.tagged_references = true;
   traits.count_has_flags = true;
   traits.free_lists_link_by_count = true;

@@ -32,14 +32,15 @@ constexpr FieldOffset kOffsets[] = {
     {&Layout::heap_cached_keys, 888},
     {&Layout::heap_module, 896},
     {&Layout::module_name, 40},
+    {&Layout::interp_tasks, 10856},
+    {&Layout::thread_tasks, 1048},
 };
 
 // The same of the free-threaded build.
 constexpr FieldOffset kFreeThreaded[] = {
-    {&Layout::interp_modules, 7592},
-    {&Layout::interp_sysdict, 7576},
-    {&Layout::interp_builtins, 7584},
-    {&Layout::interp_eval_frame, 8488},
+    {&Layout::interp_modules, 7592},  {&Layout::interp_sysdict, 7576},
+    {&Layout::interp_builtins, 7584}, {&Layout::interp_eval_frame, 8488},
+    {&Layout::interp_tasks, 17256},
 };
 
 constexpr FieldOffset kDebugOffsets[] = {
@@ -119,6 +120,7 @@ void Change(Layout* layout) {
   Traits& traits = layout->traits;
   // FRAME_CREATED is 0, and the suspended states follow it.
   traits.generator_executing = 4;
+  traits.awaited_word = 2;  // above it an index, for loops over lists and tuples
   traits.reused_types = kReusedTypes;
   layout->opcodes = {.raise = 103,
                      .pop_top = 29,

@@ -32,12 +32,13 @@ absl::StatusOr<std::optional<OpenCall>> OpenCallOf(Moment& moment, ThreadNo thre
                                       Direction::kBackward, thread, control));
   ASSIGN_OR_RETURN(const std::optional<Execution> made, executions->Next());
   if (!made) return std::nullopt;  // it was sent there, by a signal's return, say
-  // A call has an event when it returns.
+  // A call has an event when it returns, and its result in rax then, unless a signal ended the
+  // process in it.
   ASSIGN_OR_RETURN(auto events, process.Events({.span = {made->time + 1, now + 1},
                                                 .kind = EventKind::kSyscall,
                                                 .thread = thread}));
   ASSIGN_OR_RETURN(const std::optional<Event> returned, events->Next());
-  if (returned) return std::nullopt;
+  if (returned && returned->result == number) return std::nullopt;
   return OpenCall{number, made->time};
 }
 
