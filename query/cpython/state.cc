@@ -9,7 +9,6 @@
 
 #include "base/status_macros.h"
 #include "fmt/core.h"
-#include "query/process/system_call.h"
 
 namespace ttq::python {
 
@@ -30,6 +29,7 @@ absl::StatusOr<std::unique_ptr<PythonState>> PythonState::At(const Recording* re
 
 absl::Status PythonState::MoveTo(Time t) {
   const Time before = moment_->time();
+  calls_.reset();
   RETURN_IF_ERROR(memory_->MoveTo(t));
   for (const std::unique_ptr<Instance>& instance : instances_) {
     instance->objects.Forget();
@@ -175,12 +175,13 @@ std::string PythonState::WaitsFor(const ThreadStack& stack) {
   if (stack.state.thread == ThreadNo()) return "";
   absl::StatusOr<Registers> registers = moment_->RegistersOf(stack.state.thread);
   if (!registers.ok()) return "";
-  const absl::StatusOr<std::optional<OpenCall>> call =
-      OpenCallOf(*moment_, stack.state.thread, *registers, nullptr);
-  if (!call.ok() || !*call) return "";
+  if (!calls_) calls_.emplace(moment_.get());
+  const absl::StatusOr<std::optional<int64_t>> number =
+      calls_->NumberOf(stack.state.thread, *registers);
+  if (!number.ok() || !*number) return "";
   const uint64_t* gpr = registers->gpr;
-  const std::string name = SyscallName((*call)->number);
-  switch ((*call)->number) {
+  const std::string name = SyscallName(**number);
+  switch (**number) {
     case SYS_futex: {
       constexpr uint64_t kWait = 0, kWaitBitset = 9, kCommand = 127;
       const uint64_t command = gpr[kRsi] & kCommand;

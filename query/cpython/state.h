@@ -18,6 +18,7 @@
 #include "query/cpython/memory.h"
 #include "query/cpython/objects.h"
 #include "query/cpython/runtime.h"
+#include "query/process/system_call.h"
 #include "store/read/reader.h"
 
 namespace ttq::python {
@@ -77,6 +78,7 @@ class PythonState {
   const Process* process_;
   std::unique_ptr<Moment> moment_;
   std::unique_ptr<MomentMemory> memory_;
+  std::optional<OpenCalls> calls_;  // once they are asked for
   std::vector<std::unique_ptr<Instance>> instances_;
   std::string problem_;
   // While the modules stay, what Find found stays true after a time, and before it as long as the

@@ -7,13 +7,12 @@
 
 namespace ttq {
 
-absl::StatusOr<std::optional<OpenCall>> OpenCallOf(Moment& moment, ThreadNo thread,
-                                                   const Registers& registers,
-                                                   ScanControl* control) {
-  const Process& process = moment.process();
+absl::StatusOr<std::optional<int64_t>> OpenCalls::NumberOf(ThreadNo thread,
+                                                           const Registers& registers) {
+  const Process& process = moment_.process();
   uint8_t code[2] = {};
   const Address instruction = registers.pc - sizeof(code);
-  ASSIGN_OR_RETURN(const uint64_t read, moment.Read(instruction, sizeof(code), code));
+  ASSIGN_OR_RETURN(const uint64_t read, moment_.Read(instruction, sizeof(code), code));
   const bool is_behind = read == sizeof(code) && code[0] == 0x0f && code[1] == 0x05;
   if (HistoryUnknown(process)) {
     // The code may not have been dumped: what it was in is known all the same.
@@ -21,25 +20,35 @@ absl::StatusOr<std::optional<OpenCall>> OpenCallOf(Moment& moment, ThreadNo thre
     const auto& threads = MomentInfoOf(process).threads;
     const int64_t number = thread.v - 1 < threads.size() ? threads[thread.v - 1].in_syscall : -1;
     if (number < 0) return std::nullopt;
-    return OpenCall{number, std::nullopt};
+    return number;
   }
   // Until the kernel is done the number is still in rax.
   const auto number = static_cast<int64_t>(registers.gpr[kRax]);
   if (!is_behind || number < 0) return std::nullopt;
-  const Time now = moment.time();
+  ASSIGN_OR_RETURN(const std::optional<Returned> returned, LastReturned(thread));
+  // A call that a signal ended with the process has an event, too, and no result in rax.
+  if (!returned || returned->result != number) return number;
   ASSIGN_OR_RETURN(auto executions,
-                   process.Executions({{instruction, registers.pc}}, {Time(0), now},
-                                      Direction::kBackward, thread, control));
+                   process.Executions({{instruction, registers.pc}}, {Time(0), moment_.time()},
+                                      Direction::kBackward, thread, control_));
   ASSIGN_OR_RETURN(const std::optional<Execution> made, executions->Next());
-  if (!made) return std::nullopt;  // it was sent there, by a signal's return, say
-  // A call has an event when it returns, and its result in rax then, unless a signal ended the
-  // process in it.
-  ASSIGN_OR_RETURN(auto events, process.Events({.span = {made->time + 1, now + 1},
-                                                .kind = EventKind::kSyscall,
-                                                .thread = thread}));
-  ASSIGN_OR_RETURN(const std::optional<Event> returned, events->Next());
-  if (returned && returned->result == number) return std::nullopt;
-  return OpenCall{number, made->time};
+  if (!made || made->time < returned->time) return std::nullopt;
+  return number;
+}
+
+absl::StatusOr<std::optional<OpenCalls::Returned>> OpenCalls::LastReturned(ThreadNo thread) {
+  if (events_ == nullptr) {
+    ASSIGN_OR_RETURN(events_, moment_.process().Events({.span = {Time(0), moment_.time() + 1},
+                                                        .kind = EventKind::kSyscall,
+                                                        .direction = Direction::kBackward}));
+  }
+  while (!returned_.contains(thread)) {
+    if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
+    ASSIGN_OR_RETURN(const std::optional<Event> event, events_->Next());
+    if (!event) return std::nullopt;
+    returned_.try_emplace(event->thread, Returned{event->time, event->result});
+  }
+  return returned_[thread];
 }
 
 }  // namespace ttq

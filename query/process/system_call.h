@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The system call that a thread is in: what it waits for in the kernel, or does there.
+// The system calls that threads are in: what they wait for in the kernel, or do there.
 
 #ifndef TTQ_QUERY_PROCESS_SYSTEM_CALL_H_
 #define TTQ_QUERY_PROCESS_SYSTEM_CALL_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -13,17 +15,33 @@
 
 namespace ttq {
 
-struct OpenCall {
-  int64_t number = 0;
-  std::optional<Time> since;  // its `syscall` instruction; none: nothing is known but a moment
-};
+// Those of one moment. That a thread stands behind a `syscall` is not enough: a call that has
+// returned leaves it there, with a result in rax that may be the number of another one. Events tell
+// the two apart; they are read once for all threads.
+//
+// Belongs to one thread.
+class OpenCalls {
+ public:
+  // `moment` must outlive this, and must not be moved meanwhile. `control` may be null.
+  explicit OpenCalls(Moment* moment, ScanControl* control = nullptr)
+      : moment_(*moment), control_(control) {}
 
-// nullopt: at the time of `moment` the thread, which has these registers, is in none. That it
-// stands behind a `syscall` is not enough: a call that has returned leaves it there, with a result
-// in rax that may be the number of another one. `control` may be null.
-absl::StatusOr<std::optional<OpenCall>> OpenCallOf(Moment& moment, ThreadNo thread,
-                                                   const Registers& registers,
-                                                   ScanControl* control);
+  // The number of the call that the thread is in, which has these registers; nullopt: in none.
+  absl::StatusOr<std::optional<int64_t>> NumberOf(ThreadNo thread, const Registers& registers);
+
+ private:
+  struct Returned {
+    Time time;
+    int64_t result;
+  };
+  // The thread's last call that has returned; nullopt: none has.
+  absl::StatusOr<std::optional<Returned>> LastReturned(ThreadNo thread);
+
+  Moment& moment_;
+  ScanControl* const control_;
+  std::unique_ptr<Cursor<Event>> events_;  // what is not in `returned_`, backwards
+  std::map<ThreadNo, Returned> returned_;
+};
 
 }  // namespace ttq
 

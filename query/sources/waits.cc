@@ -97,6 +97,7 @@ class Finder {
 
   absl::StatusOr<std::vector<Wait>> Run() {
     ASSIGN_OR_RETURN(moment_, process_.At(time_));
+    calls_.emplace(moment_.get(), control_);
     for (const Thread& thread : process_.threads()) {
       if (thread.start > time_ || thread.end < time_) continue;
       absl::StatusOr<Registers> registers = moment_->RegistersOf(thread.number);
@@ -173,11 +174,17 @@ class Finder {
   }
 
   absl::Status Fill(const Registers& registers, Wait* wait) {
-    ASSIGN_OR_RETURN(const std::optional<OpenCall> call,
-                     OpenCallOf(*moment_, wait->thread, registers, control_));
-    if (!call) return absl::OkStatus();
-    RETURN_IF_ERROR(FillCall(call->number, registers, wait));
-    if (!wait->kind.empty()) wait->since = call->since;
+    ASSIGN_OR_RETURN(const std::optional<int64_t> number,
+                     calls_->NumberOf(wait->thread, registers));
+    if (!number) return absl::OkStatus();
+    RETURN_IF_ERROR(FillCall(*number, registers, wait));
+    if (wait->kind.empty() || HistoryUnknown(process_)) return absl::OkStatus();
+    // When it made the call: its last instruction.
+    ASSIGN_OR_RETURN(auto cursor,
+                     process_.Executions({{registers.pc - 2, registers.pc}}, {Time(0), time_},
+                                         Direction::kBackward, wait->thread, control_));
+    ASSIGN_OR_RETURN(std::optional<Execution> made, cursor->Next());
+    if (made) wait->since = made->time;
     return absl::OkStatus();
   }
 
@@ -548,6 +555,7 @@ class Finder {
   const Time time_;
   ScanControl* control_;
   std::unique_ptr<Moment> moment_;
+  std::optional<OpenCalls> calls_;
   std::unique_ptr<PythonState> python_;
   std::vector<Thread> alive_;
   std::map<ThreadNo, Registers> registers_;
