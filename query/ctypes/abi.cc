@@ -11,8 +11,8 @@
 namespace ttq {
 namespace {
 
-constexpr int kMaxDepth = 32;
-constexpr uint64_t kMaxElements = 16;
+constexpr int kMaxMemberDepth = 32;
+constexpr uint64_t kMaxArrayElements = 16;
 
 enum class Class : uint8_t { kNone, kInteger, kSse, kSseUp, kX87, kMemory };
 
@@ -37,7 +37,7 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
     }
   };
   const uint64_t size = types.SizeOf(type).value_or(0);
-  if (depth > kMaxDepth) return put(Class::kMemory, 0);
+  if (depth > kMaxMemberDepth) return put(Class::kMemory, 0);
   switch (type->kind) {
     case CType::Kind::kFloat:
       if (size > 8 && !IsQuad(*type)) return put(Class::kX87, 0);
@@ -70,7 +70,7 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
       const CType* element = type->target();
       const uint64_t step = types.SizeOf(element).value_or(0);
       const uint64_t count = type->count.value_or(0);
-      if (count > kMaxElements) return put(Class::kMemory, 0);
+      if (count > kMaxArrayElements) return put(Class::kMemory, 0);
       for (uint64_t i = 0; i < count; ++i) {
         Classify(types, element, offset + i * step, out, depth + 1);
       }
@@ -90,11 +90,11 @@ void Classify(const TypeSpace& types, const CType* type, uint64_t offset, std::a
 bool PassedByReference(const TypeSpace& types, const CType* type, int depth = 0) {
   type = types.Complete(type);
   if (type->kind == CType::Kind::kArray) {
-    return depth < kMaxDepth && PassedByReference(types, type->target(), depth + 1);
+    return depth < kMaxMemberDepth && PassedByReference(types, type->target(), depth + 1);
   }
   if (!type->IsRecord()) return false;
   if (type->copied_by_code) return true;
-  return type->is_cpp && depth < kMaxDepth &&
+  return type->is_cpp && depth < kMaxMemberDepth &&
          std::any_of(type->members.begin(), type->members.end(), [&](const CMember& member) {
            return !member.is_static && PassedByReference(types, type->At(member.type), depth + 1);
          });
