@@ -98,6 +98,20 @@ class Code {
   void Store(uint8_t reg, uint8_t base, int32_t displacement, unsigned bytes) {
     Sized(0x88, reg, base, displacement, bytes);
   }
+  // Whether what is at `address` can be named by its distance from the next instructions.
+  bool Reaches(uint64_t address) const {
+    constexpr int64_t kReach = 0x7fff0000;
+    const auto d = static_cast<int64_t>(address - reinterpret_cast<uint64_t>(at_));
+    return d > -kReach && d < kReach;
+  }
+  // Eight bytes that the code reaches.
+  void LoadNear(uint8_t reg, uint64_t address, uint8_t segment) {
+    if (segment != 0) Byte(segment);
+    Byte(0x48 | (reg >> 3) << 2);
+    Byte(0x8b);
+    Byte(0x05 | (reg & 7) << 3);
+    Relative(reinterpret_cast<const void*>(address));
+  }
   void StoreWord32(uint8_t base, uint32_t value, int32_t displacement = 0) {
     WithConstant(0xc7, 0, base, displacement);
     Word32(value);
@@ -114,6 +128,28 @@ class Code {
     Byte(high ? 0x17 : 0xd6);
     Operand(vector, base, displacement);
   }
+
+  void Not(uint8_t reg) {
+    Byte(0x48 | reg >> 3);
+    Byte(0xf7);
+    Byte(0xd0 | (reg & 7));
+  }
+  void ReverseBytes(uint8_t reg) {
+    Byte(0x48 | reg >> 3);
+    Byte(0x0f);
+    Byte(0xc8 | (reg & 7));
+  }
+  // reg = its lowest byte
+  void ExtendByte(uint8_t reg) {
+    Byte(0x40 | (reg >> 3) << 2 | reg >> 3);
+    Byte(0x0f), Byte(0xb6);
+    Byte(0xc0 | (reg & 7) << 3 | (reg & 7));
+  }
+  // Branches to within 127 bytes. Two look at rcx and at no flag: jrcxz; loop, which counts it down
+  // first and branches unless it is zero then.
+  void JumpIfCounterIsZero(const uint8_t* to) { ShortBranch(0xe3, to); }
+  void Loop(const uint8_t* to) { ShortBranch(0xe2, to); }
+  void ShortJump(const uint8_t* to) { ShortBranch(0xeb, to); }
 
   // The arithmetic flags go to ax, and back from there.
   void SaveFlags() {
@@ -247,6 +283,10 @@ class Code {
     Byte(0xc4);
     Byte((reg & 8 ? 0u : 0x80u) | 0x40u | (rm & 8 ? 0u : 0x20u) | 1u);
     Byte(0x78u | (wide_vector ? 4u : 0u) | narrow);
+  }
+  void ShortBranch(unsigned opcode, const uint8_t* to) {
+    Byte(opcode);
+    Byte(static_cast<uint8_t>(to - (at_ + 1)));
   }
   uint8_t* Later() {
     at_ += 4;

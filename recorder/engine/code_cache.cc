@@ -39,7 +39,7 @@ struct Header {
   uint64_t hash;  // of all before it
 };
 static_assert(sizeof(Header) <= kPage);
-constexpr char kMagic[8] = {'T', 'T', 'Q', 'C', 'O', 'D', 'E', '1'};
+constexpr char kMagic[8] = {'T', 'T', 'Q', 'C', 'O', 'D', 'E', '2'};
 
 // A translation in the file. Places are offsets in their sections.
 struct Record {
@@ -47,7 +47,7 @@ struct Record {
   uint64_t hash;  // of what Hash names
   uint64_t recipe_hash;
   uint32_t recipe_bytes;  // 0: it cannot be taken
-  uint32_t checked, body, end;
+  uint32_t begin, checked, body, end;
   uint32_t first_stub, stub_end, first_literal, literal_end, first_exit, exit_end;
   uint32_t data, data_end;  // its marks, the addresses of its instructions, its runs, their bytes
   uint16_t mark_count, record_bytes;
@@ -131,7 +131,7 @@ uint64_t Hash(const Record& r, const uint8_t* data) {
   Record plain = r;
   plain.hash = 0;
   add(&plain, sizeof(plain));
-  add(reinterpret_cast<const void*>(kCodeBegin + r.checked), r.end - r.checked);
+  add(reinterpret_cast<const void*>(kCodeBegin + r.begin), r.end - r.begin);
   add(reinterpret_cast<const void*>(kStubsBegin + r.first_stub), r.stub_end - r.first_stub);
   add(reinterpret_cast<const void*>(kLiteralsBegin + uint64_t{8} * r.first_literal),
       uint64_t{8} * (r.literal_end - r.first_literal));
@@ -174,7 +174,8 @@ bool IsWithin(const Record& r, unsigned segment) {
   const auto within = [](uint32_t least, uint32_t a, uint32_t b, uint32_t most) {
     return least <= a && a <= b && b <= most;
   };
-  return within(begin.code, r.checked, r.body, end.code) && r.body <= r.end && r.end <= end.code &&
+  return within(begin.code, r.begin, r.checked, r.body) &&
+         within(r.body, r.body, r.end, end.code) &&
          within(begin.stubs, r.first_stub, r.stub_end, end.stubs) &&
          within(begin.literals, r.first_literal, r.literal_end, end.literals) &&
          within(begin.exits, r.first_exit, r.exit_end, end.exits) &&
@@ -334,7 +335,7 @@ Record Describe(uint32_t k, Draft* d) {
   const auto code = [](const uint8_t* at) {
     return static_cast<uint32_t>(Number(at) - kCodeBegin);
   };
-  r.checked = code(s.checked), r.body = code(s.body), r.end = code(s.end);
+  r.begin = code(s.begin), r.checked = code(s.checked), r.body = code(s.body), r.end = code(s.end);
   r.first_exit = s.first_exit, r.first_stub = s.first_stub, r.first_literal = s.first_literal;
   if (k + 1 < t.made) {
     const Superblock& next = t.superblocks[k + 1];
@@ -496,7 +497,8 @@ bool Take(uint64_t pc, uint32_t number, Superblock* out) {
   *out = {};
   out->pc = pc;
   const auto code = [](uint32_t at) { return reinterpret_cast<uint8_t*>(kCodeBegin + at); };
-  out->checked = code(r.checked), out->body = code(r.body), out->end = code(r.end);
+  out->begin = code(r.begin), out->checked = code(r.checked);
+  out->body = code(r.body), out->end = code(r.end);
   out->marks = reinterpret_cast<const Mark*>(g_data + r.data);
   out->mark_count = r.mark_count;
   out->record_bytes = r.record_bytes;

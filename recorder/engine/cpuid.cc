@@ -2,6 +2,8 @@
 
 #include "recorder/engine/cpuid.h"
 
+#include <initializer_list>
+
 #include "recorder/engine/context.h"
 
 namespace ttq::engine {
@@ -26,6 +28,38 @@ constexpr uint32_t kHiddenA1 = Bits(5, 10, 11, 12, 21), kHiddenD1 = Bits(8, 19);
 constexpr uint64_t kStates = 0x2ff;  // without AMX's tiles
 
 }  // namespace
+
+bool LoopIsFast() {
+  constexpr uint32_t kAmd = 0x68747541, kHygon = 0x6f677948;  // "Auth", "Hygo"
+  uint32_t leaf = 0, name, c = 0, d;
+  __asm__ volatile("cpuid" : "+a"(leaf), "=b"(name), "+c"(c), "=d"(d));
+  return name == kAmd || name == kHygon;
+}
+
+bool LogicSetsAuxiliary() {
+  constexpr uint32_t kAuxiliary = 0x10 << 8;  // in eax, where lahf and sahf have the flags
+  for (uint32_t value : {0u, 1u, 0x80000018u}) {
+    uint32_t difference = 0;
+    for (uint32_t before : {0u, kAuxiliary}) {
+      uint32_t v = value, by_test, by_and, by_or, by_xor;
+      __asm__ volatile(
+          "mov %[before], %%eax\n\tsahf\n\ttest %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_test]\n\t"
+          "mov %[before], %%eax\n\tsahf\n\tand %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_and]\n\t"
+          "mov %[before], %%eax\n\tsahf\n\tor %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_or]\n\t"
+          "mov %[before], %%eax\n\tsahf\n\txor $1, %[v]\n\tlahf\n\tmov %%eax, %[by_xor]"
+          : [by_test] "=&r"(by_test), [by_and] "=&r"(by_and), [by_or] "=&r"(by_or),
+            [by_xor] "=&r"(by_xor), [v] "+&r"(v)
+          : [before] "r"(before)
+          : "rax", "cc");
+      difference ^= by_test & kAuxiliary;
+      difference ^= (by_and & kAuxiliary) << 4;
+      difference ^= (by_or & kAuxiliary) << 8;
+      difference ^= (by_xor & kAuxiliary) << 12;
+    }
+    if (difference != 0) return false;
+  }
+  return true;
+}
 
 uint64_t EnabledComponents() {
   uint32_t low, high;

@@ -14,6 +14,12 @@ namespace ttq::engine {
 // prefer repeated string instructions, of which each repetition is an instruction.
 void EmulateCpuid(uint64_t* registers);
 
+// Whether `loop` takes no longer than a branch and a subtraction.
+bool LoopIsFast();
+// Whether `and`, `or`, `xor` and `test` set the flag AF to the same whatever it was, where manuals
+// call it undefined.
+bool LogicSetsAuxiliary();
+
 // The components of its state that the processor keeps, as xsave names them.
 uint64_t EnabledComponents();
 // How much memory xsave and its like write for the components `wanted`; `compact`: side by side.

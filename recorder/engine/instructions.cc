@@ -18,12 +18,6 @@ namespace {
 
 constexpr uint16_t Bit(unsigned reg) { return static_cast<uint16_t>(1u << reg); }
 
-bool IsNear(uint64_t target, const uint8_t* from) {
-  constexpr int64_t kReach = 0x7fff0000;
-  const auto d = static_cast<int64_t>(target - reinterpret_cast<uint64_t>(from));
-  return d > -kReach && d < kReach;
-}
-
 unsigned OperandBytes(const Instruction& i) {
   if ((i.opcode & 1) == 0) return 1;
   return i.wide ? 8 : i.narrow ? 2 : 4;
@@ -105,7 +99,7 @@ void Translator::AddMark(uint16_t lent) {
   const auto offset = static_cast<uint32_t>(code_.at() - start_);
   if (mark_count_ < kMaxMarks) {
     marks_[mark_count_++] = {offset, lent, static_cast<uint16_t>(recipe_.record_bytes()),
-                             static_cast<uint8_t>(index_)};
+                             static_cast<uint8_t>(index_), static_cast<uint16_t>(added_)};
   }
 }
 
@@ -120,7 +114,7 @@ void Translator::Copy(const Instruction& i) {
   }
   const auto target = static_cast<uint64_t>(i.memory.displacement);
   uint8_t* at = code_.at();
-  if (IsNear(target, at)) {
+  if (code_.Reaches(target)) {
     code_.Bytes(from, i.length);
     Code::Patch(at + i.displacement_at, reinterpret_cast<const void*>(target));
     // Patch takes the distance to be the instruction's end.

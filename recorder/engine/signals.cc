@@ -176,7 +176,7 @@ void TakeFault(int number, const Info& info, UserContext* c) {
     if (Number(s->body) + s->marks[m].offset <= pc) mark = &s->marks[m];
   }
   if (mark == nullptr) OwnFault(number, info, *c);
-  g_fault = {RegisterOf(c->registers, s->log_register),
+  g_fault = {RegisterOf(c->registers, s->log_register) - mark->added,
              s->pcs[mark->instruction],
              mark->instruction + 1u,
              s->id,

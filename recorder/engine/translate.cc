@@ -42,6 +42,7 @@
 #include <initializer_list>
 
 #include "recorder/engine/code_cache.h"
+#include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/translator.h"
 
@@ -213,12 +214,14 @@ void Translator::KeepCode(Superblock* out) const {
 }
 
 bool Translator::FlagsAreDeadAtStart() const {
+  static const bool logic_sets_auxiliary = LogicSetsAuxiliary();
   unsigned left = kAllFlags;
   for (unsigned k = 0; k < count_; ++k) {
     const Instruction& i = instructions_[k];
     const Form& f = *i.form;
     if (f.flags_read & left || i.Is(kMap0F, 0x05)) return false;  // the kernel keeps them
     if (!(f.traits & kMayKeepFlags)) left &= ~unsigned{f.flags_write};
+    if (f.traits & kLogic && logic_sets_auxiliary) left &= ~unsigned{kAuxiliary};
     if (left == 0) return true;
     if (IsConditional(i) || EndsSuperblock(i)) return false;
   }
@@ -239,21 +242,31 @@ void Translator::ChooseLogRegister() {
 }
 
 // Indirect branches come with their target in r10 and the program's rcx and r10 in the context. The
-// flags are kept: they may not be dead at the target that the next check is for.
-void Translator::EmitCheckedEntry(uint64_t pc) {
-  constexpr unsigned kJumpBytes = 5, kLoadBytes = 8;
-  static_assert(kMissToBody == 2 * kLoadBytes);
-  if (const auto difference = static_cast<int64_t>(~pc + 1);
-      difference == static_cast<int32_t>(difference)) {
-    code_.AddTo(kRcx, kR10, static_cast<int32_t>(difference));
+// flags are kept: they may not be dead at the target that the next check is for. The superblock
+// begins where the check ends: a branch that is taken there costs an entry of the processor's table
+// of branches, of which large programs have too few.
+void Translator::EmitCheck(uint64_t pc, Superblock* out) {
+  static const bool loop_is_fast = LoopIsFast();
+  const uint8_t* miss = code_.at();
+  code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
+  out->checked = code_.at();
+  const uint64_t add = (loop_is_fast ? 1 : 0) - pc;  // the target is then one, or none, too much
+  if (const auto near = static_cast<int64_t>(add); near == static_cast<int32_t>(near)) {
+    code_.AddTo(kRcx, kR10, static_cast<int32_t>(near));
   } else {
-    code_.LoadConstant(kRcx, ~pc + 1);
+    code_.LoadConstant(kRcx, add);
     code_.AddScaled(kRcx, kR10, 0);
   }
-  code_.Byte(0xe3), code_.Byte(kJumpBytes);  // jrcxz over the jump
-  code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
+  if (loop_is_fast) {
+    code_.Loop(miss);
+  } else {
+    constexpr unsigned kShortJumpBytes = 2;
+    code_.JumpIfCounterIsZero(code_.at() + 2 + kShortJumpBytes);
+    code_.ShortJump(miss);
+  }
   code_.LoadFrom(kR10, &g_context.r[kR10]);
   code_.LoadFrom(kRcx, &g_context.r[kRcx]);
+  out->body = code_.at();
 }
 
 // Compares what the superblock was made from with what there is. The flags are saved.
@@ -288,28 +301,45 @@ void Translator::EmitRestoreFlags() {
   code_.LoadFrom(kRax, &g_context.spill[0]);
 }
 
-void Translator::EmitEntry(uint64_t pc, bool flags_dead, Superblock* out) {
-  if (!flags_dead) {
-    code_.StoreTo(kRax, &g_context.spill[0]);
-    code_.SaveFlags();
-  }
-  constexpr unsigned kCarry = 2, kAbove = 7;
-  const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
-  if (counts) {
-    code_.TestBit(kR11, kPlaceBits - 1);
+// Leads to `no_room` where the log has come beyond the limit: the highest byte of their difference
+// is zero then, and 255 otherwise.
+void Translator::EmitRoomCheckWithoutFlags(const uint8_t* no_room) {
+  code_.StoreTo(kRcx, &g_context.spill[0]);
+  code_.LoadFrom(kRcx, &g_context.log_limit);
+  code_.Not(kRcx);
+  code_.AddScaled(kRcx, kR11, 0);
+  code_.ReverseBytes(kRcx);
+  code_.ExtendByte(kRcx);
+  code_.JumpIfCounterIsZero(no_room);
+  code_.LoadFrom(kRcx, &g_context.spill[0]);
+}
+
+void Translator::EmitEntry(uint64_t pc, uint8_t* no_room, Superblock* out) {
+  if (flags_ == kFlagsUntouched) {
+    EmitRoomCheckWithoutFlags(no_room - 1);
   } else {
-    code_.CompareWith(kR11, &g_context.log_limit);
+    if (flags_ == kFlagsSaved) {
+      code_.StoreTo(kRax, &g_context.spill[0]);
+      code_.SaveFlags();
+    }
+    constexpr unsigned kCarry = 2, kAbove = 7;
+    const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
+    if (counts) {
+      code_.TestBit(kR11, kPlaceBits - 1);
+    } else {
+      code_.CompareWith(kR11, &g_context.log_limit);
+    }
+    no_room = code_.JumpIfLater(counts ? kCarry : kAbove);
+    if (may_change_) EmitCodeCheck(out);
+    if (flags_ == kFlagsSaved) EmitRestoreFlags();
   }
-  uint8_t* no_room = code_.JumpIfLater(counts ? kCarry : kAbove);
-  if (may_change_) EmitCodeCheck(out);
-  if (!flags_dead) EmitRestoreFlags();
   if (log_register_ != kR11) {
     code_.StoreTo(log_register_, &g_context.r[log_register_]);
     code_.Move(log_register_, kR11);
     code_.LoadFrom(kR11, &g_context.r[kR11]);
   }
-  // Elsewhere: the flags are put back, and the engine is asked for room.
-  side_exits_[side_exit_count_++] = {no_room, pc, 0, flags_dead ? 1 : 0};
+  // Elsewhere: what the check has changed is put back, and the engine is asked for room.
+  side_exits_[side_exit_count_++] = {no_room, pc, 0, 0};
 }
 
 // The word that heads the record names the exit; the id is put into it when it is known.
@@ -335,10 +365,18 @@ int32_t Translator::RecordAdds() const {
   return static_cast<int32_t>(recipe_.instruction_count() << kPlaceBits | bytes);
 }
 
+// Where nothing is written to the log, and its register need not be given back, the record is
+// completed before a conditional branch, which then leads straight to the next superblock.
+void Translator::EmitLeaveAhead() {
+  if (ring::WhatIsLogged() != ring::Logged::kNothing || log_register_ != kR11) return;
+  if (const int32_t rest = RecordAdds() - added_; rest != 0) code_.AddTo(kR11, kR11, rest);
+  added_ = RecordAdds();
+}
+
 // The record is complete.
 void Translator::EmitLeave(int32_t adds) {
   if (log_register_ == kR11) {
-    code_.AddTo(kR11, kR11, adds);
+    if (adds != added_) code_.AddTo(kR11, kR11, adds - added_);
     return;
   }
   code_.StoreTo(kR11, &g_context.r[kR11]);
@@ -347,8 +385,10 @@ void Translator::EmitLeave(int32_t adds) {
 }
 void Translator::EmitLeave() { EmitLeave(RecordAdds()); }
 
-void Translator::EmitJumpTo(uint64_t target) {
-  uint8_t* distance = code_.JumpLater();
+void Translator::EmitJumpTo(uint64_t target) { LinkTo(target, code_.JumpLater()); }
+
+// Leads a branch, whose distance is at `distance`, to a superblock.
+void Translator::LinkTo(uint64_t target, uint8_t* distance) {
   const uint8_t* body = FindBody(target);
   // The code cache takes links out again.
   if (body == nullptr || code_cache::IsOn()) {
@@ -372,13 +412,18 @@ void Translator::EmitEngineExit(ExitKind kind, uint64_t target) {
 
 void Translator::EmitSideExit(uint64_t target, uint8_t* distance) {
   const unsigned number = side_exit_count_;
-  side_exits_[side_exit_count_++] = {distance, target, number, RecordAdds()};
   recipe_.Exit(number);
+  if (added_ == RecordAdds()) {
+    LinkTo(target, distance);
+    distance = nullptr;
+  }
+  side_exits_[side_exit_count_++] = {distance, target, number, RecordAdds()};
 }
 
 void Translator::EmitConditional(const Instruction& i, bool repeats) {
   const unsigned condition = i.opcode & 15;
   LogNumbers();
+  EmitLeaveAhead();
   // The opposite of a condition is next to it.
   EmitSideExit(repeats ? i.next() : i.target(), code_.JumpIfLater(condition ^ unsigned{repeats}));
 }
@@ -387,9 +432,11 @@ void Translator::EmitConditional(const Instruction& i, bool repeats) {
 void Translator::EmitSideExits() {
   for (unsigned k = 0; k < side_exit_count_; ++k) {
     const SideExit& e = side_exits_[k];
+    if (e.distance == nullptr) continue;
     Code::Patch(e.distance, code_.at());
     if (k == 0) {  // no room
-      if (e.adds == 0) EmitRestoreFlags();
+      if (flags_ == kFlagsSaved) EmitRestoreFlags();
+      if (flags_ == kFlagsUntouched) code_.LoadFrom(kRcx, &g_context.spill[0]);
       EmitEngineExit(kRoom, e.target);
       continue;
     }
@@ -409,6 +456,7 @@ void Translator::EmitSideExits() {
 //     self
 void Translator::EmitStringLoop(const Instruction& i) {
   const auto leave_when_zero = [&] {
+    EmitLeaveAhead();
     constexpr unsigned kShort = 2, kJump = 5;  // jrcxz over a short jump, to a long one
     if (i.memory.narrow) code_.Byte(0x67);
     code_.Byte(0xe3), code_.Byte(kShort);
@@ -465,9 +513,14 @@ void Translator::EmitLastBranch(const Instruction& i) {
     if (!i.has_memory) {
       code_.Move(kR10, i.rm);
     } else if (i.memory.relative) {
-      code_.LoadConstant(kR10, static_cast<uint64_t>(i.memory.displacement));
-      AddMark(static_cast<uint16_t>(lent_ | Bit(kR10)));
-      code_.Load(kR10, kR10, 0, 8, i.memory.segment);
+      const auto address = static_cast<uint64_t>(i.memory.displacement);
+      if (code_.Reaches(address)) {
+        code_.LoadNear(kR10, address, i.memory.segment);
+      } else {
+        code_.LoadConstant(kR10, address);
+        AddMark(static_cast<uint16_t>(lent_ | Bit(kR10)));
+        code_.Load(kR10, kR10, 0, 8, i.memory.segment);
+      }
     } else {
       const uint8_t* from = CodeOf(i);
       if (i.memory.segment != 0) code_.Byte(i.memory.segment);
@@ -485,8 +538,13 @@ void Translator::EmitLastBranch(const Instruction& i) {
     r.SetRegister(kRsp, below);
     r.Store(below, 8, r.Constant(i.next()));
     AddMark(static_cast<uint16_t>(lent_ | (IsCall(i) ? 0 : Bit(kR10))));
-    code_.Byte(0xff), code_.Byte(0x35);  // push of a literal
-    code_.Relative(MakeLiteral(i.next()));
+    constexpr uint64_t kMaxExtended = 0x7fffffff;
+    if (i.next() <= kMaxExtended) {
+      code_.Byte(0x68), code_.Word32(i.next());  // push of a constant
+    } else {
+      code_.Byte(0xff), code_.Byte(0x35);  // push of a literal
+      code_.Relative(MakeLiteral(i.next()));
+    }
   }
   if (IsReturn(i)) {
     const Node top = r.Register(kRsp);
@@ -529,6 +587,7 @@ void Translator::EmitInstruction(unsigned index) {
     }
     constexpr unsigned kShort = 2, kJump = 5;
     LogNumbers();
+    EmitLeaveAhead();
     if (i.memory.narrow) code_.Byte(0x67);
     code_.Byte(i.opcode), code_.Byte(kShort);
     code_.Byte(0xeb), code_.Byte(kJump);
@@ -601,32 +660,35 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   Collect(pc);
   KeepCode(out);
   code_.set_at(NextCode());
-  start_ = code_.at();
+  out->begin = start_ = code_.at();
   if (ends_by_unknown_) {  // found out only if it is executed
-    out->checked = start_;
-    EmitCheckedEntry(pc);
-    out->body = code_.at();
+    EmitCheck(pc, out);
     EmitEngineExit(kRefuse, pc);
     out->end = code_.at();
     SetNextCode(code_.at());
     return;
   }
   mark_count_ = header_count_ = side_exit_count_ = 0;
+  added_ = 0;
   vectors_written_ = numbers_written_ = 0;
   finished_id_ = 0;
   ChooseLogRegister();
   // Where the code has changed, they may not be.
-  const bool flags_dead = !may_change_ && FlagsAreDeadAtStart();
+  const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
+  flags_ = may_change_             ? kFlagsSaved
+           : FlagsAreDeadAtStart() ? kFlagsDead
+           : counts                ? kFlagsSaved
+                                   : kFlagsUntouched;
   if (may_change_) {
     changed_ = code_.at();
     code_.LoadFrom(kRcx, &g_context.spill[1]);
     EmitRestoreFlags();
     EmitEngineExit(kChanged, pc);
   }
-  out->checked = code_.at();
-  EmitCheckedEntry(pc);
-  out->body = start_ = code_.at();
-  EmitEntry(pc, flags_dead, out);
+  uint8_t* no_room = flags_ == kFlagsUntouched ? code_.JumpLater() : nullptr;
+  EmitCheck(pc, out);
+  start_ = out->body;
+  EmitEntry(pc, no_room, out);
   recipe_.Begin();
   WriteHeader(0);
   for (unsigned k = 0; k < count_; ++k) {

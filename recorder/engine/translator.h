@@ -20,6 +20,7 @@ struct Mark {
   uint16_t lent;
   uint16_t record_bytes;
   uint8_t instruction;
+  uint16_t added;  // bytes that the log's register has moved on by
 };
 
 // Consecutive bytes of a superblock's instructions, as they were when it was translated.
@@ -29,13 +30,12 @@ struct CodeRun {
   const uint8_t* content;
 };
 
-inline constexpr unsigned kMissToBody = 16;  // bytes from where a check has failed
-
 struct Superblock {
   uint64_t pc;
+  uint8_t* begin;
   // Code that indirect branches lead to: checks the target, and goes on to the check of another
-  // superblock, or to EngineMiss.
-  const uint8_t* checked;
+  // superblock, or to EngineMiss, by the jump before it.
+  uint8_t* checked;
   uint8_t* body;
   const uint8_t* end;
   const Mark* marks;
@@ -57,7 +57,7 @@ struct Superblock {
 
   bool can_be_linked() const { return !may_change || run_count != 0; }
   // Where the distance of the jump to the next check is.
-  uint8_t* next_check() const { return body - kMissToBody - 4; }
+  uint8_t* next_check() const { return checked - 4; }
 };
 
 // How translated code is left, see dispatch.cc.
@@ -88,8 +88,9 @@ class Translator {
   void KeepCode(Superblock* out) const;
   bool FlagsAreDeadAtStart() const;
   void ChooseLogRegister();
-  void EmitCheckedEntry(uint64_t pc);
-  void EmitEntry(uint64_t pc, bool flags_dead, Superblock* out);
+  void EmitCheck(uint64_t pc, Superblock* out);
+  void EmitEntry(uint64_t pc, uint8_t* no_room, Superblock* out);
+  void EmitRoomCheckWithoutFlags(const uint8_t* no_room);
   void EmitCodeCheck(Superblock* out);
   void EmitRestoreFlags();
   void EmitInstruction(unsigned index);
@@ -101,6 +102,8 @@ class Translator {
   void EmitLeave(int32_t adds);  // gives the log register back and moves on in the log
   void EmitLeave();
   void EmitJumpTo(uint64_t target);
+  void LinkTo(uint64_t target, uint8_t* distance);
+  void EmitLeaveAhead();
   void EmitJumpThroughTable();
   void EmitConditional(const Instruction& i, bool repeats);
   void EmitStringLoop(const Instruction& i);
@@ -196,10 +199,10 @@ class Translator {
   uint32_t* headers_[kMaxSideExits + 2];  // words of code to get the id
   unsigned header_count_;
   struct SideExit {
-    uint8_t* distance;
+    uint8_t* distance;  // null: it is linked already
     uint64_t target;
     unsigned number;
-    int32_t adds;                    // RecordAdds; of the first: whether flags are dead
+    int32_t adds;                    // RecordAdds
   } side_exits_[kMaxSideExits + 1];  // the first: no room
   unsigned side_exit_count_;
   Mark marks_[kMaxMarks];
@@ -210,6 +213,9 @@ class Translator {
   uint32_t finished_id_;  // of the recipe
   uint64_t finished_hash_;
   uint32_t finished_bytes_;
+  int32_t added_;  // of the record, to the log's register
+  // The program's flags where the entry looks for room in the log.
+  enum : uint8_t { kFlagsDead, kFlagsSaved, kFlagsUntouched } flags_;
 };
 
 // ---- dispatch.cc -------------------------------------------------------------------------------

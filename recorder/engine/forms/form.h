@@ -17,13 +17,14 @@ enum Access : uint8_t { kNoAccess = 0, kRead = 1, kWrite = 2, kReadWrite = 3 };
 enum : uint16_t {
   kValid = 1,
   kHasModrm = 2,
-  kHasOffset = 4,          // of 8 bytes, instead of a ModRM operand
-  kImplicitMemory = 8,     // also reads or writes memory that no ModRM byte names
-  kVectorIndex = 16,       // addresses are in a vector register
-  kAddressOnly = 32,       // lea, nop, prefetch: the memory operand is not accessed
-  kMayKeepFlags = 64,      // shifts and repeated instructions, which may leave flags as they were
-  kRelativeTarget = 128,   // its immediate is a branch's distance
-  kOtherVectorWrite = 256  // writes vector registers that no field names
+  kHasOffset = 4,           // of 8 bytes, instead of a ModRM operand
+  kImplicitMemory = 8,      // also reads or writes memory that no ModRM byte names
+  kVectorIndex = 16,        // addresses are in a vector register
+  kAddressOnly = 32,        // lea, nop, prefetch: the memory operand is not accessed
+  kMayKeepFlags = 64,       // shifts and repeated instructions, which may leave flags as they were
+  kRelativeTarget = 128,    // its immediate is a branch's distance
+  kOtherVectorWrite = 256,  // writes vector registers that no field names
+  kLogic = 512              // and, or, xor, test: the manuals leave AF undefined
 };
 enum : uint8_t { kVectorInReg = 1, kVectorInRm = 2, kVectorInVvvv = 4 };  // Form::vector_write
 

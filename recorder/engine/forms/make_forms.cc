@@ -162,6 +162,10 @@ Form FormOf(const Decoded& d, size_t bytes_before_operand) {
       (i.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE))) {
     f.traits |= kMayKeepFlags;
   }
+  if (i.mnemonic == ZYDIS_MNEMONIC_AND || i.mnemonic == ZYDIS_MNEMONIC_OR ||
+      i.mnemonic == ZYDIS_MNEMONIC_XOR || i.mnemonic == ZYDIS_MNEMONIC_TEST) {
+    f.traits |= kLogic;
+  }
   if (i.cpu_flags != nullptr) {
     f.flags_read = FlagsOf(i.cpu_flags->tested);
     f.flags_write = FlagsOf(i.cpu_flags->modified | i.cpu_flags->set_0 | i.cpu_flags->set_1);
