@@ -8,10 +8,10 @@
 // translation is made of the program's own instructions, copied as they are, and of what is added
 // to them:
 //
-//     check:   mov    r9, pc            # indirect branches come here, with the target in r10
-//              cmp    r10, r9
-//              jne    miss
-//              mov    r10, [context]; mov r9, [context]
+//     miss:    jmp    the next check
+//     check:   lea    rcx, [r10-pc+1]   # indirect branches come here, with the target in r10
+//              loop   miss
+//              mov    r10, [context]; mov rcx, [context]
 //     body:    cmp    r11, [limit]      # r11: where the record goes
 //              ja     room
 //              mov    dword [r11], id   # the record's header
@@ -32,9 +32,10 @@
 //
 // No memory of the program is touched but by copies of its instructions, and none of its flags is
 // changed where its code could look at it again: the checks at the start change them where the
-// superblock's own instructions set all of them before one reads them, and save and restore them in
-// rax, or compare by lea and jrcxz, where they do not. (Flags that the manual calls undefined count
-// as kept.) Only the handler of a fault can see the difference.
+// superblock's own instructions set all of them before one reads them, and do without, or save and
+// restore them in rax, where they do not. (Flags that the manual calls undefined count as kept, but
+// for AF behind and, or, xor and test, where the processor sets it.) Only the handler of a fault can
+// see the difference.
 //
 // Everything that a recipe must know is settled in the same pass that emits the code
 // (instructions.cc); the id that the recipe gets is patched into the headers at the end.
