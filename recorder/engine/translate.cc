@@ -34,8 +34,8 @@
 // changed where its code could look at it again: the checks at the start change them where the
 // superblock's own instructions set all of them before one reads them, and do without, or save and
 // restore them in rax, where they do not. (Flags that the manual calls undefined count as kept, but
-// for AF behind and, or, xor and test, where the processor sets it.) Only the handler of a fault can
-// see the difference.
+// for AF behind and, or, xor and test, where the processor sets it.) Only the handler of a fault
+// can see the difference.
 //
 // Everything that a recipe must know is settled in the same pass that emits the code
 // (instructions.cc); the id that the recipe gets is patched into the headers at the end.
@@ -243,9 +243,9 @@ void Translator::ChooseLogRegister() {
 }
 
 // Indirect branches come with their target in r10 and the program's rcx and r10 in the context. The
-// flags are kept: they may not be dead at the target that the next check is for. The superblock
-// begins where the check ends: a branch that is taken there costs an entry of the processor's table
-// of branches, of which large programs have too few.
+// flags are kept: they may not be dead at the target that the next check is for. The body follows,
+// so that no branch is taken where the check hits: processors remember a limited number of those
+// that are.
 void Translator::EmitCheck(uint64_t pc, Superblock* out) {
   static const bool loop_is_fast = LoopIsFast();
   const uint8_t* miss = code_.at();
@@ -261,8 +261,8 @@ void Translator::EmitCheck(uint64_t pc, Superblock* out) {
   if (loop_is_fast) {
     code_.Loop(miss);
   } else {
-    constexpr unsigned kShortJumpBytes = 2;
-    code_.JumpIfCounterIsZero(code_.at() + 2 + kShortJumpBytes);
+    constexpr unsigned kShortBytes = 2;  // of each of these branches
+    code_.JumpIfCounterIsZero(code_.at() + 2 * kShortBytes);
     code_.ShortJump(miss);
   }
   code_.LoadFrom(kR10, &g_context.r[kR10]);
@@ -315,6 +315,7 @@ void Translator::EmitRoomCheckWithoutFlags(const uint8_t* no_room) {
   code_.LoadFrom(kRcx, &g_context.spill[0]);
 }
 
+// `no_room`, where the flags are not touched: the distance of a jump that precedes the check.
 void Translator::EmitEntry(uint64_t pc, uint8_t* no_room, Superblock* out) {
   if (flags_ == kFlagsUntouched) {
     EmitRoomCheckWithoutFlags(no_room - 1);
