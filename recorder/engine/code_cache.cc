@@ -39,6 +39,7 @@ struct Header {
   uint64_t hash;  // of all before it
 };
 static_assert(sizeof(Header) <= kPage);
+// 2: a record says where its code begins, which is before the check; a mark, what was added.
 constexpr char kMagic[8] = {'T', 'T', 'Q', 'C', 'O', 'D', 'E', '2'};
 
 // A translation in the file. Places are offsets in their sections.
