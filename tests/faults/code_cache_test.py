@@ -92,7 +92,7 @@ def main():
             put(damaged)
             record()
         for content in (whole[:rng.randrange(len(whole))], whole[:4096], b"", whole + b"more",
-                        b"TTQCODE1" + bytes(8184)):
+                        b"TTQCODE2" + bytes(8184)):
             put(content)
             record()
         os.remove(file)
