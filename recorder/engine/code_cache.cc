@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "recorder/engine/cpuid.h"
 #include "recorder/engine/memory.h"
 #include "recorder/engine/ring.h"
 #include "recorder/inputs.h"
@@ -465,9 +466,12 @@ void Open(const char* prefix, const char* executable) {
       !Identify(executable, &g_executable)) {
     return;
   }
-  const Identity both[2] = {g_engine, g_executable};
+  const struct {
+    Identity engine, executable;
+    uint64_t processor;  // what translations depend on
+  } all = {g_engine, g_executable, uint64_t{LoopIsFast()} | uint64_t{LogicSetsAuxiliary()} << 1};
   Text path;
-  (path << prefix).Hex(HashBytes(both, sizeof(both)));
+  (path << prefix).Hex(HashBytes(&all, sizeof(all)));
   memcpy(g_path, path.c_str(), path.size() + 1);
   g_is_on = true;
   g_owner = Syscall(SYS_getpid);
