@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "recorder/engine/base.h"
 #include "recorder/engine/context.h"
 
 namespace ttq::engine {
@@ -27,38 +28,47 @@ constexpr uint32_t kHiddenA1 = Bits(5, 10, 11, 12, 21), kHiddenD1 = Bits(8, 19);
 
 constexpr uint64_t kStates = 0x2ff;  // without AMX's tiles
 
-}  // namespace
-
-bool LoopIsFast() {
+bool IsMadeByAmd() {
   constexpr uint32_t kAmd = 0x68747541, kHygon = 0x6f677948;  // "Auth", "Hygo"
   uint32_t leaf = 0, name, c = 0, d;
   __asm__ volatile("cpuid" : "+a"(leaf), "=b"(name), "+c"(c), "=d"(d));
   return name == kAmd || name == kHygon;
 }
 
-bool LogicSetsAuxiliary() {
+// What flags the instructions leave does not depend on AF before them.
+bool LogicIgnoresAuxiliary() {
   constexpr uint32_t kAuxiliary = 0x10 << 8;  // in eax, where lahf and sahf have the flags
   for (uint32_t value : {0u, 1u, 0x80000018u}) {
-    uint32_t difference = 0;
-    for (uint32_t before : {0u, kAuxiliary}) {
-      uint32_t v = value, by_test, by_and, by_or, by_xor;
+    struct {
+      uint32_t by_test, by_and, by_or, by_xor;
+    } after[2];
+    for (unsigned k = 0; k < 2; ++k) {
+      uint32_t v = value;
       __asm__ volatile(
-          "mov %[before], %%eax\n\tsahf\n\ttest %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_test]\n\t"
-          "mov %[before], %%eax\n\tsahf\n\tand %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_and]\n\t"
-          "mov %[before], %%eax\n\tsahf\n\tor %[v], %[v]\n\tlahf\n\tmov %%eax, %[by_or]\n\t"
-          "mov %[before], %%eax\n\tsahf\n\txor $1, %[v]\n\tlahf\n\tmov %%eax, %[by_xor]"
-          : [by_test] "=&r"(by_test), [by_and] "=&r"(by_and), [by_or] "=&r"(by_or),
-            [by_xor] "=&r"(by_xor), [v] "+&r"(v)
-          : [before] "r"(before)
+          "mov %[before], %%eax; sahf; test %[v], %[v]; lahf; mov %%eax, %[by_test]\n\t"
+          "mov %[before], %%eax; sahf; and %[v], %[v]; lahf; mov %%eax, %[by_and]\n\t"
+          "mov %[before], %%eax; sahf; or %[v], %[v]; lahf; mov %%eax, %[by_or]\n\t"
+          "mov %[before], %%eax; sahf; xor $1, %[v]; lahf; mov %%eax, %[by_xor]"
+          : [by_test] "=m"(after[k].by_test), [by_and] "=m"(after[k].by_and),
+            [by_or] "=m"(after[k].by_or), [by_xor] "=m"(after[k].by_xor), [v] "+&r"(v)
+          : [before] "r"(k * kAuxiliary)
           : "rax", "cc");
-      difference ^= by_test & kAuxiliary;
-      difference ^= (by_and & kAuxiliary) << 4;
-      difference ^= (by_or & kAuxiliary) << 8;
-      difference ^= (by_xor & kAuxiliary) << 12;
     }
-    if (difference != 0) return false;
+    if (memcmp(&after[0], &after[1], sizeof(after[0])) != 0) return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool LoopIsFast() {
+  static const bool is_fast = IsMadeByAmd();
+  return is_fast;
+}
+
+bool LogicSetsAuxiliary() {
+  static const bool sets = LogicIgnoresAuxiliary();
+  return sets;
 }
 
 uint64_t EnabledComponents() {

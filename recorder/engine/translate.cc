@@ -215,18 +215,28 @@ void Translator::KeepCode(Superblock* out) const {
 }
 
 bool Translator::FlagsAreDeadAtStart() const {
-  static const bool logic_sets_auxiliary = LogicSetsAuxiliary();
   unsigned left = kAllFlags;
   for (unsigned k = 0; k < count_; ++k) {
     const Instruction& i = instructions_[k];
     const Form& f = *i.form;
     if (f.flags_read & left || i.Is(kMap0F, 0x05)) return false;  // the kernel keeps them
     if (!(f.traits & kMayKeepFlags)) left &= ~unsigned{f.flags_write};
-    if (f.traits & kLogic && logic_sets_auxiliary) left &= ~unsigned{kAuxiliary};
+    if (f.traits & kLogic && LogicSetsAuxiliary()) left &= ~unsigned{kAuxiliary};
     if (left == 0) return true;
     if (IsConditional(i) || EndsSuperblock(i)) return false;
   }
   return false;
+}
+
+void Translator::ChooseFlags() {
+  if (may_change_) {  // where the code has changed, they may not be dead
+    flags_ = kFlagsSaved;
+  } else if (FlagsAreDeadAtStart()) {
+    flags_ = kFlagsDead;
+  } else {
+    const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
+    flags_ = counts ? kFlagsSaved : kFlagsUntouched;
+  }
 }
 
 void Translator::ChooseLogRegister() {
@@ -247,18 +257,18 @@ void Translator::ChooseLogRegister() {
 // so that no branch is taken where the check hits: processors remember a limited number of those
 // that are.
 void Translator::EmitCheck(uint64_t pc, Superblock* out) {
-  static const bool loop_is_fast = LoopIsFast();
+  const bool loops = LoopIsFast();
   const uint8_t* miss = code_.at();
   code_.Jump(reinterpret_cast<const void*>(&EngineMiss));
   out->checked = code_.at();
-  const uint64_t add = (loop_is_fast ? 1 : 0) - pc;  // the target is then one, or none, too much
+  const uint64_t add = (loops ? 1 : 0) - pc;  // the target is then one, or none, too much
   if (const auto near = static_cast<int64_t>(add); near == static_cast<int32_t>(near)) {
     code_.AddTo(kRcx, kR10, static_cast<int32_t>(near));
   } else {
     code_.LoadConstant(kRcx, add);
     code_.AddScaled(kRcx, kR10, 0);
   }
-  if (loop_is_fast) {
+  if (loops) {
     code_.Loop(miss);
   } else {
     constexpr unsigned kShortBytes = 2;  // of each of these branches
@@ -430,6 +440,17 @@ void Translator::EmitConditional(const Instruction& i, bool repeats) {
   EmitSideExit(repeats ? i.next() : i.target(), code_.JumpIfLater(condition ^ unsigned{repeats}));
 }
 
+// By one of the branches that look at rcx, of which the instruction has the size: over a short
+// jump, to a long one.
+void Translator::EmitCounterExit(const Instruction& i, uint8_t opcode, uint64_t target) {
+  constexpr unsigned kShort = 2, kJump = 5;
+  EmitLeaveAhead();
+  if (i.memory.narrow) code_.Byte(0x67);
+  code_.Byte(opcode), code_.Byte(kShort);
+  code_.Byte(0xeb), code_.Byte(kJump);
+  EmitSideExit(target, code_.JumpLater());
+}
+
 // Code that is seldom executed comes after the rest.
 void Translator::EmitSideExits() {
   for (unsigned k = 0; k < side_exit_count_; ++k) {
@@ -457,15 +478,8 @@ void Translator::EmitSideExits() {
 //     jne next, or je               exit 3, of those that compare
 //     self
 void Translator::EmitStringLoop(const Instruction& i) {
-  const auto leave_when_zero = [&] {
-    EmitLeaveAhead();
-    constexpr unsigned kShort = 2, kJump = 5;  // jrcxz over a short jump, to a long one
-    if (i.memory.narrow) code_.Byte(0x67);
-    code_.Byte(0xe3), code_.Byte(kShort);
-    code_.Byte(0xeb), code_.Byte(kJump);
-    EmitSideExit(i.next(), code_.JumpLater());
-  };
-  leave_when_zero();
+  constexpr uint8_t kJrcxz = 0xe3;
+  EmitCounterExit(i, kJrcxz, i.next());
   EmitString(i);
   if (i.memory.narrow) {
     code_.Byte(0x8d), code_.Byte(0x49), code_.Byte(0xff);  // lea ecx, [rcx - 1]
@@ -475,7 +489,7 @@ void Translator::EmitStringLoop(const Instruction& i) {
     code_.AddTo(kRcx, kRcx, -1);
     recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
   }
-  leave_when_zero();
+  EmitCounterExit(i, kJrcxz, i.next());
   const unsigned kind = i.opcode & 0xfe;
   if (kind == 0xa6 || kind == 0xae) {
     constexpr unsigned kEqual = 4, kNotEqual = 5;
@@ -587,13 +601,8 @@ void Translator::EmitInstruction(unsigned index) {
     if (i.opcode != 0xe3) {
       recipe_.SetRegister(kRcx, recipe_.Add(recipe_.Register(kRcx), -1));
     }
-    constexpr unsigned kShort = 2, kJump = 5;
     LogNumbers();
-    EmitLeaveAhead();
-    if (i.memory.narrow) code_.Byte(0x67);
-    code_.Byte(i.opcode), code_.Byte(kShort);
-    code_.Byte(0xeb), code_.Byte(kJump);
-    EmitSideExit(i.target(), code_.JumpLater());
+    EmitCounterExit(i, i.opcode, i.target());
   } else if (i.Is(kMap0F, 0x05)) {
     recipe_.Exit(0);
     FinishRecipe(kTtqJumpSyscall);
@@ -675,12 +684,7 @@ void Translator::Translate(uint64_t pc, Superblock* out) {
   vectors_written_ = numbers_written_ = 0;
   finished_id_ = 0;
   ChooseLogRegister();
-  // Where the code has changed, they may not be.
-  const bool counts = ring::WhatIsLogged() == ring::Logged::kCount;
-  flags_ = may_change_             ? kFlagsSaved
-           : FlagsAreDeadAtStart() ? kFlagsDead
-           : counts                ? kFlagsSaved
-                                   : kFlagsUntouched;
+  ChooseFlags();
   if (may_change_) {
     changed_ = code_.at();
     code_.LoadFrom(kRcx, &g_context.spill[1]);

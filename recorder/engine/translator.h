@@ -87,6 +87,7 @@ class Translator {
   void Collect(uint64_t pc);
   void KeepCode(Superblock* out) const;
   bool FlagsAreDeadAtStart() const;
+  void ChooseFlags();
   void ChooseLogRegister();
   void EmitCheck(uint64_t pc, Superblock* out);
   void EmitEntry(uint64_t pc, uint8_t* no_room, Superblock* out);
@@ -106,6 +107,7 @@ class Translator {
   void EmitLeaveAhead();
   void EmitJumpThroughTable();
   void EmitConditional(const Instruction& i, bool repeats);
+  void EmitCounterExit(const Instruction& i, uint8_t opcode, uint64_t target);
   void EmitStringLoop(const Instruction& i);
   void EmitEngineExit(ExitKind kind, uint64_t target);
   void FinishRecipe(uint32_t jump_kind);
