@@ -26,6 +26,8 @@ constexpr uint64_t kSearchBytes = 64 << 10;
 constexpr int kSearchQuestions = 64;
 // Returns to one address that are looked at to know whether a call is over.
 constexpr int kReturnsLookedAt = 4096;
+// Writes where a return address was overwritten that are looked at for the call that pushed it.
+constexpr int kWritesLookedAt = 256;
 
 }  // namespace
 
@@ -46,20 +48,6 @@ const char* FrameKindName(Frame::Kind kind) {
       return "jit";
     case Frame::Kind::kTail:
       return "tail";
-  }
-  return "";
-}
-
-const char* FrameMethodName(Frame::Method method) {
-  switch (method) {
-    case Frame::Method::kNone:
-      return "";
-    case Frame::Method::kCallFrameInfo:
-      return "cfi";
-    case Frame::Method::kCallHistory:
-      return "call history";
-    case Frame::Method::kFramePointer:
-      return "frame pointer";
   }
   return "";
 }
@@ -211,11 +199,43 @@ absl::StatusOr<bool> Unwinder::IsReturnAddress(Moment& moment, Address address) 
   return false;
 }
 
+// Whether `access` is a call's, of `thread`, that pushed the return address `back` at `slot`.
+bool IsCall(const Access& access, ThreadNo thread, Address slot, Address back) {
+  return access.actor == Actor::kInstruction && access.thread == thread && access.address == slot &&
+         access.size == 8 && access.pc < back && back.v - access.pc.v <= 8;
+}
+
+// Makes `caller` what it was when it made the call that pushed `back` at `slot`; false: that call
+// has returned.
+absl::StatusOr<bool> Unwinder::UpToCall(const Moment& moment, const Access& call, Address slot,
+                                        Address back, Frame* frame, Frame* caller) {
+  // A return executes the return address with the word just popped.
+  const Process& process = names_.process();
+  ASSIGN_OR_RETURN(auto returns,
+                   process.Executions({{back, back + 1}}, {call.time + 1, moment.time()},
+                                      Direction::kForward, call.thread, nullptr));
+  for (int n = 0; n < kReturnsLookedAt; ++n) {
+    ASSIGN_OR_RETURN(std::optional<Execution> next, returns->Next());
+    if (!next) break;
+    ASSIGN_OR_RETURN(Registers then, process.RegistersAt(next->time, call.thread));
+    if (then.gpr[kRsp] > slot.v) return false;
+  }
+  ASSIGN_OR_RETURN(Registers at_call, process.RegistersAt(call.time, call.thread));
+  frame->cfa = slot + 8;
+  frame->method = Frame::Method::kCallHistory;
+  caller->registers = {};
+  for (int r = 0; r < kGprCount; ++r) {
+    if (kPreserved >> r & 1) caller->registers.Set(static_cast<Gpr>(r), at_call.gpr[r]);
+  }
+  caller->registers.Set(kRsp, slot.v + 8);
+  caller->pc = back;
+  return true;
+}
+
 absl::StatusOr<bool> Unwinder::UpByHistory(Moment& moment, ThreadNo thread, Frame* frame,
                                            Frame* caller) {
   const std::optional<uint64_t> rsp = frame->registers.Get(kRsp);
   if (!rsp) return false;
-  const Process& process = names_.process();
   std::vector<uint64_t> words(kSearchBytes / 8);
   ASSIGN_OR_RETURN(uint64_t read, moment.Read(Address(*rsp), kSearchBytes, words.data()));
   words.resize(read / 8);
@@ -229,36 +249,37 @@ absl::StatusOr<bool> Unwinder::UpByHistory(Moment& moment, ThreadNo thread, Fram
     query.ranges = {{slot, slot + 8}};
     query.span.end = moment.time();
     query.want_values = false;
-    ASSIGN_OR_RETURN(std::optional<Access> last, LastAccess(process, std::move(query)));
-    if (!last) continue;
-    const Access& call = *last;
-    if (call.actor != Actor::kInstruction || call.thread != thread || call.address != slot ||
-        call.size != 8 || call.pc >= back || back.v - call.pc.v > 8) {
-      continue;
-    }
-    // Has it returned? Then the return address was executed with the word just popped.
-    ASSIGN_OR_RETURN(auto returns,
-                     process.Executions({{back, back + 1}}, {call.time + 1, moment.time()},
-                                        Direction::kForward, thread, nullptr));
-    bool over = false;
-    for (int n = 0; n < kReturnsLookedAt && !over; ++n) {
-      ASSIGN_OR_RETURN(std::optional<Execution> next, returns->Next());
-      if (!next) break;
-      ASSIGN_OR_RETURN(Registers then, process.RegistersAt(next->time, thread));
-      over = then.gpr[kRsp] > slot.v;
-    }
-    if (over) continue;
-    ASSIGN_OR_RETURN(Registers at_call, process.RegistersAt(call.time, thread));
-    frame->cfa = slot + 8;
-    frame->method = Frame::Method::kCallHistory;
-    for (int r = 0; r < kGprCount; ++r) {
-      if (kPreserved >> r & 1) caller->registers.Set(static_cast<Gpr>(r), at_call.gpr[r]);
-    }
-    caller->registers.Set(kRsp, slot.v + 8);
-    caller->pc = back;
-    return true;
+    ASSIGN_OR_RETURN(std::optional<Access> last, LastAccess(names_.process(), std::move(query)));
+    if (!last || !IsCall(*last, thread, slot, back)) continue;
+    ASSIGN_OR_RETURN(const bool up, UpToCall(moment, *last, slot, back, frame, caller));
+    if (up) return true;
   }
   return false;
+}
+
+// The call is the last one that pushed a return address where the frame's was. A frame that the
+// program made by hand has none.
+absl::Status Unwinder::UpByOverwrittenCall(Moment& moment, ThreadNo thread, Frame* frame,
+                                           Frame* caller) {
+  const Address slot = *frame->cfa - 8;
+  AccessQuery query;
+  query.ranges = {{slot, slot + 8}};
+  query.span = {Time(0), moment.time()};
+  query.direction = Direction::kBackward;
+  ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Access>> writes,
+                   names_.process().Accesses(std::move(query), nullptr));
+  for (int n = 0; n < kWritesLookedAt; ++n) {
+    ASSIGN_OR_RETURN(const std::optional<Access> write, writes->Next());
+    if (!write) return absl::OkStatus();
+    uint64_t back = 0;
+    if (write->value.size() == sizeof back) memcpy(&back, write->value.data(), sizeof back);
+    if (!IsCall(*write, thread, slot, Address(back))) continue;
+    if (caller->pc.v == back) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool up, UpToCall(moment, *write, slot, Address(back), frame, caller));
+    frame->overwritten = up;
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Unwinder::UpByFramePointer(Moment& moment, Frame* frame, Frame* caller) {
@@ -287,7 +308,11 @@ absl::StatusOr<bool> Unwinder::Up(Moment& moment, ThreadNo thread, const Symboli
       const uint64_t bias = module->load_bias();
       if (const UnwindRow* row = table->Find(frame->lookup_pc.v - bias)) {
         if (row->signal_frame) frame->kind = Frame::Kind::kSignal;
-        return UpByRow(moment, *row, bias, frame, caller, why_not);
+        absl::StatusOr<bool> up = UpByRow(moment, *row, bias, frame, caller, why_not);
+        if (!up.ok() || !*up || row->signal_frame || caller->pc.v == 0) return up;
+        ASSIGN_OR_RETURN(const bool possible, IsReturnAddress(moment, caller->pc));
+        if (!possible) RETURN_IF_ERROR(UpByOverwrittenCall(moment, thread, frame, caller));
+        return true;
       }
     }
   }
@@ -479,6 +504,12 @@ void Describe(const Stack& stack, Outcome* outcome) {
       outcome->MarkIncomplete(fmt::format(
           "where {:#x} has no unwind information its caller was guessed from the frame pointer",
           frame.pc.v));
+    } else if (frame.overwritten) {
+      outcome->AddNote(fmt::format(
+          "the return address of {} at {:#x} was overwritten: who had called it was found in the "
+          "recorded calls",
+          frame.function.empty() ? fmt::format("{:#x}", frame.pc.v) : frame.function,
+          frame.cfa->v - 8));
     } else if (frame.method == Frame::Method::kCallHistory) {
       outcome->AddNote(
           "callers of code without unwind information were found in the recorded calls");

@@ -6,7 +6,8 @@
 // The unwinder uses call-frame information (query/code/unwind.h). Where code has none (JIT-compiled
 // code, assembler), it searches the recording: the return address is a word of the stack that a
 // call instruction pushed and that no return has used since; the registers at that call are the
-// caller's. Frames found in this way are exact too, but each decodes a few blocks.
+// caller's. Frames found in this way are exact too, but each decodes a few blocks. So it does where
+// a return address was overwritten while its function ran.
 //
 // Memory and debug information are untrusted: stacks are bounded, and each frame lies above the one
 // before it, except where a signal or a context switch changed stacks.
@@ -83,6 +84,9 @@ struct Frame {
   bool at_entry = false;
   // A kTail frame or one inlined in it: other frames use its part of the stack.
   bool is_gone = false;
+  // Its return address was overwritten while the function ran; its caller is the one that the call
+  // pushed.
+  bool overwritten = false;
   uint32_t inlined = 0;  // index into CodeLocation::frames at pc; 0: the innermost function
   std::string function;  // empty: no name
   std::string symbol;    // linker's name
@@ -98,8 +102,7 @@ bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc
 // innermost function is of interest; else 0.
 uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, const Moment& moment,
                      Address pc, std::optional<uint32_t> asked);
-const char* FrameKindName(Frame::Kind kind);      // "normal", "inlined", "signal", "jit", "tail"
-const char* FrameMethodName(Frame::Method kind);  // "cfi", "call history", "frame pointer", ""
+const char* FrameKindName(Frame::Kind kind);  // "normal", "inlined", "signal", "jit", "tail"
 
 struct Stack {
   Time time;
@@ -156,6 +159,9 @@ class Unwinder {
   absl::StatusOr<bool> UpByRow(Moment& moment, const UnwindRow& row, uint64_t bias, Frame* frame,
                                Frame* caller, std::string* why_not);
   absl::StatusOr<bool> UpByHistory(Moment& moment, ThreadNo thread, Frame* frame, Frame* caller);
+  absl::Status UpByOverwrittenCall(Moment& moment, ThreadNo thread, Frame* frame, Frame* caller);
+  absl::StatusOr<bool> UpToCall(const Moment& moment, const Access& call, Address slot,
+                                Address back, Frame* frame, Frame* caller);
   absl::StatusOr<bool> UpByFramePointer(Moment& moment, Frame* frame, Frame* caller);
   absl::StatusOr<bool> IsReturnAddress(Moment& moment, Address address);
 
