@@ -131,10 +131,6 @@ void AddSteps(const CallRecord& call, const HeapFunction& function, uint16_t wit
   }
 }
 
-bool IsGlibc(std::string_view module) {
-  return module.substr(0, 8) == "libc.so." || module.substr(0, 7) == "libc-2.";
-}
-
 }  // namespace
 
 absl::Status HeapIndex::Build(const ProcessNames& names, ScanControl* control) {
@@ -389,6 +385,10 @@ absl::StatusOr<std::unique_ptr<const HeapIndex>> HeapIndex::Make(const ProcessNa
                     info.parent.v, info.parent.v);
   }
   return std::unique_ptr<const HeapIndex>(std::move(index));
+}
+
+bool IsGlibc(std::string_view module) {
+  return module.substr(0, 8) == "libc.so." || module.substr(0, 7) == "libc-2.";
 }
 
 // ---- Words --------------------------------------------------------------------------------------

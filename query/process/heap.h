@@ -114,6 +114,9 @@ class HeapIndex {
   std::string note_;
 };
 
+// Whether a module of this base name is glibc's C library.
+bool IsGlibc(std::string_view module);
+
 // The caller of a function, from the call's return address: "make_node (list.c:12)". Inlined
 // functions of the standard library are skipped. Empty: unknown.
 std::string DescribeCaller(const ProcessNames& names, Address return_address, Time t);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "fmt/core.h"
 #include "query/outcome.h"
+#include "query/process/failed_check.h"
 #include "query/process/heap.h"
 #include "query/process/origin.h"
 #include "query/process/stack.h"
@@ -77,7 +78,8 @@ class Investigation {
         process_(context.process()),
         control_(control),
         outcome_(*outcome),
-        tracer_(context, control) {}
+        tracer_(context, control),
+        unwinder_(context) {}
 
   absl::StatusOr<Report> Run() {
     const ProcessInfo& info = process_.info();
@@ -114,7 +116,6 @@ class Investigation {
 
   absl::Status Backtraces() {
     ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(r_.time));
-    Unwinder unwinder(context_);
     std::vector<ThreadNo> threads = {r_.thread};
     for (const Thread& t : process_.threads()) {
       if (t.number == r_.thread || t.start > r_.time || t.end < r_.time) continue;
@@ -133,7 +134,7 @@ class Investigation {
     for (ThreadNo thread : threads) {
       RETURN_IF_ERROR(NotInterrupted(control_));
       const bool faulting = thread == r_.thread;
-      absl::StatusOr<Stack> stack = unwinder.StackOf(
+      absl::StatusOr<Stack> stack = unwinder_.StackOf(
           *moment, thread, {.max_frames = faulting ? kFramesOfFaulting : kFramesOfOthers});
       if (absl::IsNotFound(stack.status())) continue;
       if (!stack.ok()) return stack.status();
@@ -141,7 +142,6 @@ class Investigation {
       for (const Frame& frame : stack->frames) {
         ASSIGN_OR_RETURN(Object object, FrameObject(context_, *moment, thread, frame));
         frames.emplace_back(std::move(object));
-        if (faulting) functions_.push_back(frame.function);
       }
       if (faulting || stack->truncated) Describe(*stack, &outcome_);
       if (python && faulting) {
@@ -156,6 +156,7 @@ class Investigation {
           {"frames", Value(std::move(frames))},
           {"py_frames", python ? PyBacktraceValue(*python, source, thread, outcome_) : Value()}};
       r_.backtraces.push_back(Value(std::move(one)));
+      if (faulting) stack_ = *std::move(stack);
     }
     return absl::OkStatus();
   }
@@ -329,27 +330,41 @@ class Investigation {
                     : fmt::format("process {} sent {}", pid, r_.signal);
   }
 
+  bool IsRunning(std::initializer_list<std::string_view> functions) const {
+    return std::any_of(stack_.frames.begin(), stack_.frames.end(), [&](const Frame& f) {
+      return std::find(functions.begin(), functions.end(), f.function) != functions.end();
+    });
+  }
+
   // Not by the processor: abort, assert, an uncaught exception, another process.
   absl::Status Raised() {
-    const auto has = [&](std::string_view part) {
-      return std::any_of(functions_.begin(), functions_.end(),
-                         [&](const std::string& f) { return f.find(part) != std::string::npos; });
-    };
-    r_.cause = has("__assert_fail") ? "an assertion failed"
-               : has("terminate")   ? "an exception that nobody caught"
-               : has("stack_chk_fail") || has("__fortify_fail")
+    r_.cause = IsRunning({"__assert_fail", "__assert_perror_fail"}) ? "an assertion failed"
+               : IsRunning({"__cxa_pure_virtual"})           ? "a pure virtual function was called"
+               : IsRunning({"__cxa_deleted_virtual"})        ? "a deleted function was called"
+               : IsRunning({"__cxa_throw", "__cxa_rethrow"}) ? "an exception that nobody caught"
+               : IsRunning({"std::terminate"})               ? "the program called std::terminate"
+               : IsRunning({"__stack_chk_fail", "__fortify_fail"})
                    ? "the C library found a buffer overrun"
-               : has("abort") ? "the program called abort"
-                              : Sender();
+               : IsRunning({"abort"}) ? "the program called abort"
+                                      : Sender();
     if (!fatal_.empty()) r_.cause = fatal_;
-    const bool in_free = has("free") || has("realloc") || has("operator delete");
-    if (!in_free || HistoryUnknown(process_)) return absl::OkStatus();
+    if (HistoryUnknown(process_)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::optional<FailedCheck> guard,
+                     FindOverwrittenGuard(context_, stack_));
+    if (guard) {
+      r_.cause = fmt::format("a buffer overrun in {}: its stack guard was overwritten",
+                             guard->function.empty() ? "a function" : guard->function);
+      return TellOf(*guard,
+                    {"stack", fmt::format("the stack guard of {}, on the stack of thread {}",
+                                          guard->function, r_.thread.v)});
+    }
+    if (!IsInAllocator()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
     const BadFree* bad = nullptr;
     for (const BadFree& b : heap->bad_frees()) {
       if (b.thread == r_.thread && b.time <= r_.time) bad = &b;
     }
-    if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return absl::OkStatus();
+    if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return AllocatorFailed();
     r_.address = bad->pointer;
     r_.access = "free";
     ASSIGN_OR_RETURN(AddressKind kind,
@@ -364,6 +379,41 @@ class Investigation {
     place.thread = bad->thread;
     place.before = bad->time;
     return Trace(place);
+  }
+
+  // As the names look: whether it is worth while to make the heap's index.
+  bool IsInAllocator() const {
+    return std::any_of(stack_.frames.begin(), stack_.frames.end(), [](const Frame& f) {
+      const auto has = [&](std::string_view part) {
+        return f.function.find(part) != std::string::npos;
+      };
+      return has("alloc") || has("free") || has("memalign") || has("operator new") ||
+             has("operator delete");
+    });
+  }
+
+  // In a call of the allocator, whose own words may have been overwritten.
+  absl::Status AllocatorFailed() {
+    ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
+    ASSIGN_OR_RETURN(const std::optional<FailedCheck> found,
+                     FindOverwrittenHeapWord(context_, *heap, stack_, control_));
+    if (!found) return absl::OkStatus();
+    ASSIGN_OR_RETURN(AddressKind kind,
+                     DescribeAddress(context_, found->word, found->written, control_));
+    r_.cause = kind.kind == "freed heap"
+                   ? "heap corruption: a freed block was written to"
+                   : "heap corruption: what the allocator keeps outside of blocks was overwritten";
+    return TellOf(*found, std::move(kind));
+  }
+
+  absl::Status TellOf(const FailedCheck& check, AddressKind kind) {
+    r_.word = check.word;
+    r_.word_memory = std::move(kind);
+    ValueLocation place;
+    place.address = check.word;
+    place.thread = r_.thread;
+    place.before = check.read;
+    return TraceOrigin(place);
   }
 
   absl::Status Illegal() {
@@ -461,7 +511,8 @@ class Investigation {
       RETURN_IF_ERROR(Trace(place));
     }
     r_.cause = CauseOfAccess();
-    return absl::OkStatus();
+    if (HistoryUnknown(process_) || !IsInAllocator()) return absl::OkStatus();
+    return AllocatorFailed();
   }
 
   static std::string SmallNumber(uint64_t pointer) {
@@ -559,12 +610,17 @@ class Investigation {
     return kept;
   }
 
-  absl::Status Trace(const ValueLocation& place) {
-    if (HistoryUnknown(process_)) return absl::OkStatus();
+  absl::Status TraceOrigin(const ValueLocation& place) {
     std::string note;
     ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kTracedDepth, &note));
     ASSIGN_OR_RETURN(r_.origin, WithoutSaves(std::move(hops)));
     if (r_.origin.size() > kOriginDepth) r_.origin.resize(kOriginDepth);
+    return absl::OkStatus();
+  }
+
+  absl::Status Trace(const ValueLocation& place) {
+    if (HistoryUnknown(process_)) return absl::OkStatus();
+    RETURN_IF_ERROR(TraceOrigin(place));
     // The word of a data structure tells more than where a compiler kept it for a while.
     Time used = place.before;
     for (const Hop& hop : r_.origin) {
@@ -587,8 +643,7 @@ class Investigation {
     if (r_.origin.empty() || r_.origin.back().kind != "constant") return absl::OkStatus();
     const Hop& made = r_.origin.back();
     ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, process_.At(made.time));
-    const absl::StatusOr<Stack> stack =
-        Unwinder(context_).StackOf(*moment, made.thread, {.max_frames = 8});
+    const absl::StatusOr<Stack> stack = unwinder_.StackOf(*moment, made.thread, {.max_frames = 8});
     if (!stack.ok()) return absl::OkStatus();
     const auto frame = std::find_if(stack->frames.begin(), stack->frames.end(),
                                     [](const Frame& f) { return f.kind != Frame::Kind::kInlined; });
@@ -666,6 +721,24 @@ class Investigation {
     return absl::OkStatus();
   }
 
+  // Of one in the C library also for whom: "memcpy (memcpy.c:30) for load (list.c:12)".
+  std::string WriterOf(const Access& access) {
+    if (access.pc.v == 0) return "";
+    std::string text = PlaceText(context_, access.pc, access.time);
+    constexpr size_t kMaxFrames = 32;
+    const absl::StatusOr<std::unique_ptr<Moment>> moment = process_.At(access.time);
+    if (!moment.ok()) return text;
+    const absl::StatusOr<Stack> stack =
+        unwinder_.StackOf(**moment, access.thread, {.max_frames = kMaxFrames});
+    if (!stack.ok() || stack->frames.empty() || !IsGlibc(stack->frames[0].module)) return text;
+    for (const Frame& frame : stack->frames) {
+      if (IsGlibc(frame.module)) continue;
+      const std::string caller = DescribeCaller(context_, frame.pc, access.time);
+      return caller.empty() ? text : fmt::format("{} for {}", text, caller);
+    }
+    return text;
+  }
+
   absl::Status LastWrites() {
     if (!r_.word) return absl::OkStatus();
     AccessQuery query;
@@ -678,16 +751,15 @@ class Investigation {
       if (!access) break;
       const Access& a = *access;
       Object one;
-      one.fields = {
-          {"time", a.time},
-          {"thread", OfThread(a.thread)},
-          {"pc", a.pc},
-          {"address", a.address},
-          {"size", int64_t{a.size}},
-          {"previous", ValueOfBytes(a.previous)},
-          {"value", ValueOfBytes(a.value)},
-          {"actor", ActorName(a)},
-          {"by", a.pc.v == 0 ? Value(Null{}) : OfText(PlaceText(context_, a.pc, a.time))}};
+      one.fields = {{"time", a.time},
+                    {"thread", OfThread(a.thread)},
+                    {"pc", a.pc},
+                    {"address", a.address},
+                    {"size", int64_t{a.size}},
+                    {"previous", ValueOfBytes(a.previous)},
+                    {"value", ValueOfBytes(a.value)},
+                    {"actor", ActorName(a)},
+                    {"by", OfText(WriterOf(a))}};
       r_.last_writes.push_back(Value(std::move(one)));
     }
     return absl::OkStatus();
@@ -767,9 +839,10 @@ class Investigation {
   ScanControl* control_;
   Outcome& outcome_;
   OriginTracer tracer_;
+  Unwinder unwinder_;
   Report r_;
-  std::vector<std::string> functions_;  // of the thread that crashed
-  std::string fatal_;                   // "Fatal Python error: …", if it said so
+  Stack stack_;        // of the thread that crashed
+  std::string fatal_;  // "Fatal Python error: …", if it said so
   // What the word was reached by, and where that came from: of a list, its items, and the word of
   // the list that leads to them.
   uint64_t reached_by_ = 0;
