@@ -233,13 +233,23 @@ CRASHES = {
     "non-canonical": ("SIGSEGV", "a wild pointer", {"address": "0x4141414141414141"}),
     "unmapped": ("SIGSEGV", "nothing is mapped", {"memory": "by munmap", "origin": "mmap"}),
     "bus": ("SIGBUS", "no contents", {"access": "write"}),
+    "guard": ("SIGABRT", "a buffer overrun in guarded: its stack guard",
+              {"word_memory": "stack guard of guarded", "last_writes": "overrun",
+               "backtraces": '"function": "guarded".*"function": "main"'}),
+    "heap-not": ("SIGABRT", "called abort", {"word": "null", "last_writes": "\\[\\]"}),
+    "pure": ("SIGABRT", "a pure virtual function was called", {}),
+    "thrown": ("SIGABRT", "an exception that nobody caught", {"message": "nobody wants this"}),
+    "noexcept": ("SIGABRT", "an exception that nobody caught", {"message": "nobody wants this"}),
+    "terminate": ("SIGABRT", "called std::terminate", {}),
+    "named": ("SIGABRT", "called abort", {}),
 }
+OF_CC = ("pure", "thrown", "noexcept", "terminate", "named")
 
 
 def crashes(scratch):
     """Every way to die, and what is said of it."""
     for name, (signal, cause, columns) in CRASHES.items():
-        r = Recording(scratch, "faults", name)
+        r = Recording(scratch, "faults_cc" if name in OF_CC else "faults", name)
         check(r.status > 128, name, "did not die:", r.status)
         rows = r.rows("crash")
         check(len(rows) == 1, name, rows)
@@ -263,6 +273,35 @@ def crashes(scratch):
     check(answer["rows"] == [] and "did not crash: it exited with status 0" in answer["note"], answer)
 
 
+# name: cause, what the word is, who wrote it
+CORRUPTIONS = {
+    "heap-after": ("outside of blocks", "block of 100 bytes that malloc gave give", "overrun"),
+    "heap-before": ("outside of blocks", "8 bytes (after|before) a block of [0-9]+ bytes", "overrun"),
+    "heap-freed": ("a freed block was written to", "freed at [0-9]+ by take", "overrun"),
+    "heap-freed-large": ("a freed block was written to", "freed at [0-9]+ by take", "overrun"),
+    "heap-read": ("outside of blocks", "block of 100 bytes", "read.* for read_too_much"),
+}
+
+
+def corruption(scratch):
+    """Where the allocator gives up, the write that its data were overwritten by: the line that memcheck finds."""
+    for name, (cause, memory, writer) in CORRUPTIONS.items():
+        r = Recording(scratch, "faults", name)
+        row = r.rows("crash")[0]
+        check(re.search("heap corruption: .*" + cause, row["cause"]), name, row["cause"], row["message"])
+        check(re.search(memory, row["word_memory"]), name, row["word_memory"])
+        writers = [w["by"] for w in row["last_writes"]]
+        check(re.search(writer, writers[0]), name, writers)
+        check(row["origin"] and row["origin"][0]["time"] == row["last_writes"][0]["time"], name, row["origin"])
+        found = subprocess.run(["valgrind", "-q", os.path.join(PROGRAMS, "faults"), name], capture_output=True,
+                               text=True, timeout=300).stderr
+        if "read" in writer:
+            check(re.search(r"read\(buf\) points to unaddressable.*?read_too_much", found, re.S), name, found)
+            continue
+        places = re.findall(r"Invalid write of size.*\n.*: (\w+ \(faults.c:\d+\))", found)
+        check(writers[0] in places, name, writers, found)
+
+
 def threads(scratch):
     """A crash while other threads wait: all of their stacks."""
     r = Recording(scratch, "faults", "threads")
@@ -284,7 +323,8 @@ def disassembly(scratch):
 
 
 def main():
-    tests = {f.__name__: f for f in (heap, mistakes, origins, extensions, crashes, threads, disassembly)}
+    tests = {f.__name__: f for f in (heap, mistakes, origins, extensions, crashes, corruption, threads,
+                                      disassembly)}
     failed = 0
     for name in sys.argv[3:] or list(tests):
         with tempfile.TemporaryDirectory(prefix="ttq-causes-") as scratch:

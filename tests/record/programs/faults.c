@@ -60,6 +60,37 @@ NOINLINE void return_to_nowhere(int n) {
   __asm__ volatile("" : : "r"(words) : "memory");
 }
 
+NOINLINE void overrun(char* bytes, int n) {
+  for (int i = 0; i < n; ++i) {
+    bytes[i] = 'o';
+    __asm__ volatile("" ::: "memory");  // byte by byte
+  }
+}
+
+// Compiled with a stack guard.
+NOINLINE int guarded(int n) {
+  char room[16];
+  overrun(room, n);
+  return room[3];
+}
+
+NOINLINE char* give(size_t size) { return malloc(size); }
+NOINLINE void take(char* bytes) { free(bytes); }
+
+NOINLINE void read_too_much(char* bytes, size_t n) {
+  int ends[2];
+  char text[256];
+  memset(text, 'r', sizeof text);
+  if (pipe(ends) != 0 || write(ends[1], text, n) < 0 || read(ends[0], bytes, n) < 0) exit(1);
+}
+
+// What the allocator does between the mistake and its end.
+NOINLINE void use_heap(void) {
+  for (size_t i = 1; i < 200; ++i) free(memset(give(400 + i * 37 % 900), 1, 100));
+}
+
+NOINLINE void free_nothing(void) { abort(); }
+
 // Keeps the pointer in a register that ten functions save and restore.
 NOINLINE void saves_rbx(void) { __asm__ volatile("xorl %%ebx, %%ebx" ::: "rbx"); }
 NOINLINE struct item* kept_in_rbx(struct item* item) {
@@ -178,6 +209,45 @@ int main(int argc, char** argv) {
     unlink(path);
     char* m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     m[10] = 1;
+  }
+  if (!strcmp(how, "guard")) printf("%d\n", guarded(60));
+  if (!strcmp(how, "heap-after")) {
+    char *a = give(100), *b = give(100);
+    overrun(a, 120);
+    use_heap();
+    take(b);
+  }
+  if (!strcmp(how, "heap-before")) {
+    char* a = give(100);
+    overrun(a - 8, 8);
+    use_heap();
+    take(a);
+  }
+  if (!strcmp(how, "heap-freed")) {  // a call of malloc follows the list, the next one uses it
+    char *a = give(100), *b = give(100);
+    take(a);
+    take(b);
+    overrun(b, 8);
+    give(100);
+    use_heap();
+    give(100);
+  }
+  if (!strcmp(how, "heap-freed-large")) {
+    char* a = give(2000);
+    give(100);
+    take(a);
+    overrun(a, 64);
+    give(3000);
+  }
+  if (!strcmp(how, "heap-read")) {
+    char *a = give(100), *b = give(100);
+    read_too_much(a, 120);
+    use_heap();
+    take(b);
+  }
+  if (!strcmp(how, "heap-not")) {  // the heap is as it should be
+    use_heap();
+    free_nothing();
   }
   if (!strcmp(how, "threads")) {
     pthread_t t[3];

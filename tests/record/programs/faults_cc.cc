@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// The ways to die that C++ adds, by name.
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+
+namespace {
+
+struct Shape {
+  virtual ~Shape() { Leave(); }
+  __attribute__((noinline)) void Leave() { Area(); }
+  virtual long Area() = 0;
+};
+
+struct Square : Shape {
+  long Area() override { return side * side; }
+  long side = 2;
+};
+
+__attribute__((noinline)) void Throw() { throw std::runtime_error("nobody wants this"); }
+
+__attribute__((noinline)) void MayNotThrow() noexcept(true) { Throw(); }
+
+// A function of the program's own that is called like this.
+__attribute__((noinline)) void terminate_session() { std::abort(); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* how = argc > 1 ? argv[1] : "";
+  if (!strcmp(how, "pure")) delete new Square;
+  if (!strcmp(how, "thrown")) Throw();
+  if (!strcmp(how, "noexcept")) MayNotThrow();
+  if (!strcmp(how, "terminate")) std::thread([] {}).~thread();  // not joined
+  if (!strcmp(how, "named")) terminate_session();
+}
