@@ -17,8 +17,8 @@ namespace {
 constexpr int kMaxWritesOfGuard = 256;
 // Between the check of a guard and the call that gives up.
 constexpr uint64_t kCheckInstructions = 1000;
-constexpr int kMaxReads = 4096, kMaxWords = 256;  // of a call; of all
-constexpr size_t kMaxCalls = 16;
+constexpr int kMaxReadsOfCall = 4096, kMaxWordsRead = 256;  // all calls together
+constexpr size_t kMaxCallsFollowed = 16;
 constexpr size_t kMaxFramesOfWriter = 64;
 
 // The frame of a call, not of a copy that was inlined into it.
@@ -133,7 +133,7 @@ class AllocatorWords {
     ASSIGN_OR_RETURN(const std::unique_ptr<Cursor<Access>> reads,
                      process_.Accesses(std::move(query), control_));
     absl::flat_hash_set<uint64_t> seen;
-    for (int n = 0; n < kMaxReads && words_ < kMaxWords; ++n) {
+    for (int n = 0; n < kMaxReadsOfCall && words_ < kMaxWordsRead; ++n) {
       ASSIGN_OR_RETURN(const std::optional<Access> read, reads->Next());
       if (!read) break;
       const Address word(read->address.v & ~uint64_t{7});
@@ -206,7 +206,7 @@ class AllocatorWords {
     const bool known = std::any_of(calls_.begin(), calls_.end(), [&](const Call& c) {
       return c.thread == call->thread && c.begin == call->begin;
     });
-    if (!known && calls_.size() < kMaxCalls) calls_.push_back(*call);
+    if (!known && calls_.size() < kMaxCallsFollowed) calls_.push_back(*call);
     return false;
   }
 

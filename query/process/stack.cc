@@ -29,6 +29,12 @@ constexpr int kReturnsLookedAt = 4096;
 // Writes where a return address was overwritten that are looked at for the call that pushed it.
 constexpr int kWritesLookedAt = 256;
 
+// Whether `access` is a call's, of `thread`, that pushed the return address `back` at `slot`.
+bool IsCall(const Access& access, ThreadNo thread, Address slot, Address back) {
+  return access.actor == Actor::kInstruction && access.thread == thread && access.address == slot &&
+         access.size == 8 && access.pc < back && back.v - access.pc.v <= 8;
+}
+
 }  // namespace
 
 Gpr ArgumentRegister(int i) {
@@ -197,12 +203,6 @@ absl::StatusOr<bool> Unwinder::IsReturnAddress(Moment& moment, Address address) 
     if (needs == length) return true;
   }
   return false;
-}
-
-// Whether `access` is a call's, of `thread`, that pushed the return address `back` at `slot`.
-bool IsCall(const Access& access, ThreadNo thread, Address slot, Address back) {
-  return access.actor == Actor::kInstruction && access.thread == thread && access.address == slot &&
-         access.size == 8 && access.pc < back && back.v - access.pc.v <= 8;
 }
 
 // Makes `caller` what it was when it made the call that pushed `back` at `slot`; false: that call

@@ -153,7 +153,7 @@ def main():
         # Killed while it recorded: what was stored is there.
         cut = os.path.join(scratch, "cut.ttq")
         recorder = subprocess.Popen([TTQ, "record", "-q", "-o", cut, "--", "/usr/bin/python3", "-c",
-                                     "while True: pass"], start_new_session=True,
+                                     "import time\nwhile True: time.sleep(.001)"], start_new_session=True,
                                     stderr=subprocess.DEVNULL)
         try:
             for _ in range(600):
