@@ -21,22 +21,6 @@ constexpr int kMaxReadsOfCall = 4096, kMaxWordsRead = 256;  // all calls togethe
 constexpr size_t kMaxCallsFollowed = 16;
 constexpr size_t kMaxFramesOfWriter = 64;
 
-// The frame of a call, not of a copy that was inlined into it.
-bool IsCallFrame(const Frame& f) { return f.kind != Frame::Kind::kInlined && !f.is_gone; }
-
-// When the frame's function was called.
-absl::StatusOr<std::optional<Time>> CalledAt(const Process& process, const Frame& frame,
-                                             Time before) {
-  if (!frame.cfa) return std::optional<Time>();
-  AccessQuery query;
-  query.ranges = {{*frame.cfa - 8, *frame.cfa}};
-  query.span = {Time(0), before};
-  query.direction = Direction::kBackward;
-  ASSIGN_OR_RETURN(const std::optional<Access> push, LastAccess(process, std::move(query)));
-  if (!push || push->actor != Actor::kInstruction) return std::optional<Time>();
-  return std::optional<Time>(push->time);
-}
-
 }  // namespace
 
 absl::StatusOr<std::optional<FailedCheck>> FindOverwrittenGuard(const ProcessNames& names,
@@ -91,22 +75,49 @@ absl::StatusOr<std::optional<FailedCheck>> FindOverwrittenGuard(const ProcessNam
   return none;
 }
 
+absl::StatusOr<std::optional<AllocatorCall>> FindAllocatorCall(const ProcessNames& names,
+                                                               const HeapIndex& heap,
+                                                               const Stack& stack) {
+  ASSIGN_OR_RETURN(const Symbolizer* symbols, names.SymbolsAt(stack.time));
+  const Frame* outermost = nullptr;
+  for (const Frame& frame : stack.frames) {
+    if (!IsCallFrame(frame) || frame.kind == Frame::Kind::kSignal) continue;
+    const std::optional<FunctionInfo> function = symbols->FunctionAt(frame.lookup_pc);
+    const bool is_allocators =
+        function && function->entry &&
+        std::any_of(heap.functions().begin(), heap.functions().end(),
+                    [&](const HeapFunction& f) { return f.entry == *function->entry; });
+    if (is_allocators) {
+      outermost = &frame;
+    } else if (outermost != nullptr) {
+      break;
+    }
+  }
+  if (outermost == nullptr) return std::optional<AllocatorCall>();
+  ASSIGN_OR_RETURN(const std::optional<Time> begin,
+                   CalledAt(names.process(), *outermost, stack.time));
+  return std::optional<AllocatorCall>({stack.thread, begin.value_or(stack.time), stack.time});
+}
+
 namespace {
 
 class AllocatorWords {
  public:
   AllocatorWords(const ProcessNames& names, const HeapIndex& heap, ScanControl* control)
-      : names_(names), process_(names.process()), heap_(heap), control_(control), unwinder_(names) {
-    for (const HeapFunction& f : heap.functions()) entries_.insert(f.entry.v);
-  }
+      : names_(names),
+        process_(names.process()),
+        heap_(heap),
+        control_(control),
+        unwinder_(names) {}
 
   // First the call that failed, then those that wrote what it read: a list that somebody changed
   // may have been followed by one call and used by the next.
   absl::StatusOr<std::optional<FailedCheck>> Find(const Stack& stack) {
-    ASSIGN_OR_RETURN(const std::optional<Call> failed, CallOf(stack));
+    ASSIGN_OR_RETURN(const std::optional<AllocatorCall> failed,
+                     FindAllocatorCall(names_, heap_, stack));
     if (failed) calls_.push_back(*failed);
     for (size_t i = 0; i < calls_.size(); ++i) {
-      const Call call = calls_[i];
+      const AllocatorCall call = calls_[i];
       ASSIGN_OR_RETURN(std::optional<FailedCheck> found, FindIn(call));
       if (found) return found;
     }
@@ -114,12 +125,7 @@ class AllocatorWords {
   }
 
  private:
-  struct Call {
-    ThreadNo thread;
-    Time begin, end;  // it ran on after `end`
-  };
-
-  absl::StatusOr<std::optional<FailedCheck>> FindIn(const Call& call) {
+  absl::StatusOr<std::optional<FailedCheck>> FindIn(const AllocatorCall& call) {
     const std::optional<FailedCheck> none;
     AccessQuery query;
     ASSIGN_OR_RETURN(query.ranges, HeapRanges(call.thread, call.end));
@@ -145,19 +151,6 @@ class AllocatorWords {
       if (wrong) return std::optional<FailedCheck>({word, read->time, write->time, ""});
     }
     return none;
-  }
-
-  // The innermost call of the allocator.
-  absl::StatusOr<std::optional<Call>> CallOf(const Stack& stack) const {
-    ASSIGN_OR_RETURN(const Symbolizer* symbols, names_.SymbolsAt(stack.time));
-    for (const Frame& frame : stack.frames) {
-      if (!IsCallFrame(frame) || frame.kind == Frame::Kind::kSignal) continue;
-      const std::optional<FunctionInfo> function = symbols->FunctionAt(frame.lookup_pc);
-      if (!function || !function->entry || !entries_.contains(function->entry->v)) continue;
-      ASSIGN_OR_RETURN(const std::optional<Time> begin, CalledAt(process_, frame, stack.time));
-      return std::optional<Call>({stack.thread, begin.value_or(stack.time), stack.time});
-    }
-    return std::optional<Call>();
   }
 
   // Memory that belongs to no file, without the stack and the thread's own variables.
@@ -201,9 +194,10 @@ class AllocatorWords {
     ASSIGN_OR_RETURN(const std::unique_ptr<Moment> moment, process_.At(write.time));
     ASSIGN_OR_RETURN(const Stack stack,
                      unwinder_.StackOf(*moment, write.thread, {.max_frames = kMaxFramesOfWriter}));
-    ASSIGN_OR_RETURN(const std::optional<Call> call, CallOf(stack));
+    ASSIGN_OR_RETURN(const std::optional<AllocatorCall> call,
+                     FindAllocatorCall(names_, heap_, stack));
     if (!call) return true;
-    const bool known = std::any_of(calls_.begin(), calls_.end(), [&](const Call& c) {
+    const bool known = std::any_of(calls_.begin(), calls_.end(), [&](const AllocatorCall& c) {
       return c.thread == call->thread && c.begin == call->begin;
     });
     if (!known && calls_.size() < kMaxCallsFollowed) calls_.push_back(*call);
@@ -215,9 +209,8 @@ class AllocatorWords {
   const HeapIndex& heap_;
   ScanControl* control_;
   Unwinder unwinder_;
-  absl::flat_hash_set<uint64_t> entries_;
-  std::vector<Call> calls_;  // whose reads are looked at, in this order
-  int words_ = 0;            // that were looked at
+  std::vector<AllocatorCall> calls_;  // whose reads are looked at, in this order
+  int words_ = 0;                     // that were looked at
 };
 
 }  // namespace

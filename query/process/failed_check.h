@@ -36,8 +36,19 @@ struct FailedCheck {
 absl::StatusOr<std::optional<FailedCheck>> FindOverwrittenGuard(const ProcessNames& names,
                                                                 const Stack& stack);
 
-// The word of the allocator that something else has written, of those that its innermost call on
-// the stack has read, or the calls that wrote these; nullopt: there is no such call, or no such
+struct AllocatorCall {
+  ThreadNo thread;
+  Time begin, end;  // it ran on after `end`, the stack's time
+};
+
+// The innermost call of an allocator's function that is on the stack, with those of the allocator's
+// own that led to it: operator delete that calls free is one. nullopt: there is none.
+absl::StatusOr<std::optional<AllocatorCall>> FindAllocatorCall(const ProcessNames& names,
+                                                               const HeapIndex& heap,
+                                                               const Stack& stack);
+
+// The word of the allocator that something else has written, of those that the call on the stack
+// has read, or the calls that wrote these; nullopt: there is no such call, or no such
 // word. `control` may be null.
 absl::StatusOr<std::optional<FailedCheck>> FindOverwrittenHeapWord(const ProcessNames& names,
                                                                    const HeapIndex& heap,

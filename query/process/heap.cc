@@ -404,7 +404,8 @@ std::string DescribeCaller(const ProcessNames& names, Address return_address, Ti
   }
   // Of code inlined into the caller, the first that is not the library's.
   const auto is_library = [](const InlineFrame& f) {
-    return f.function.rfind("std::", 0) == 0 || f.function.rfind("__gnu_cxx::", 0) == 0;
+    return f.function.rfind("std::", 0) == 0 || f.function.rfind("__gnu_cxx::", 0) == 0 ||
+           f.file.find("/include/x86_64-linux-gnu/bits/") != f.file.npos;
   };
   const InlineFrame* frame = &place->frames.back();
   for (const InlineFrame& f : place->frames) {

@@ -387,6 +387,18 @@ absl::Status Unwinder::Walk(Moment& moment, ThreadNo thread, bool past_main, std
   }
 }
 
+absl::StatusOr<std::optional<Time>> CalledAt(const Process& process, const Frame& frame,
+                                             Time before) {
+  if (!frame.cfa) return std::optional<Time>();
+  AccessQuery query;
+  query.ranges = {{*frame.cfa - 8, *frame.cfa}};
+  query.span = {Time(0), before};
+  query.direction = Direction::kBackward;
+  ASSIGN_OR_RETURN(const std::optional<Access> push, LastAccess(process, std::move(query)));
+  if (!push || push->actor != Actor::kInstruction) return std::optional<Time>();
+  return std::optional<Time>(push->time);
+}
+
 bool IsEntry(const Symbolizer& symbols, const CodeLocation& location, Address pc) {
   // The cold part of a function has an offset of its own.
   if (location.offset_in_function != 0 || location.frames.empty()) return false;

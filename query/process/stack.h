@@ -104,6 +104,12 @@ uint32_t InnermostAt(const Symbolizer& symbols, const CodeLocation& location, co
                      Address pc, std::optional<uint32_t> asked);
 const char* FrameKindName(Frame::Kind kind);  // "normal", "inlined", "signal", "jit", "tail"
 
+// The frame of a call, not of a copy that was inlined into it.
+inline bool IsCallFrame(const Frame& f) { return f.kind != Frame::Kind::kInlined && !f.is_gone; }
+// When the frame's function was called, `before` being a time at which it ran; nullopt: not known.
+absl::StatusOr<std::optional<Time>> CalledAt(const Process& process, const Frame& frame,
+                                             Time before);
+
 struct Stack {
   Time time;
   ThreadNo thread;

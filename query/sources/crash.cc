@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "fmt/core.h"
+#include "query/cpython/debug_hooks.h"
 #include "query/outcome.h"
 #include "query/process/failed_check.h"
 #include "query/process/heap.h"
@@ -358,43 +359,46 @@ class Investigation {
                     {"stack", fmt::format("the stack guard of {}, on the stack of thread {}",
                                           guard->function, r_.thread.v)});
     }
-    if (!IsInAllocator()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
-    const BadFree* bad = nullptr;
-    for (const BadFree& b : heap->bad_frees()) {
-      if (b.thread == r_.thread && b.time <= r_.time) bad = &b;
-    }
-    if (bad == nullptr || r_.time.v - bad->time.v > 1'000'000) return AllocatorFailed();
-    r_.address = bad->pointer;
-    r_.access = "free";
-    ASSIGN_OR_RETURN(AddressKind kind,
-                     DescribeAddress(context_, bad->pointer, bad->time, control_));
-    r_.memory = kind;
-    r_.cause = kind.kind == "freed heap" ? "double free"
-                                         : "free of a pointer that the allocator did not give";
-    // The pointer's origin is the argument's.
-    ValueLocation place;
-    place.kind = ValueLocation::Kind::kGeneral;
-    place.number = kRdi;
-    place.thread = bad->thread;
-    place.before = bad->time;
-    return Trace(place);
+    return AllocatorFailed();
   }
 
   // As the names look: whether it is worth while to make the heap's index.
   bool IsInAllocator() const {
-    return std::any_of(stack_.frames.begin(), stack_.frames.end(), [](const Frame& f) {
+    return std::any_of(stack_.frames.begin(), stack_.frames.end(), [](const Frame& frame) {
       const auto has = [&](std::string_view part) {
-        return f.function.find(part) != std::string::npos;
+        return frame.function.find(part) != std::string::npos;
       };
       return has("alloc") || has("free") || has("memalign") || has("operator new") ||
              has("operator delete");
     });
   }
 
-  // In a call of the allocator, whose own words may have been overwritten.
+  // In a call of an allocator, which was given what it did not give, or whose own words were
+  // overwritten.
   absl::Status AllocatorFailed() {
+    ASSIGN_OR_RETURN(const std::optional<python::RefusedBlock> refused,
+                     python::FindRefusedBlock(context_, stack_));
+    if (refused && refused->freed) {
+      return BadlyFreed(refused->block, {"freed heap", refused->text}, refused->given_back,
+                        refused->with);
+    }
+    if (refused) {
+      if (fatal_.empty()) {
+        r_.cause = "heap corruption: a guard of CPython's debug hooks was overwritten";
+      }
+      return TellOf(refused->check, {"heap", refused->text});
+    }
+    if (!IsInAllocator()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
+    ASSIGN_OR_RETURN(const std::optional<AllocatorCall> call,
+                     FindAllocatorCall(context_, *heap, stack_));
+    if (!call) return absl::OkStatus();
+    for (const BadFree& bad : heap->bad_frees()) {
+      if (bad.thread != r_.thread || bad.time < call->begin || bad.time > r_.time) continue;
+      ASSIGN_OR_RETURN(AddressKind kind,
+                       DescribeAddress(context_, bad.pointer, bad.time, control_));
+      return BadlyFreed(bad.pointer, std::move(kind), bad.time, kRdi);
+    }
     ASSIGN_OR_RETURN(const std::optional<FailedCheck> found,
                      FindOverwrittenHeapWord(context_, *heap, stack_, control_));
     if (!found) return absl::OkStatus();
@@ -404,6 +408,26 @@ class Investigation {
                    ? "heap corruption: a freed block was written to"
                    : "heap corruption: what the allocator keeps outside of blocks was overwritten";
     return TellOf(*found, std::move(kind));
+  }
+
+  // By a call that got the pointer in `with`.
+  absl::Status BadlyFreed(Address pointer, AddressKind kind, Time call, Gpr with) {
+    r_.address = pointer;
+    r_.access = "free";
+    r_.memory = std::move(kind);
+    r_.word = std::nullopt;
+    r_.word_memory = {};
+    ValueLocation place;
+    place.kind = ValueLocation::Kind::kGeneral;
+    place.number = static_cast<uint8_t>(with);
+    place.thread = r_.thread;
+    place.before = call;
+    RETURN_IF_ERROR(Trace(place));
+    r_.cause = r_.memory.kind == "freed heap" ? "double free"
+               : r_.word_memory.kind == "freed heap"
+                   ? "use after free: the pointer to free was read from a freed block"
+                   : "free of a pointer that the allocator did not give";
+    return absl::OkStatus();
   }
 
   absl::Status TellOf(const FailedCheck& check, AddressKind kind) {
@@ -511,8 +535,7 @@ class Investigation {
       RETURN_IF_ERROR(Trace(place));
     }
     r_.cause = CauseOfAccess();
-    if (HistoryUnknown(process_) || !IsInAllocator()) return absl::OkStatus();
-    return AllocatorFailed();
+    return HistoryUnknown(process_) ? absl::OkStatus() : AllocatorFailed();
   }
 
   static std::string SmallNumber(uint64_t pointer) {
@@ -721,22 +744,24 @@ class Investigation {
     return absl::OkStatus();
   }
 
-  // Of one in the C library also for whom: "memcpy (memcpy.c:30) for load (list.c:12)".
+  // Of one in a library's function also for whom: "memcpy (memcpy.c:30) for load (list.c:12)".
   std::string WriterOf(const Access& access) {
     if (access.pc.v == 0) return "";
-    std::string text = PlaceText(context_, access.pc, access.time);
+    const std::string text = PlaceText(context_, access.pc, access.time);
+    Address inside = access.pc + 1;
     constexpr size_t kMaxFrames = 32;
     const absl::StatusOr<std::unique_ptr<Moment>> moment = process_.At(access.time);
     if (!moment.ok()) return text;
     const absl::StatusOr<Stack> stack =
         unwinder_.StackOf(**moment, access.thread, {.max_frames = kMaxFrames});
-    if (!stack.ok() || stack->frames.empty() || !IsGlibc(stack->frames[0].module)) return text;
+    if (!stack.ok()) return text;
     for (const Frame& frame : stack->frames) {
       if (IsGlibc(frame.module)) continue;
-      const std::string caller = DescribeCaller(context_, frame.pc, access.time);
-      return caller.empty() ? text : fmt::format("{} for {}", text, caller);
+      if (&frame != &stack->frames[0]) inside = frame.pc;
+      break;
     }
-    return text;
+    const std::string user = DescribeCaller(context_, inside, access.time);
+    return user.empty() || user == text ? text : fmt::format("{} for {}", text, user);
   }
 
   absl::Status LastWrites() {

@@ -46,9 +46,31 @@ PROGRAMS = {
     "overflow": ("import faulthandler\nfaulthandler._stack_overflow()\n", None),
 }
 
+# Mistakes that the debug hooks refuse a block of 20 bytes for: what is done, the cause, what the column `memory` or
+# `word_memory` says.
+HOOKS = """import ctypes, sys
+api = ctypes.pythonapi
+api.PyMem_Malloc.argtypes, api.PyMem_Malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+api.PyMem_Free.argtypes = api.PyObject_Free.argtypes = [ctypes.c_void_p]
+block = api.PyMem_Malloc(20)
+%s
+kept = [i for i in range(100)]
+api.PyMem_Free(block)
+"""
+REFUSED = {
+    "after": ("ctypes.memset(block, 65, 23)", "bad trailing pad byte",
+              "^right after a block of 20 bytes that PyMem_Malloc gave .* at [0-9]+$"),
+    "before": ("ctypes.memset(block - 3, 65, 5)", "bad leading pad byte", "^8 bytes before a block of 20 bytes"),
+    "far": ("ctypes.memset(block - 16, 65, 20)", "hooks was overwritten", "^8 bytes before a block of 20 bytes"),
+    "twice": ("api.PyMem_Free(block)", "^double free$",
+              "^the start of a block of 20 bytes that PyMem_Malloc gave .* at [0-9]+, freed at [0-9]+ by "),
+    "other": ("api.PyObject_Free(block)", "bad ID", "^8 bytes before a block of 20 bytes"),
+}
 
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+def run(*command, **more):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
+                          env={**os.environ, **more})
 
 
 def ask(path, query):
@@ -100,6 +122,32 @@ def check(scratch, version, interpreter, name):
     return None
 
 
+def check_refused(scratch, version, interpreter, name):
+    """What the debug hooks refuse: the bytes that they print are those in the answer."""
+    statement, cause, memory = REFUSED[name]
+    label = f"{name} of {interpreter}"
+    path = os.path.join(scratch, f"hooks-{name}-{version[1]}-{abs(hash(interpreter))}.ttq")
+    recorded = run(TTQ, "record", "-q", "-o", path, "--", interpreter, "-S", "-c", HOOKS % statement,
+                   PYTHONMALLOC="debug")
+    row = ask(path, "crash")["rows"][0]
+    told = row["memory"] if name == "twice" else row["word_memory"]
+    if not re.search(cause, row["cause"]) or not re.search(memory, told or ""):
+        return f"{label}: {row['cause']}, {told}"
+    block = int(re.search(r"block at address p=(0x\w+)", recorded.stderr)[1], 16)
+    if name == "twice":
+        return None if int(row["address"], 16) == block else f"{label}: {row['address']} is not {block:#x}"
+    word = int(row["word"], 16)
+    wrong = [block - int(n) for n in re.findall(r"at p-(\d): 0x\w\w \*\*\* OUCH", recorded.stderr)]
+    if not wrong and name == "after":
+        tail = int(re.search(r"at tail=(0x\w+)", recorded.stderr)[1], 16)
+        wrong = [tail + int(n) for n in re.findall(r"at tail\+(\d): 0x\w\w \*\*\* OUCH", recorded.stderr)]
+    if (not wrong and name != "other") or not all(word <= address < word + 8 for address in wrong):
+        return f"{label}: {row['word']} is not where {recorded.stderr} says"
+    if name != "other" and "memset" not in row["last_writes"][0]["by"]:
+        return f"{label}: {row['last_writes']}"
+    return None
+
+
 def check_dict(scratch, interpreter):
     """Of a large dict not every row is followed: the answer says so."""
     script, path = os.path.join(scratch, "large.py"), os.path.join(scratch, "large.ttq")
@@ -125,6 +173,8 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             tasks = [pool.submit(check, scratch, version, path, name) for version, path in pythons for name in PROGRAMS]
             tasks += [pool.submit(check, scratch, version, path, "constant") for version, path in interpreters([DEBUG])]
+            tasks += [pool.submit(check_refused, scratch, version, path, name)
+                      for version, path in pythons + interpreters([DEBUG]) for name in REFUSED]
             newest = every(sys.argv[2:])[-1]
             if newest in pythons:
                 tasks.append(pool.submit(check_dict, scratch, newest[1]))
