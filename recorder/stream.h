@@ -53,8 +53,9 @@ typedef Long ttq_i64;
 // kTtqFileSize; 8: TtqRing::holds_inputs, again, not_again; 9: TtqRing::hold_before;
 // 10: TtqRing::inputs_before and log_because in place of holds_inputs and not_again, again.goes_on,
 // kTtqCutOff; 11: TtqRing::exit_status, so_far; 12: the native engine's records, and so places in
-// the log, are other ones where code uses nearly all registers
-enum { kTtqStreamVersion = 12 };
+// the log, are other ones where code uses nearly all registers; 13: programs and the engine lie
+// elsewhere
+enum { kTtqStreamVersion = 13 };
 
 // 2: kTtqCounted, TtqRing::log_block_bytes
 #define TTQ_RING_MAGIC 0x32474e5251545451ull  // "QTTQRNG2"

@@ -31,10 +31,10 @@ enum Register : uint8_t {
 
 // Where memory is laid out. Instructions that address memory relative to themselves are copied as
 // they are, so that the copies must be within 2 GiB of the program's modules.
-constexpr uint64_t kCodeBegin = 0x50000000, kCodeBytes = 0x8000000;     // translated code
-constexpr uint64_t kStubsBegin = 0x58000000, kStubsBytes = 0x8000000;   // and how it is left
-constexpr uint64_t kEngineBegin = 0x60000000, kEngineEnd = 0x68000000;  // the engine itself
-constexpr uint64_t kModulesBegin = 0x68000000, kModulesEnd = 0xc8000000;
+constexpr uint64_t kCodeBegin = 0x60000000, kCodeBytes = 0x8000000;     // translated code
+constexpr uint64_t kStubsBegin = 0x68000000, kStubsBytes = 0x8000000;   // and how it is left
+constexpr uint64_t kEngineBegin = 0x70000000, kEngineEnd = 0x78000000;  // the engine itself
+constexpr uint64_t kModulesBegin = 0x78000000, kModulesEnd = 0xd8000000;
 
 enum { kJumpTableBits = 16 };
 

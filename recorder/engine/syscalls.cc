@@ -81,12 +81,21 @@ int64_t MapMemory(uint64_t* args) {
   constexpr int64_t kTaken = -17;
   constexpr uint64_t kFirst2GiB = uint64_t{1} << 31;
   int64_t r = kTaken;
+  const auto map_at = [&](uint64_t place) {
+    const uint64_t placed[6] = {place,   args[1], args[2], args[3] | MAP_FIXED_NOREPLACE,
+                                args[4], args[5]};
+    return signals::Interruptible(SYS_mmap, placed);
+  };
+  // Where translated code reaches it. Some (SBCL) cannot go on elsewhere.
+  const uint64_t wished = PageDown(args[0]);
+  if (module && !fixed && wished != 0 && wished + bytes <= kModulesEnd) {
+    r = map_at(wished);
+    if (Failed(r)) r = kTaken;
+  }
   while (module && !fixed && r == kTaken) {  // by what the program has put there
     const uint64_t near = memory::TakeModuleSpace(bytes);
     if (near == 0 || (flags & MAP_32BIT && near + bytes > kFirst2GiB)) break;
-    const uint64_t placed[6] = {near,    args[1], args[2], args[3] | MAP_FIXED_NOREPLACE,
-                                args[4], args[5]};
-    r = signals::Interruptible(SYS_mmap, placed);
+    r = map_at(near);
   }
   if (r == kNoMemory || r == kTaken) r = signals::Interruptible(SYS_mmap, args);
   if (Failed(r)) return r;
