@@ -29,7 +29,7 @@ inline bool Failed(int64_t result) { return result < 0 && result > -4096; }
 
 // Maps memory of the engine's own, as mmap does with `flags`, where a program has none: what the
 // kernel gives the program does not depend on what the engine needs. Gives mmap's result.
-constexpr uint64_t kOwnBegin = 0x6f0000000000, kOwnEnd = 0x700000000000;
+constexpr uint64_t kOwnBegin = 0x7e8000000000, kOwnEnd = 0x7f0000000000;
 int64_t MapOwn(size_t bytes, int flags, int64_t fd = -1);
 // Has the kernel back memory by pages of 2 MiB where it can: one fault in place of 512.
 void PreferHugePages(const void* at, size_t bytes);

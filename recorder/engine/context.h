@@ -33,8 +33,8 @@ enum Register : uint8_t {
 // they are, so that the copies must be within 2 GiB of the program's modules.
 constexpr uint64_t kCodeBegin = 0x60000000, kCodeBytes = 0x8000000;     // translated code
 constexpr uint64_t kStubsBegin = 0x68000000, kStubsBytes = 0x8000000;   // and how it is left
-constexpr uint64_t kEngineBegin = 0x70000000, kEngineEnd = 0x78000000;  // the engine itself
-constexpr uint64_t kModulesBegin = 0x78000000, kModulesEnd = 0xd8000000;
+constexpr uint64_t kEngineBegin = 0x70000000, kEngineEnd = 0x71000000;  // the engine itself
+constexpr uint64_t kModulesBegin = 0x71000000, kModulesEnd = 0xd8000000;
 
 enum { kJumpTableBits = 16 };
 

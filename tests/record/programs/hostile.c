@@ -71,9 +71,10 @@ static void Execute(uint8_t* code, uint8_t* scratch) {
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   g_state = 0x9e3779b97f4a7c15 + strtoull(argv[1], NULL, 10);
-  // The same places whoever runs it: what is an address depends on them.
+  // The same places whoever runs it: what is an address depends on them. From here no operand of
+  // these seeds that is relative to the code is where the native engine lies (docs/limits.md).
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-  uint8_t* code = mmap((void*)0xb0000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0);
+  uint8_t* code = mmap((void*)0xc0000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0);
   uint8_t* scratch = mmap((void*)0x10000000000, kScratch, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (code == MAP_FAILED || scratch == MAP_FAILED) return 1;
   const int count = atoi(argv[2]);

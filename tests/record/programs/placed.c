@@ -43,7 +43,7 @@ static int GetsWhatItWishes(void) {
 
 int main(void) {
   int wrong = !GetsWhatItWishes();
-  wrong += Wish(0x10000000, 0x180000000) + Wish(0x6f0000000000, 0x6f0010000000);
+  wrong += Wish(0x10000000, 0x180000000) + Wish(0x7e8000000000, 0x7e8010000000);
   int low = 0;
   for (int k = 0; k < 900; ++k) {
     const int protection = PROT_READ | PROT_WRITE | (k % 2 ? PROT_EXEC : 0);
