@@ -10,7 +10,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "fmt/core.h"
@@ -18,6 +17,7 @@
 #include "query/outcome.h"
 #include "query/process/failed_check.h"
 #include "query/process/heap.h"
+#include "query/process/last_words.h"
 #include "query/process/origin.h"
 #include "query/process/stack.h"
 #include "query/rows/frame_values.h"
@@ -40,10 +40,7 @@ constexpr uint32_t kTracedDepth = 60;  // before the hops are left out that tell
 constexpr size_t kLastWrites = 4;
 constexpr size_t kMaxThreads = 100;
 constexpr size_t kFramesOfOthers = 64, kFramesOfFaulting = 1000;
-constexpr size_t kMessageBytes = 400;
 constexpr uint64_t kLongestInstruction = 15;
-// What a program printed this long before it ended may be about the end.
-constexpr uint64_t kMessageInstructions = 5'000'000;
 
 struct Report {
   Time time;
@@ -90,7 +87,9 @@ class Investigation {
     RETURN_IF_ERROR(FindSignal());
     ASSIGN_OR_RETURN(r_.registers, process_.RegistersAt(r_.time, r_.thread));
     RETURN_IF_ERROR(Backtraces());
-    RETURN_IF_ERROR(FindMessage());
+    ASSIGN_OR_RETURN(LastWords words, FindLastWords(process_, r_.time));
+    r_.message = std::move(words.message);
+    reason_ = std::move(words.reason);
     RETURN_IF_ERROR(Fault());
     RETURN_IF_ERROR(LastWrites());
     RETURN_IF_ERROR(PythonObject());
@@ -159,41 +158,6 @@ class Investigation {
       r_.backtraces.push_back(Value(std::move(one)));
       if (faulting) stack_ = *std::move(stack);
     }
-    return absl::OkStatus();
-  }
-
-  // What it wrote to stderr shortly before, however small the pieces.
-  absl::Status FindMessage() {
-    constexpr size_t kMaxBytes = 1 << 16;
-    EventQuery query;
-    query.span = {r_.time.v < kMessageInstructions ? Time(0) : r_.time - kMessageInstructions,
-                  r_.time + 1};
-    query.kind = EventKind::kOutput;
-    query.direction = Direction::kBackward;
-    ASSIGN_OR_RETURN(std::unique_ptr<Cursor<Event>> cursor, process_.Events(query));
-    std::vector<std::string> pieces;  // the last first
-    for (size_t bytes = 0; bytes < kMaxBytes;) {
-      ASSIGN_OR_RETURN(std::optional<Event> event, cursor->Next());
-      if (!event) break;
-      if (event->number != 2) continue;
-      bytes += event->bytes.size();
-      pieces.push_back(std::move(event->bytes));
-    }
-    std::reverse(pieces.begin(), pieces.end());
-    const std::string text = absl::StrJoin(pieces, "");
-    // What CPython says before it gives up; behind it come its stacks, which the answer has anyway.
-    static constexpr std::string_view kFatal = "Fatal Python error: ";
-    size_t begin = text.rfind(kFatal);
-    if (begin != text.npos && (begin == 0 || text[begin - 1] == '\n')) {
-      fatal_ = text.substr(begin, text.find('\n', begin) - begin);
-    } else {
-      begin = text.size() - std::min(text.size(), kMessageBytes);
-    }
-    r_.message = text.substr(begin, kMessageBytes);
-    if (begin > 0 && fatal_.empty()) r_.message.insert(0, "…");
-    const bool cut = begin + kMessageBytes < text.size();
-    while (!r_.message.empty() && r_.message.back() == '\n') r_.message.pop_back();
-    if (cut) r_.message += "…";
     return absl::OkStatus();
   }
 
@@ -348,7 +312,7 @@ class Investigation {
                    ? "the C library found a buffer overrun"
                : IsRunning({"abort"}) ? "the program called abort"
                                       : Sender();
-    if (!fatal_.empty()) r_.cause = fatal_;
+    if (!reason_.empty()) r_.cause = reason_;
     if (HistoryUnknown(process_)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::optional<FailedCheck> guard,
                      FindOverwrittenGuard(context_, stack_));
@@ -383,7 +347,7 @@ class Investigation {
                         refused->with);
     }
     if (refused) {
-      if (fatal_.empty()) {
+      if (reason_.empty()) {
         r_.cause = "heap corruption: a guard of CPython's debug hooks was overwritten";
       }
       return TellOf(refused->check, {"heap", refused->text});
@@ -866,8 +830,8 @@ class Investigation {
   OriginTracer tracer_;
   Unwinder unwinder_;
   Report r_;
-  Stack stack_;        // of the thread that crashed
-  std::string fatal_;  // "Fatal Python error: …", if it said so
+  Stack stack_;         // of the thread that crashed
+  std::string reason_;  // why it ended, as it said
   // What the word was reached by, and where that came from: of a list, its items, and the word of
   // the list that leads to them.
   uint64_t reached_by_ = 0;

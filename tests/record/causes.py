@@ -22,7 +22,7 @@ def check(condition, *about):
 
 class Recording:
     def __init__(self, directory, name, *arguments):
-        self.path = os.path.join(directory, "-".join((name,) + arguments))
+        self.path = os.path.join(directory, "-".join((os.path.basename(name),) + arguments) + ".ttq")
         run = subprocess.run([TTQ, "record", "-q", "-o", self.path, os.path.join(PROGRAMS, name),
                               *arguments], capture_output=True, text=True, timeout=300)
         self.status, self.out = run.returncode, run.stdout
@@ -302,6 +302,40 @@ def corruption(scratch):
         check(writers[0] in places, name, writers, found)
 
 
+# The sanitizer: a program with a mistake, what the cause is.
+SANITIZED = {
+    "address": ("char* p = malloc(10); use(p); free(p); p[2] = 1;", "^AddressSanitizer: heap-use-after-free .*mistake"),
+    "thread": ("pthread_t t; pthread_create(&t, 0, other, 0); count++; pthread_join(t, 0);",
+               "^ThreadSanitizer: data race .* in "),
+    "undefined": ("int three[3]; use(three); three[argc + 2] = 1;", "^UndefinedBehaviorSanitizer: .*mistake"),
+}
+WITH_MISTAKE = """#include <pthread.h>
+#include <stdlib.h>
+int count;
+__attribute__((noinline)) void use(void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
+void* other(void* p) { count++; return p; }
+int main(int argc, char** argv) { %s return argc - 1; }
+"""
+
+
+def sanitizers(scratch):
+    """Programs that a sanitizer watches: its own memory has room beside the engine's, and its report is the cause."""
+    for name, (mistake, cause) in SANITIZED.items():
+        source, program = os.path.join(scratch, "mistake.c"), os.path.join(scratch, "sanitized-" + name)
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(WITH_MISTAKE % mistake)
+        subprocess.run(["cc", "-g", "-pthread", f"-fsanitize={name}", "-fno-sanitize-recover=all", source, "-o", program],
+                       check=True)
+        for variable in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+            os.environ[variable] = "abort_on_error=1:halt_on_error=1:print_summary=1:detect_leaks=0"
+        r = Recording(scratch, program)
+        check(r.status == 134, name, r.status)
+        row = r.rows("crash")[0]
+        check(re.search(cause, row["cause"]), name, row["cause"], row["message"])
+        check("anitizer: " in row["message"] or "runtime error" in row["message"], name, row["message"])
+        check('"function": "main"' in json.dumps(row["backtraces"]) or name == "thread", name, row["backtraces"])
+
+
 def threads(scratch):
     """A crash while other threads wait: all of their stacks."""
     r = Recording(scratch, "faults", "threads")
@@ -323,8 +357,8 @@ def disassembly(scratch):
 
 
 def main():
-    tests = {f.__name__: f for f in (heap, mistakes, origins, extensions, crashes, corruption, threads,
-                                      disassembly)}
+    tests = {f.__name__: f for f in (heap, mistakes, origins, extensions, crashes, corruption, sanitizers,
+                                      threads, disassembly)}
     failed = 0
     for name in sys.argv[3:] or list(tests):
         with tempfile.TemporaryDirectory(prefix="ttq-causes-") as scratch:
