@@ -86,11 +86,28 @@ absl::StatusOr<std::optional<Given>> GivenBack(const Process& process, const ttq
   return std::optional<Given>({Address(registers.gpr[with]), *time, with, checks});
 }
 
-// A call of the allocators that wrote a block's header.
+// As the header has it.
+uint64_t SizeOf(const std::string& header) {
+  uint64_t size = 0;
+  memcpy(&size, header.data(), sizeof(size));
+  return __builtin_bswap64(size);
+}
+
+bool IsAll(std::string_view bytes, char byte) {
+  return bytes.find_first_not_of(byte) == bytes.npos;
+}
+
+// Whether the hooks have written this header, and nobody else since.
+bool IsHeader(std::string_view header) {
+  return kInterfaces.find(header[8]) != kInterfaces.npos && IsAll(header.substr(9), kGuardByte);
+}
+
+// A call of the allocators that wrote what is before a block.
 struct HeaderWrite {
   std::string function;  // the outermost of the allocators' own
   std::string by;        // who called that, or "somebody"
-  Time time, begin;      // of the write; of the call
+  Time begin;            // of the call
+  std::string header;    // behind the write
 };
 
 class Headers {
@@ -98,9 +115,10 @@ class Headers {
   explicit Headers(const ProcessNames& names)
       : names_(names), process_(names.process()), unwinder_(names) {}
 
+  // The last one before t; nullopt: there is none. Many writes of somebody else: OutOfRange.
   absl::StatusOr<std::optional<HeaderWrite>> LastBefore(Address block, Time t) {
     AccessQuery query;
-    query.ranges = {{block - kHeaderBytes, block - kGuardBytes}};
+    query.ranges = {{block - kGuardBytes, block}};
     query.span = {Time(0), t};
     query.direction = Direction::kBackward;
     query.want_values = false;
@@ -108,12 +126,16 @@ class Headers {
                      process_.Accesses(std::move(query), nullptr));
     for (int n = 0; n < kMaxHeaderWrites; ++n) {
       ASSIGN_OR_RETURN(const std::optional<Access> write, writes->Next());
-      if (!write) break;
+      if (!write) return std::optional<HeaderWrite>();
       if (write->actor != Actor::kInstruction) continue;
       ASSIGN_OR_RETURN(std::optional<HeaderWrite> found, AllocatorAt(*write));
-      if (found) return found;
+      if (!found) continue;
+      ASSIGN_OR_RETURN(MemoryImage header,
+                       process_.Memory(block - kHeaderBytes, kHeaderBytes, write->time + 1));
+      found->header = std::move(header.bytes);
+      return found;
     }
-    return std::optional<HeaderWrite>();
+    return absl::OutOfRangeError("the header was written to too often");
   }
 
  private:
@@ -137,7 +159,7 @@ class Headers {
     return std::optional<HeaderWrite>(
         {outermost->function,
          caller == nullptr ? "somebody" : DescribeCaller(names_, caller->pc, write.time),
-         write.time, begin.value_or(write.time)});
+         begin.value_or(write.time), ""});
   }
 
   const ProcessNames& names_;
@@ -145,23 +167,11 @@ class Headers {
   Unwinder unwinder_;
 };
 
-// As the header has it.
-uint64_t SizeOf(const std::string& header) {
-  uint64_t size = 0;
-  memcpy(&size, header.data(), sizeof(size));
-  return __builtin_bswap64(size);
-}
-
-bool IsAll(std::string_view bytes, char byte) {
-  return bytes.find_first_not_of(byte) == bytes.npos;
-}
-
 // The 8 bytes of the block's surroundings that are not as the hooks left them; nullopt: all are.
 absl::StatusOr<std::optional<Address>> WrongWord(const Process& process, Address block,
                                                  const std::string& header, Time t) {
   constexpr uint64_t kMaxSize = uint64_t{1} << 47;
-  const bool known = kInterfaces.find(header[8]) != kInterfaces.npos;
-  if (!known || !IsAll(std::string_view(header).substr(9), kGuardByte)) return block - kGuardBytes;
+  if (!IsHeader(header)) return block - kGuardBytes;
   const uint64_t size = SizeOf(header);
   if (size >= kMaxSize) return block - kHeaderBytes;
   ASSIGN_OR_RETURN(const MemoryImage guard, process.Memory(block + size, kGuardBytes, t));
@@ -178,16 +188,16 @@ absl::StatusOr<std::optional<RefusedBlock>> FindRefusedBlock(const ProcessNames&
   ASSIGN_OR_RETURN(const std::optional<Given> given, GivenBack(process, stack));
   if (!given || given->block.v < kHeaderBytes) return none;
   const Address block = given->block, start = block - kHeaderBytes;
-  ASSIGN_OR_RETURN(MemoryImage header, process.Memory(start, kHeaderBytes, given->time));
+  ASSIGN_OR_RETURN(const MemoryImage header, process.Memory(start, kHeaderBytes, given->time));
   if (!header.all_present()) return none;
 
   RefusedBlock refused;
   refused.block = block;
   refused.given_back = given->time;
   refused.with = given->with;
-  refused.freed = IsAll(std::string_view(header.bytes).substr(8), kDeadByte);
+  const bool is_dead = IsAll(std::string_view(header.bytes).substr(8), kDeadByte);
   refused.check.word = block - kGuardBytes;  // where the interface is, if nothing else
-  if (!refused.freed) {
+  if (!is_dead) {
     ASSIGN_OR_RETURN(const std::optional<Address> wrong,
                      WrongWord(process, block, header.bytes, given->time));
     if (!wrong && !given->checks) return none;
@@ -211,24 +221,26 @@ absl::StatusOr<std::optional<RefusedBlock>> FindRefusedBlock(const ProcessNames&
   refused.check.read = read->time;
   refused.check.written = write->time;
 
-  refused.text = word >= block   ? "right after a block"
-                 : refused.freed ? "the start of a block"
-                                 : fmt::format("{} bytes before a block", block.v - word.v);
+  // The allocators' last word on this place: a block begins here, or was freed, or neither.
   Headers headers(names);
-  ASSIGN_OR_RETURN(std::optional<HeaderWrite> made, headers.LastBefore(block, given->time));
+  absl::StatusOr<std::optional<HeaderWrite>> made = headers.LastBefore(block, given->time);
   std::string freed;
-  if (refused.freed && made) {
-    freed = fmt::format(", freed at {} by {}", made->begin.v, made->by);
-    ASSIGN_OR_RETURN(made, headers.LastBefore(block, made->begin));
+  if (is_dead && made.ok() && *made) {
+    freed = fmt::format(", freed at {} by {}", (*made)->begin.v, (*made)->by);
+    made = headers.LastBefore(block, (*made)->begin);
   }
-  if (made) {
-    ASSIGN_OR_RETURN(header, process.Memory(start, kHeaderBytes, made->time + 1));
-    const uint64_t size = SizeOf(header.bytes);
-    refused.text += fmt::format(" of {} byte{} that {} gave {} at {}", size, size == 1 ? "" : "s",
-                                made->function, made->by, made->begin.v);
-  }
-  refused.text += freed;
-  return std::optional<RefusedBlock>(std::move(refused));
+  if (absl::IsOutOfRange(made.status())) return none;
+  RETURN_IF_ERROR(made.status());
+  if (!*made || !IsHeader((*made)->header)) return refused;
+  refused.state = is_dead ? RefusedBlock::State::kFreed : RefusedBlock::State::kDamaged;
+  const uint64_t size = SizeOf((*made)->header);
+  refused.text = fmt::format("{} a block of {} byte{} that {} gave {} at {}{}",
+                             word >= block ? "right after"
+                             : is_dead     ? "the start of"
+                                           : fmt::format("{} bytes before", block.v - word.v),
+                             size, size == 1 ? "" : "s", (*made)->function, (*made)->by,
+                             (*made)->begin.v, freed);
+  return refused;
 }
 
 }  // namespace ttq::python

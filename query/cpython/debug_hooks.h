@@ -24,14 +24,18 @@
 namespace ttq::python {
 
 struct RefusedBlock {
+  enum class State {
+    kDamaged,   // what is around it was overwritten, or it was given back by another interface
+    kFreed,     // before
+    kNotGiven,  // no block begins there
+  };
+  State state = State::kNotGiven;
   Address block;
-  Time given_back;  // the call of the allocator that refused it
-  Gpr with;         // what that call passed it in
-  bool freed;       // before: nobody wrote where he must not
-  // The 8 bytes that the hooks found wrong.
-  FailedCheck check;
+  Time given_back;    // the call of the allocator that refused it
+  Gpr with = kRdi;    // what that call passed it in
+  FailedCheck check;  // the 8 bytes that the hooks found wrong
   // Where these are: "right after a block of 20 bytes that PyMem_Malloc gave fill (grid.c:5) at
-  // 1234"; of a freed block, what it was.
+  // 1234"; of a freed block, what it was; else empty.
   std::string text;
 };
 

@@ -342,15 +342,19 @@ class Investigation {
   absl::Status AllocatorFailed() {
     ASSIGN_OR_RETURN(const std::optional<python::RefusedBlock> refused,
                      python::FindRefusedBlock(context_, stack_));
-    if (refused && refused->freed) {
-      return BadlyFreed(refused->block, {"freed heap", refused->text}, refused->given_back,
-                        refused->with);
-    }
-    if (refused) {
+    if (refused && refused->state == python::RefusedBlock::State::kDamaged) {
       if (reason_.empty()) {
         r_.cause = "heap corruption: a guard of CPython's debug hooks was overwritten";
       }
       return TellOf(refused->check, {"heap", refused->text});
+    }
+    if (refused) {
+      AddressKind kind{"freed heap", refused->text};
+      if (refused->state == python::RefusedBlock::State::kNotGiven) {
+        ASSIGN_OR_RETURN(kind,
+                         DescribeAddress(context_, refused->block, refused->given_back, control_));
+      }
+      return BadlyFreed(refused->block, std::move(kind), refused->given_back, refused->with);
     }
     if (!IsInAllocator()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
@@ -711,7 +715,7 @@ class Investigation {
   // Of one in a library's function also for whom: "memcpy (memcpy.c:30) for load (list.c:12)".
   std::string WriterOf(const Access& access) {
     if (access.pc.v == 0) return "";
-    const std::string text = PlaceText(context_, access.pc, access.time);
+    std::string text = PlaceText(context_, access.pc, access.time);
     Address inside = access.pc + 1;
     constexpr size_t kMaxFrames = 32;
     const absl::StatusOr<std::unique_ptr<Moment>> moment = process_.At(access.time);

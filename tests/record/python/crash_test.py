@@ -64,6 +64,9 @@ REFUSED = {
     "far": ("ctypes.memset(block - 16, 65, 20)", "hooks was overwritten", "^8 bytes before a block of 20 bytes"),
     "twice": ("api.PyMem_Free(block)", "^double free$",
               "^the start of a block of 20 bytes that PyMem_Malloc gave .* at [0-9]+, freed at [0-9]+ by "),
+    "inside": ("api.PyMem_Free(block + 16)", "^free of a pointer that the allocator did not give$", "memory|block"),
+    "inside-freed": ("big = api.PyMem_Malloc(200); api.PyMem_Free(big); api.PyMem_Free(big + 64)",
+                     "^free of a pointer that the allocator did not give$", "memory|block"),
     "other": ("api.PyObject_Free(block)", "bad ID", "^8 bytes before a block of 20 bytes"),
 }
 
@@ -130,11 +133,12 @@ def check_refused(scratch, version, interpreter, name):
     recorded = run(TTQ, "record", "-q", "-o", path, "--", interpreter, "-S", "-c", HOOKS % statement,
                    PYTHONMALLOC="debug")
     row = ask(path, "crash")["rows"][0]
-    told = row["memory"] if name == "twice" else row["word_memory"]
+    is_pointers = name == "twice" or name.startswith("inside")
+    told = row["memory"] if is_pointers else row["word_memory"]
     if not re.search(cause, row["cause"]) or not re.search(memory, told or ""):
         return f"{label}: {row['cause']}, {told}"
     block = int(re.search(r"block at address p=(0x\w+)", recorded.stderr)[1], 16)
-    if name == "twice":
+    if is_pointers:
         return None if int(row["address"], 16) == block else f"{label}: {row['address']} is not {block:#x}"
     word = int(row["word"], 16)
     wrong = [block - int(n) for n in re.findall(r"at p-(\d): 0x\w\w \*\*\* OUCH", recorded.stderr)]
