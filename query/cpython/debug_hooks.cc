@@ -59,15 +59,15 @@ struct Given {
 };
 
 absl::StatusOr<std::optional<Given>> GivenBack(const Process& process, const ttq::Stack& stack) {
-  const Frame* call = nullptr;  // the frame that a call made, of those that share its stack
-  const Frame* passes = nullptr;
+  const ttq::Frame* call = nullptr;  // the frame that a call made, of those that share its stack
+  const ttq::Frame* passes = nullptr;
   Gpr with = kRdi;
   bool hooked = false, checks = false;
-  for (const Frame& frame : stack.frames) {
+  for (const ttq::Frame& frame : stack.frames) {
     if (IsCallFrame(frame)) call = &frame;
     hooked |= frame.function.starts_with("_PyMem_Debug");
     checks |= frame.function == "_PyMem_DebugCheckAddress";
-    if (frame.kind == Frame::Kind::kInlined) continue;
+    if (frame.kind == ttq::Frame::Kind::kInlined) continue;
     if (IsHook(frame.function)) {
       passes = call;
       with = kRsi;
@@ -143,8 +143,8 @@ class Headers {
     ASSIGN_OR_RETURN(const std::unique_ptr<Moment> moment, process_.At(write.time));
     ASSIGN_OR_RETURN(const ttq::Stack stack,
                      unwinder_.StackOf(*moment, write.thread, {.max_frames = kMaxFramesOfCall}));
-    const Frame *outermost = nullptr, *call = nullptr, *caller = nullptr;
-    for (const Frame& frame : stack.frames) {
+    const ttq::Frame *outermost = nullptr, *call = nullptr, *caller = nullptr;
+    for (const ttq::Frame& frame : stack.frames) {
       const bool is_inside = outermost == nullptr && &frame < &stack.frames[0] + kMaxFramesInside;
       if (IsOfAllocator(frame.function)) {
         outermost = &frame;
