@@ -3,7 +3,9 @@
 #include "query/process/failed_check.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,18 @@ constexpr uint64_t kCheckInstructions = 1000;
 constexpr int kMaxReadsOfCall = 4096, kMaxWordsRead = 256;  // all calls together
 constexpr size_t kMaxCallsFollowed = 16;
 constexpr size_t kMaxFramesOfWriter = 64;
+
+// Whether glibc itself wrote, outside of the functions that give and take blocks: what it locks and
+// unlocks around a fork, trims, or gives back when a thread ends.
+bool IsGlibcsOwn(const Stack& stack) {
+  static constexpr std::string_view kOwn[] = {"fork",          "__libc_fork", "malloc_trim",
+                                              "__malloc_trim", "mallopt",     "__libc_mallopt"};
+  for (const Frame& frame : stack.frames) {
+    if (!IsGlibc(frame.module)) return false;
+    if (std::find(std::begin(kOwn), std::end(kOwn), frame.function) != std::end(kOwn)) return true;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -196,7 +210,7 @@ class AllocatorWords {
                      unwinder_.StackOf(*moment, write.thread, {.max_frames = kMaxFramesOfWriter}));
     ASSIGN_OR_RETURN(const std::optional<AllocatorCall> call,
                      FindAllocatorCall(names_, heap_, stack));
-    if (!call) return true;
+    if (!call) return !IsGlibcsOwn(stack);
     const bool known = std::any_of(calls_.begin(), calls_.end(), [&](const AllocatorCall& c) {
       return c.thread == call->thread && c.begin == call->begin;
     });

@@ -300,6 +300,9 @@ def corruption(scratch):
             continue
         places = re.findall(r"Invalid write of size.*\n.*: (\w+ \(faults.c:\d+\))", found)
         check(writers[0] in places, name, writers, found)
+    for name in ("heap-trimmed", "heap-forked"):  # what glibc writes outside of malloc and free is its own
+        row = Recording(scratch, "faults", name).rows("crash")[0]
+        check(row["cause"] == "the memory there may not be read" and "malloc" in row["function"], name, row["cause"])
 
 
 # The sanitizer: a program with a mistake, what the cause is.

@@ -3,13 +3,16 @@
 // Programs' usual ways to die, by name. Each mistake is made in one function and found in another,
 // as in life.
 #define _GNU_SOURCE
+#include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NOINLINE __attribute__((noinline))
@@ -90,6 +93,26 @@ NOINLINE void use_heap(void) {
 }
 
 NOINLINE void free_nothing(void) { abort(); }
+
+// Faults in malloc, whose words glibc has written outside of malloc and free.
+static void* fault_in_malloc(void* how) {
+  char* kept = memset(give(40), 1, 40);
+  char* small = memset(give(40), 1, 40);
+  give(8000);  // the arena and this chunk are on different pages
+  char* large = memset(give(100000), 1, 100000);
+  give(100);
+  take(small);
+  take(large);
+  if (!strcmp(how, "heap-trimmed")) malloc_trim(0);
+  if (!strcmp(how, "heap-forked")) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, NULL, 0);
+  }
+  mprotect((char*)((uintptr_t)(large - 16) & ~4095ul), 4096, PROT_NONE);
+  give(100000);
+  return kept;
+}
 
 // Keeps the pointer in a register that ten functions save and restore.
 NOINLINE void saves_rbx(void) { __asm__ volatile("xorl %%ebx, %%ebx" ::: "rbx"); }
@@ -248,6 +271,11 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "heap-not")) {  // the heap is as it should be
     use_heap();
     free_nothing();
+  }
+  if (!strcmp(how, "heap-trimmed") || !strcmp(how, "heap-forked")) {
+    pthread_t t;
+    pthread_create(&t, NULL, fault_in_malloc, argv[1]);
+    pthread_join(t, NULL);
   }
   if (!strcmp(how, "threads")) {
     pthread_t t[3];
