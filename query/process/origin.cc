@@ -101,7 +101,6 @@ absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValueLocation place, uint32
                                                      std::string* note) {
   std::vector<Hop> hops;
   for (uint32_t i = 0; i < depth; ++i) {
-    if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
     Hop hop;
     ASSIGN_OR_RETURN(std::optional<ValueLocation> next, Step(place, &hop));
     // What a vector register held is what was copied out of it.
@@ -118,6 +117,7 @@ absl::StatusOr<std::vector<Hop>> OriginTracer::Trace(ValueLocation place, uint32
 
 absl::StatusOr<std::optional<ValueLocation>> OriginTracer::Step(const ValueLocation& place,
                                                                 Hop* hop) {
+  if (control_ != nullptr && control_->cancelled) return absl::CancelledError("interrupted");
   ASSIGN_OR_RETURN(symbols_, names_.SymbolsAt(place.before));
   ValueLocation part = place;
   part.size = std::min(part.size, kMaxBytes);

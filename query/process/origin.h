@@ -61,6 +61,9 @@ class OriginTracer {
   // early.
   absl::StatusOr<std::vector<Hop>> Trace(ValueLocation place, uint32_t depth, std::string* note);
 
+  // One hop of it. Returns where the source that it names held the value; nullopt: the trace ends.
+  absl::StatusOr<std::optional<ValueLocation>> Step(const ValueLocation& place, Hop* hop);
+
   struct Instruction {
     Time time;
     Address pc;
@@ -83,7 +86,6 @@ class OriginTracer {
     uint32_t all_general = 0, all_vectors = 0;
   };
 
-  absl::StatusOr<std::optional<ValueLocation>> Step(const ValueLocation& place, Hop* hop);
   absl::StatusOr<std::optional<ValueLocation>> MemoryStep(ValueLocation place, Hop* hop);
   absl::StatusOr<std::optional<ValueLocation>> RegisterStep(ValueLocation place, Hop* hop);
   // Continues from the instruction that wrote the place.

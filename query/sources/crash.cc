@@ -27,6 +27,7 @@
 #include "query/sources/builder.h"
 #include "query/sources/fault_object.h"
 #include "query/sources/plans.h"
+#include "query/sources/pointer_chain.h"
 #include "query/sources/py_failure.h"
 #include "re2/re2.h"
 #include "store/read/moment_info.h"
@@ -35,7 +36,6 @@ namespace ttq {
 namespace {
 
 constexpr uint32_t kOriginDepth = 12;
-constexpr uint32_t kHolderDepth = 8;
 constexpr uint32_t kTracedDepth = 60;  // before the hops are left out that tell nothing
 constexpr size_t kLastWrites = 4;
 constexpr size_t kMaxThreads = 100;
@@ -625,7 +625,9 @@ class Investigation {
       }
       used = hop.time;
     }
-    return r_.word ? FindHolder() : FindArguments();
+    if (!r_.word) return FindArguments();
+    ASSIGN_OR_RETURN(pointers_, PointersTo(context_, tracer_, place, control_));
+    return absl::OkStatus();
   }
 
   // Where a function gave a constant that no memory held, as a null pointer for a failure: what it
@@ -660,54 +662,10 @@ class Investigation {
       place.number = ArgumentRegister(i);
       place.thread = made.thread;
       place.before = call->time;
-      ASSIGN_OR_RETURN(argument.holder, WordThatHeld(place));
+      ASSIGN_OR_RETURN(const std::optional<Holder> holder,
+                       HolderOf(context_, tracer_, place, control_));
+      if (holder) argument.holder = holder->word;
       arguments_.push_back(std::move(argument));
-    }
-    return absl::OkStatus();
-  }
-
-  // The word of a data structure that a value was read from.
-  absl::StatusOr<std::optional<Address>> WordThatHeld(const ValueLocation& place) {
-    std::string note;
-    ASSIGN_OR_RETURN(std::vector<Hop> hops, tracer_.Trace(place, kHolderDepth, &note));
-    Time used = place.before;
-    for (const Hop& hop : hops) {
-      if (hop.address) {
-        ASSIGN_OR_RETURN(AddressKind kind, DescribeAddress(context_, *hop.address, used, control_));
-        if (kind.kind != "stack") return hop.address;
-      }
-      used = hop.time;
-    }
-    return std::optional<Address>();
-  }
-
-  // Where the pointer came from through which the word was read.
-  absl::Status FindHolder() {
-    const auto hop = std::find_if(r_.origin.begin(), r_.origin.end(),
-                                  [&](const Hop& h) { return h.address == r_.word; });
-    if (hop == r_.origin.end()) return absl::OkStatus();
-    // That hop wrote the word; the one before it, in this list, read it.
-    const Time read = hop == r_.origin.begin() ? r_.time : std::prev(hop)->time;
-    ASSIGN_OR_RETURN(std::optional<OriginTracer::Instruction> found, tracer_.InstructionAt(read));
-    if (!found) return absl::OkStatus();
-    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(found->bytes.data()),
-                                           found->bytes.size());
-    const std::optional<DecodedInstruction> decoded = Disassembler().Decode(bytes, found->pc);
-    if (!decoded) return absl::OkStatus();
-    for (const Operand& operand : decoded->operands) {
-      if (operand.kind != Operand::Kind::kMemory ||
-          operand.base.file != RegisterName::File::kGeneral || operand.base.number == kRsp) {
-        continue;
-      }
-      ASSIGN_OR_RETURN(Registers registers, process_.RegistersAt(read, r_.thread));
-      reached_by_ = registers.gpr[operand.base.number];
-      ValueLocation place;
-      place.kind = ValueLocation::Kind::kGeneral;
-      place.number = operand.base.number;
-      place.thread = r_.thread;
-      place.before = read;
-      ASSIGN_OR_RETURN(const std::optional<Address> holder, WordThatHeld(place));
-      if (holder) holder_ = holder;
     }
     return absl::OkStatus();
   }
@@ -777,6 +735,17 @@ class Investigation {
       const RegisterName name{RegisterName::File::kGeneral, number, 0, 8};
       suspects.push_back({r_.registers.gpr[number], false, interest, name.Text().substr(1)});
     };
+    // Of what was read through a pointer to a freed object nothing can be trusted, so the outermost
+    // one goes first.
+    if (r_.access != "free") {
+      for (auto pointer = pointers_.rbegin(); pointer != pointers_.rend(); ++pointer) {
+        if (!pointer->holder) continue;
+        suspects.push_back({.address = pointer->value,
+                            .interest = Interest::kDangling,
+                            .how = fmt::format("the word at {:#x}", pointer->holder->word.v),
+                            .holder = pointer->holder});
+      }
+    }
     if (r_.base) add_register(*r_.base, Interest::kAny);
     // Who frees an object gives back its block, which begins with the collector's header if it has
     // one.
@@ -797,9 +766,11 @@ class Investigation {
       const auto add_living = [&](uint64_t address) {
         suspects.push_back({address, true, Interest::kLiving, how, broken});
       };
-      if (reached_by_ != 0) add_living(reached_by_);
+      if (pointers_.size() > 1) add_living(pointers_[1].value);
       add_living(r_.word->v);
-      if (holder_) add_living(holder_->v);
+      if (pointers_.size() > 1 && pointers_[1].holder) {
+        add_living(pointers_[1].holder->word.v);
+      }
     }
     for (const Argument& argument : arguments_) {
       suspects.push_back({argument.value, false, Interest::kLiving, argument.how});
@@ -822,8 +793,10 @@ class Investigation {
          {kRdi, kRbx, kRbp, kR12, kR13, kR14, kR15, kRsi, kRdx, kRcx, kR8, kR9, kRax, kR10, kR11}) {
       add_register(at_hand, Interest::kCountedAfter);
     }
-    ASSIGN_OR_RETURN(r_.python_object,
-                     ObjectAtFault(context_, suspects, r_.time, control_, &outcome_));
+    ASSIGN_OR_RETURN(FaultObject found,
+                     ObjectAtFault(context_, stack_, suspects, r_.time, control_, &outcome_));
+    if (found.dangling) r_.cause = "use after free: a Python object was used that was freed";
+    r_.python_object = std::move(found.object);
     return absl::OkStatus();
   }
 
@@ -834,12 +807,9 @@ class Investigation {
   OriginTracer tracer_;
   Unwinder unwinder_;
   Report r_;
-  Stack stack_;         // of the thread that crashed
-  std::string reason_;  // why it ended, as it said
-  // What the word was reached by, and where that came from: of a list, its items, and the word of
-  // the list that leads to them.
-  uint64_t reached_by_ = 0;
-  std::optional<Address> holder_;
+  Stack stack_;                    // of the thread that crashed
+  std::string reason_;             // why it ended, as it said
+  std::vector<Pointer> pointers_;  // that led to the address
   struct Argument {
     uint64_t value = 0;
     std::string how;

@@ -32,20 +32,26 @@ constexpr uint64_t kLargest = 512;
 constexpr uint64_t kMaxCounts = 20000;
 // Of the writes to where an object's type would be, looked through for one that stores a type.
 constexpr size_t kMaxStores = 3;
+// Of the words that a pointer was copied through, looked at for the object that it was to.
+constexpr size_t kMaxHolders = 8;
 // Of the changes to what may be an object's count, looked through for when it was made.
 constexpr uint64_t kMaxChanges = 20000;
 
 class Search {
  public:
-  Search(const Context& context, Time t, ScanControl* control, Outcome* outcome)
+  Search(const Context& context, const ttq::Stack& stack, Time t, ScanControl* control,
+         Outcome* outcome)
       : context_(context),
+        stack_(stack),
         time_(t),
         control_(control),
         outcome_(*outcome),
+        tracer_(context, control),
         provenance_(&context, control) {}
 
   absl::StatusOr<Value> Examine(const Suspect& suspect) {
     if (suspect.address < 4096 || suspect.address >> 47 != 0) return Value();
+    if (suspect.interest == Suspect::Interest::kDangling) return TryDangling(suspect);
     if (!suspect.inside) return Try(suspect.address, suspect);
     const uint64_t first = suspect.address & ~(kAlignment - 1);
     if (suspect.interest != Suspect::Interest::kLiving) return LastTenant(first, suspect);
@@ -61,6 +67,7 @@ class Search {
     const char* state = "";
     Epoch epoch;
     Time whole;                    // when it could be read
+    Time end;                      // of what is looked at: its memory is another's from there on
     std::optional<int64_t> count;  // of references, at the end
   };
 
@@ -186,6 +193,7 @@ class Search {
     if (kind.kind == "stack") return Value();
     Life life;
     life.whole = time_;
+    life.end = time_ + 1;
     if (alive && !refcount->immortal) life.count = refcount->count;
     Epoch& epoch = life.epoch;
     if (!alive || !refcount->immortal) {
@@ -231,6 +239,106 @@ class Search {
       if (!was) return Value();
     }
     return Describe(object, suspect, life);
+  }
+
+  // An object that had died when a pointer to it, older than that, was used.
+  absl::StatusOr<Value> TryDangling(const Suspect& suspect) {
+    const uint64_t object = suspect.address;
+    if (object % sizeof(uint64_t) != 0) return Value();
+    ASSIGN_OR_RETURN(const AddressKind kind,
+                     DescribeAddress(context_, Address(object), time_, control_));
+    if (kind.kind != "heap" && kind.kind != "freed heap" && kind.kind != "anonymous") {
+      return Value();
+    }
+    auto scanner = python::EpochScanner::Open(context_.process(), &provenance_, object,
+                                              {Time(0), time_ + 1}, control_,
+                                              /*births_only=*/false, kMaxChanges);
+    if (absl::IsNotFound(scanner.status())) return Value();
+    if (!scanner.ok()) return scanner.status();
+    std::vector<Epoch> epochs;
+    absl::StatusOr<const Epoch*> dangling = EpochMeant(**scanner, *suspect.holder, &epochs);
+    if (absl::IsResourceExhausted(dangling.status())) return Value();
+    if (!dangling.ok()) return dangling.status();
+    if (*dangling == nullptr || !(*dangling)->birth || !(*dangling)->death) return Value();
+    ASSIGN_OR_RETURN(const bool dying, IsBeingFreed(*(*dangling)->death));
+    if (dying) return Value();
+    Life life;
+    life.state = "freed";
+    life.epoch = **dangling;
+    life.whole = life.epoch.alive;
+    life.end = *dangling == &epochs[0] ? time_ + 1 : (*dangling - 1)->birth->access.time;
+    return Describe(object, suspect, life);
+  }
+
+  // The object that the holder's pointer was to; null: that is not known. A word that was stored
+  // while an object lived held a pointer to that one. A word that was stored while none did may
+  // be a free list's, of which the next object was made; what the pointer was to before does not
+  // matter then. `epochs` gets the objects looked at, the newest first.
+  absl::StatusOr<const Epoch*> EpochMeant(python::EpochScanner& scanner, Holder holder,
+                                          std::vector<Epoch>* epochs) {
+    const auto born = [](const Epoch& e) { return e.birth ? e.birth->access.time : Time(0); };
+    const auto died = [](const Epoch& e) { return e.death ? e.death->access.time : kTimeMax; };
+    const Epoch* const unknown = nullptr;
+    bool all = false;
+    for (size_t i = 0; i < kMaxHolders; ++i) {
+      while (!all && (epochs->empty() || born(epochs->back()) > holder.stored)) {
+        ASSIGN_OR_RETURN(std::optional<Epoch> next, scanner.Next());
+        if (next) {
+          epochs->push_back(*std::move(next));
+        } else {
+          all = true;
+        }
+      }
+      const bool last = i == 0;
+      const auto at_store = std::find_if(epochs->begin(), epochs->end(), [&](const Epoch& e) {
+        return born(e) <= holder.stored && holder.stored < died(e);
+      });
+      if (at_store != epochs->end()) {
+        // Read before it died, and kept by other words since: perhaps as memory to be used again.
+        const bool may_be_memory = died(*at_store) >= holder.read && !last;
+        return may_be_memory || at_store->replaced ? unknown : &*at_store;
+      }
+      const auto made_of_it = std::find_if(epochs->rbegin(), epochs->rend(),
+                                           [&](const Epoch& e) { return born(e) >= holder.read; });
+      if (made_of_it != epochs->rend()) {
+        return last && !made_of_it->replaced ? &*made_of_it : unknown;
+      }
+      if (!holder.source) return unknown;
+      ASSIGN_OR_RETURN(std::optional<Holder> before,
+                       HolderOf(context_, tracer_, *holder.source, control_));
+      if (!before) return unknown;
+      holder = *std::move(before);
+    }
+    return unknown;
+  }
+
+  // Whether the deallocator still runs that the change led to.
+  absl::StatusOr<bool> IsBeingFreed(const python::CountChange& death) {
+    constexpr uint64_t kBeforeCall = 16;  // instructions from where the count became 0
+    const Access& change = death.access;
+    if (change.thread != stack_.thread) return false;
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, context_.process().At(change.time));
+    ASSIGN_OR_RETURN(const ttq::Stack then,
+                     Unwinder(context_).StackOf(*moment, change.thread, {.max_frames = 16}));
+    const auto counted = std::find_if(then.frames.begin(), then.frames.end(), IsCallFrame);
+    if (counted == then.frames.end()) return false;
+    const ttq::Frame* inner = nullptr;
+    for (const ttq::Frame& frame : stack_.frames) {
+      if (!IsCallFrame(frame)) continue;
+      if (frame.cfa == counted->cfa) {
+        ASSIGN_OR_RETURN(const std::optional<Time> called,
+                         CalledAt(context_.process(), frame, time_));
+        if (!called || *called > change.time) return false;
+        // What jumped to a deallocator is another function now.
+        if (frame.function != counted->function) return true;
+        if (inner == nullptr) return false;
+        ASSIGN_OR_RETURN(const std::optional<Time> next,
+                         CalledAt(context_.process(), *inner, time_));
+        return next && *next > change.time && next->v - change.time.v <= kBeforeCall;
+      }
+      inner = &frame;
+    }
+    return false;
   }
 
   // When the words that make it an object were written last, the newest first.
@@ -301,7 +409,7 @@ class Search {
                     {"refcount", life.count ? Value(*life.count) : Value()}};
     RETURN_IF_ERROR(AddEvent("created", life.epoch.birth, &found));
     RETURN_IF_ERROR(AddEvent("freed", life.epoch.death, &found));
-    ASSIGN_OR_RETURN(Value references, References(object, word, life.epoch));
+    ASSIGN_OR_RETURN(Value references, References(object, word, life));
     if (suspect.interest == Suspect::Interest::kCountedAfter && !CountedAfter(references)) {
       return Value();
     }
@@ -323,11 +431,12 @@ class Search {
 
   // Who does not come out even.
   absl::StatusOr<Value> References(uint64_t object, const python::CountWord& word,
-                                   const Epoch& epoch) {
+                                   const Life& life) {
+    const Epoch& epoch = life.epoch;
     if (!epoch.birth) return Value();
     absl::StatusOr<std::vector<python::Owner>> owners =
         python::OwnersOf(context_, provenance_, object, word, epoch,
-                         {epoch.birth->access.time, time_ + 1}, control_, kMaxCounts);
+                         {epoch.birth->access.time, life.end}, control_, kMaxCounts);
     if (absl::IsResourceExhausted(owners.status())) {
       outcome_.MarkIncomplete(fmt::format(
           "the references to {:#x} were not counted, for there are too many; `why was {:#x} freed "
@@ -356,24 +465,28 @@ class Search {
   }
 
   const Context& context_;
+  const ttq::Stack& stack_;
   const Time time_;
   ScanControl* control_;
   Outcome& outcome_;
+  OriginTracer tracer_;
   python::Provenance provenance_;
   absl::flat_hash_set<uint64_t> tried_;
 };
 
 }  // namespace
 
-absl::StatusOr<Value> ObjectAtFault(const Context& context, const std::vector<Suspect>& suspects,
-                                    Time t, ScanControl* control, Outcome* outcome) {
-  if (!context.HasPython()) return Value();
-  Search search(context, t, control, outcome);
+absl::StatusOr<FaultObject> ObjectAtFault(const Context& context, const ttq::Stack& stack,
+                                          const std::vector<Suspect>& suspects, Time t,
+                                          ScanControl* control, Outcome* outcome) {
+  if (!context.HasPython()) return FaultObject{};
+  Search search(context, stack, t, control, outcome);
   for (const Suspect& suspect : suspects) {
-    absl::StatusOr<Value> found = search.Examine(suspect);
-    if (!found.ok() || !found->is_null()) return found;
+    ASSIGN_OR_RETURN(Value found, search.Examine(suspect));
+    if (found.is_null()) continue;
+    return FaultObject{std::move(found), suspect.interest == Suspect::Interest::kDangling};
   }
-  return Value();
+  return FaultObject{};
 }
 
 }  // namespace ttq

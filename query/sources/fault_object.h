@@ -14,7 +14,9 @@
 #include "absl/status/statusor.h"
 #include "query/cpython/context.h"
 #include "query/outcome.h"
+#include "query/process/stack.h"
 #include "query/rows/source_plan.h"
+#include "query/sources/pointer_chain.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -23,12 +25,23 @@ namespace ttq {
 struct Suspect {
   uint64_t address = 0;
   bool inside = false;  // it may lie within an object; else it is where an object would begin
-  // Which objects are of interest: any, one that is alive, one that was freed, or one that was
-  // freed and whose references somebody went on to count.
-  enum class Interest : uint8_t { kAny, kLiving, kFreed, kCountedAfter } interest = Interest::kAny;
+  // Which objects are of interest.
+  enum class Interest : uint8_t {
+    kAny,
+    kLiving,
+    kFreed,
+    kCountedAfter,  // freed, and somebody went on to count its references
+    kDangling,      // freed, and somebody went on to use a pointer to it
+  } interest = Interest::kAny;
   std::string how;  // what it was to the crash: "rax", "the word that was read"
   // What was read there and is no object: of a list or tuple that is sound otherwise, an item.
   std::optional<uint64_t> broken;
+  std::optional<Holder> holder;  // kDangling: of the pointer
+};
+
+struct FaultObject {
+  Value object;
+  bool dangling = false;  // found as such
 };
 
 // Of the first suspect that is an object at `t`, or was the last one there before: an object of
@@ -36,9 +49,10 @@ struct Suspect {
 // created_by, created_in, freed_time, freed_by, freed_in, references`, where `…_by` is a place in
 // Python, `…_in` a native function, and `references` a list of owners with the numbers that
 // they took and gave back, if those differ. Null when no suspect is an object. Cancelled when
-// interrupted.
-absl::StatusOr<Value> ObjectAtFault(const Context& context, const std::vector<Suspect>& suspects,
-                                    Time t, ScanControl* control, Outcome* outcome);
+// interrupted. `stack`: of the thread that crashed, at `t`.
+absl::StatusOr<FaultObject> ObjectAtFault(const Context& context, const ttq::Stack& stack,
+                                          const std::vector<Suspect>& suspects, Time t,
+                                          ScanControl* control, Outcome* outcome);
 
 }  // namespace ttq
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/sources/pointer_chain.h"
+
+#include <cstring>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "query/code/disassembler.h"
+#include "query/sources/address_kind.h"
+
+namespace ttq {
+namespace {
+
+constexpr size_t kMaxPointers = 8;
+constexpr uint32_t kMaxHops = 30;  // between registers and the stack
+
+absl::StatusOr<uint64_t> ValueAt(const Process& process, const ValueLocation& place) {
+  if (place.kind == ValueLocation::Kind::kGeneral) {
+    ASSIGN_OR_RETURN(const Registers registers, process.RegistersAt(place.before, place.thread));
+    return registers.gpr[place.number];
+  }
+  uint64_t value = 0;
+  ASSIGN_OR_RETURN(const MemoryImage image,
+                   process.Memory(place.address, sizeof value, place.before));
+  if (image.all_present()) memcpy(&value, image.bytes.data(), sizeof value);
+  return value;
+}
+
+// The register that the instruction at `t` read memory through; nullopt: none.
+absl::StatusOr<std::optional<ValueLocation>> BaseOf(OriginTracer& tracer, ThreadNo thread, Time t) {
+  ASSIGN_OR_RETURN(const std::optional<OriginTracer::Instruction> found, tracer.InstructionAt(t));
+  if (!found) return std::nullopt;
+  const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(found->bytes.data()),
+                                         found->bytes.size());
+  const std::optional<DecodedInstruction> decoded = Disassembler().Decode(bytes, found->pc);
+  if (!decoded) return std::nullopt;
+  for (const Operand& operand : decoded->operands) {
+    if (operand.kind != Operand::Kind::kMemory ||
+        operand.base.file != RegisterName::File::kGeneral || operand.base.number == kRsp) {
+      continue;
+    }
+    ValueLocation base;
+    base.kind = ValueLocation::Kind::kGeneral;
+    base.number = operand.base.number;
+    base.thread = thread;
+    base.before = t;
+    return base;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTracer& tracer,
+                                               const ValueLocation& place, ScanControl* control) {
+  std::optional<ValueLocation> next = place;
+  Time used = place.before;
+  for (uint32_t i = 0; i < kMaxHops && next; ++i) {
+    Hop hop;
+    ASSIGN_OR_RETURN(next, tracer.Step(*next, &hop));
+    if (hop.address) {
+      ASSIGN_OR_RETURN(const AddressKind kind,
+                       DescribeAddress(context, *hop.address, used, control));
+      if (kind.kind != "stack") return Holder{*hop.address, hop.time, used, next};
+    }
+    used = hop.time;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTracer& tracer,
+                                                const ValueLocation& place, ScanControl* control) {
+  std::vector<Pointer> pointers;
+  std::optional<ValueLocation> next = place;
+  while (next && pointers.size() < kMaxPointers) {
+    Pointer pointer;
+    ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), *next));
+    ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *next, control));
+    next = std::nullopt;
+    if (pointer.holder) {
+      ASSIGN_OR_RETURN(next, BaseOf(tracer, place.thread, pointer.holder->read));
+    }
+    pointers.push_back(std::move(pointer));
+  }
+  return pointers;
+}
+
+}  // namespace ttq

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// The pointers that led to a fault: the one that was used, the one through which that was read, and
+// so on to the variable or the list that it all began with.
+
+#ifndef TTQ_QUERY_SOURCES_POINTER_CHAIN_H_
+#define TTQ_QUERY_SOURCES_POINTER_CHAIN_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/types.h"
+#include "query/cpython/context.h"
+#include "query/process/origin.h"
+#include "store/read/reader.h"
+
+namespace ttq {
+
+// A word that kept a value, on no thread's stack, from when it was stored to when it was read.
+struct Holder {
+  Address word;
+  Time stored, read;
+  std::optional<ValueLocation> source;  // what was stored; nullopt: it was made there
+};
+
+// The last one that the value at `place` went through; nullopt: none, as far as it was looked for.
+absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTracer& tracer,
+                                               const ValueLocation& place, ScanControl* control);
+
+struct Pointer {
+  uint64_t value = 0;
+  std::optional<Holder> holder;
+};
+
+// The value at `place`, then the pointer through which its holder was read, and so on.
+absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTracer& tracer,
+                                                const ValueLocation& place, ScanControl* control);
+
+}  // namespace ttq
+
+#endif  // TTQ_QUERY_SOURCES_POINTER_CHAIN_H_
