@@ -225,9 +225,12 @@ class Search {
     life.state = alive ? "alive" : "freed";
     if (!alive) {
       std::vector<Time> whole = {epoch.alive};
-      if (!epoch.death) {
-        // It was not freed, and is none any more: somebody wrote over it.
+      if (!epoch.death || epoch.whole != epoch.alive) {
+        // When it was freed, if it was, it was none any more: somebody wrote over it.
         life.state = "overwritten";
+        whole = {epoch.whole};
+      }
+      if (!epoch.death) {
         ASSIGN_OR_RETURN(whole, LastWrites(object, layout));
       }
       bool was = false;
