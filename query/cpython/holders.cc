@@ -53,19 +53,11 @@ bool HoldsNothing(const TypeInfo& type) {
          IsBuiltin(type, "float") || IsBuiltin(type, "complex");
 }
 
-uint64_t SizeOf(ObjectReader& objects, uint64_t object, const TypeInfo& type) {
+// With the attributes that follow it and the frame in it.
+uint64_t ExtentOf(ObjectReader& objects, uint64_t object, const TypeInfo& type) {
+  uint64_t size = objects.SizeOf(object, type);
+  // As many as the class has ever seen names (at most 30).
   const Layout& layout = objects.layout();
-  uint64_t size = static_cast<uint64_t>(std::clamp<int64_t>(type.basicsize, 0, 1 << 20));
-  if (type.Is(kTypeSubclass)) {
-    // One that C defines is shorter than what its metaclass says.
-    const TypeInfo* info = objects.Type(object);
-    constexpr uint64_t kStaticType = 416;  // sizeof(PyTypeObject)
-    if (info && !info->heap()) return kStaticType;
-  }
-  if (type.itemsize > 0) {
-    size += objects.ItemsOf(object, type) * static_cast<uint64_t>(type.itemsize);
-  }
-  // Attributes that follow the object, as many as the class has ever seen names (at most 30).
   if (layout.traits.attribute_values >= AttributeValues::kBehindHead && type.Is(kInlineValues)) {
     size += 8 * 34;
   }
@@ -78,7 +70,7 @@ bool FitsBlock(ObjectReader& objects, uint64_t object, const TypeInfo& type, con
   if (HasFrame(type) || type.Is(kInlineValues)) return true;
   constexpr uint64_t kRoundedUp = 96;  // with what a debug build adds
   const uint64_t room = block.begin + block.size - object;
-  const uint64_t size = SizeOf(objects, object, type);
+  const uint64_t size = ExtentOf(objects, object, type);
   return size <= room && room - size < kRoundedUp;
 }
 
@@ -611,11 +603,11 @@ Search::Step Search::Inside(uint64_t container, uint64_t word, uint64_t value) {
     step.kind = Holder::Kind::kGlobal;
     step.text = fmt::format("state of module {}", NameOfModule(container));
   } else if (type.Is(kManagedDict) &&
-             (word < container || word >= container + SizeOf(objects, container, type))) {
+             (word < container || word >= container + ExtentOf(objects, container, type))) {
     step.kind = Holder::Kind::kUnknown;  // not an attribute
   } else if (word >= container && word < container + static_cast<uint64_t>(type.basicsize)) {
     step.text = fmt::format(".field+{} of {}", word - container, type.name);
-  } else if (word > container && word < container + SizeOf(objects, container, type)) {
+  } else if (word > container && word < container + ExtentOf(objects, container, type)) {
     step.kind = Holder::Kind::kUnknown;  // an attribute that is not there any more
   } else if (objects.Inherits(type, "collections.deque")) {
     step.kind = Holder::Kind::kUnknown;  // not an item any more
@@ -785,7 +777,7 @@ std::optional<TypeInfo> TypeOfPlausible(ObjectReader& objects, uint64_t at) {
 }
 
 bool Covers(ObjectReader& objects, uint64_t object, const TypeInfo& type, uint64_t word) {
-  return word < object + SizeOf(objects, object, type) && word >= TypeWord(objects, object);
+  return word < object + ExtentOf(objects, object, type) && word >= TypeWord(objects, object);
 }
 
 }  // namespace

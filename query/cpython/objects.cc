@@ -288,6 +288,27 @@ uint64_t ObjectReader::ItemsOf(uint64_t object, const TypeInfo& type) {
   return std::min(items, kMax);
 }
 
+uint64_t ObjectReader::SizeOf(uint64_t object, const TypeInfo& type) {
+  if (type.Is(kTypeSubclass)) {
+    // One that C defines is shorter than what its metaclass says.
+    const TypeInfo* info = Type(object);
+    constexpr uint64_t kStaticType = 416;  // sizeof(PyTypeObject)
+    if (info && !info->heap()) return kStaticType;
+  }
+  if (type.Is(kUnicodeSubclass)) {
+    const std::optional<StrState> state = StrStateOf(object);
+    const auto length = memory_.Get<int64_t>(object + layout_.str_length);
+    if (state && state->compact && length && *length >= 0) {
+      const uint64_t units = static_cast<uint64_t>(*length) + 1;  // one is 0
+      return state->ascii ? layout_.str_ascii_data + units
+                          : layout_.str_compact_data + units * state->kind;
+    }
+  }
+  const auto size = static_cast<uint64_t>(std::clamp<int64_t>(type.basicsize, 0, 1 << 20));
+  return type.itemsize > 0 ? size + ItemsOf(object, type) * static_cast<uint64_t>(type.itemsize)
+                           : size;
+}
+
 std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
   Refcount result;
   if (layout_.free_threaded) {
@@ -316,17 +337,22 @@ std::optional<Refcount> ObjectReader::RefcountOf(uint64_t object) {
 
 // ---- Plain values ----------------------------------------------------------------------------
 
+std::optional<ObjectReader::StrState> ObjectReader::StrStateOf(uint64_t object) const {
+  const auto word = memory_.Get<uint32_t>(object + layout_.str_state);
+  if (!word) return std::nullopt;
+  const uint32_t rest = *word >> layout_.traits.str_kind_bit;
+  return StrState{.kind = rest & 7, .compact = (rest >> 3 & 1) != 0, .ascii = (rest >> 4 & 1) != 0};
+}
+
 std::optional<std::u32string> ObjectReader::Text(uint64_t object, size_t most) {
   const TypeInfo* type = TypeOf(object);
   if (!type || !type->Is(kUnicodeSubclass)) return std::nullopt;
   const auto length = memory_.Get<int64_t>(object + layout_.str_length);
-  const auto state = memory_.Get<uint32_t>(object + layout_.str_state);
+  const std::optional<StrState> state = StrStateOf(object);
   if (!length || !state || *length < 0) return std::nullopt;
-  const uint32_t rest = *state >> layout_.traits.str_kind_bit;
-  uint32_t kind = rest & 7;
-  const bool compact = rest >> 3 & 1, ascii = rest >> 4 & 1;
-  uint64_t data = object + (ascii ? layout_.str_ascii_data : layout_.str_compact_data);
-  if (!compact) data = memory_.Pointer(object + layout_.str_data);
+  uint32_t kind = state->kind;
+  uint64_t data = object + (state->ascii ? layout_.str_ascii_data : layout_.str_compact_data);
+  if (!state->compact) data = memory_.Pointer(object + layout_.str_data);
   int64_t units = *length;
   if (kind == 0 && layout_.str_wstr != kAbsent) {
     // Not made ready: wchar_t, whose length is kept before the data pointer.

@@ -102,6 +102,9 @@ class ObjectReader {
   // Of a type with itemsize: how many items the object has, of an int its digits. 0 also where that
   // cannot be read; at most 2^24.
   uint64_t ItemsOf(uint64_t object, const TypeInfo& type);
+  // Its bytes, its items among them; neither the collector's header before it nor the attributes
+  // that some classes keep behind it.
+  uint64_t SizeOf(uint64_t object, const TypeInfo& type);
   // Tracked by the cycle collector, where a header says so.
   bool IsGarbageCollected(const TypeInfo& type) const { return type.Is(kHaveGc); }
 
@@ -160,6 +163,13 @@ class ObjectReader {
   // The dict object of an instance, when it has one of its own.
   uint64_t DictObject(uint64_t object, const TypeInfo& type);
   void AddSlots(uint64_t object, const TypeInfo& type, std::vector<Attribute>* attributes);
+
+  // How the units of a str are kept.
+  struct StrState {
+    uint32_t kind = 0;  // bytes of each
+    bool compact = false, ascii = false;
+  };
+  std::optional<StrState> StrStateOf(uint64_t object) const;
 
   Memory& memory_;
   const Layout& layout_;

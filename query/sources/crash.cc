@@ -763,13 +763,13 @@ class Investigation {
       if (image.bytes.size() == sizeof *broken) {
         memcpy(&broken.emplace(), image.bytes.data(), sizeof *broken);
       }
-      const auto add_living = [&](uint64_t address) {
-        suspects.push_back({address, true, Interest::kLiving, how, broken});
+      const auto add_living = [&](uint64_t address, Interest interest = Interest::kLiving) {
+        suspects.push_back({address, true, interest, how, broken});
       };
       if (pointers_.size() > 1) add_living(pointers_[1].value);
       add_living(r_.word->v);
       if (pointers_.size() > 1 && pointers_[1].holder) {
-        add_living(pointers_[1].holder->word.v);
+        add_living(pointers_[1].holder->word.v, Interest::kHolding);
       }
     }
     for (const Argument& argument : arguments_) {

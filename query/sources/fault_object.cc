@@ -47,6 +47,7 @@ class Search {
         control_(control),
         outcome_(*outcome),
         tracer_(context, control),
+        unwinder_(context),
         provenance_(&context, control) {}
 
   absl::StatusOr<Value> Examine(const Suspect& suspect) {
@@ -54,7 +55,7 @@ class Search {
     if (suspect.interest == Suspect::Interest::kDangling) return TryDangling(suspect);
     if (!suspect.inside) return Try(suspect.address, suspect);
     const uint64_t first = suspect.address & ~(kAlignment - 1);
-    if (suspect.interest != Suspect::Interest::kLiving) return LastTenant(first, suspect);
+    if (!IsOfTheLiving(suspect)) return LastTenant(first, suspect);
     for (uint64_t back = 0; back <= kLargest && back < first; back += kAlignment) {
       absl::StatusOr<Value> found = Try(first - back, suspect);
       if (!found.ok() || !found->is_null()) return found;
@@ -70,6 +71,11 @@ class Search {
     Time end;                      // of what is looked at: its memory is another's from there on
     std::optional<int64_t> count;  // of references, at the end
   };
+
+  static bool IsOfTheLiving(const Suspect& suspect) {
+    return suspect.interest == Suspect::Interest::kLiving ||
+           suspect.interest == Suspect::Interest::kHolding;
+  }
 
   // Who was made last of those that reach to the address. Whoever gets memory that was another's
   // stores a type where that one had something else: the newest such store goes first. Those whose
@@ -149,10 +155,7 @@ class Search {
   static bool Covers(PythonState::Instance& instance, const python::TypeInfo& type, uint64_t object,
                      uint64_t address) {
     const uint64_t before = type.Is(python::kHaveGc) ? kHeader : 0;
-    uint64_t size = static_cast<uint64_t>(std::max<int64_t>(type.basicsize, 16));
-    if (type.itemsize > 0) {
-      size += instance.objects.ItemsOf(object, type) * static_cast<uint64_t>(type.itemsize);
-    }
+    const uint64_t size = std::max<uint64_t>(instance.objects.SizeOf(object, type), 16);
     // Where its items begin is its own, even if it has none.
     const uint64_t end = size + (type.itemsize > 0 ? 1 : 0);
     return object - before <= address && address < object + end;
@@ -173,7 +176,8 @@ class Search {
 
   absl::StatusOr<Value> Try(uint64_t object, const Suspect& suspect) {
     const uint64_t address = suspect.address;
-    const bool living = suspect.interest == Suspect::Interest::kLiving;
+    const bool living = IsOfTheLiving(suspect);
+    if (suspect.interest == Suspect::Interest::kHolding && address < object) return Value();
     if (tried_.contains(object)) return Value();
     if (!living) tried_.insert(object);
     ASSIGN_OR_RETURN(PythonState * state, provenance_.StateAt(time_));
@@ -240,6 +244,10 @@ class Search {
         life.whole = t;
       }
       if (!was) return Value();
+      if (epoch.death && suspect.inside) {
+        ASSIGN_OR_RETURN(const bool reused, WasReused(address, *epoch.death));
+        if (reused) return Value();
+      }
     }
     return Describe(object, suspect, life);
   }
@@ -263,7 +271,7 @@ class Search {
     if (absl::IsResourceExhausted(dangling.status())) return Value();
     if (!dangling.ok()) return dangling.status();
     if (*dangling == nullptr || !(*dangling)->birth || !(*dangling)->death) return Value();
-    ASSIGN_OR_RETURN(const bool dying, IsBeingFreed(*(*dangling)->death));
+    ASSIGN_OR_RETURN(const bool dying, IsBeingFreed(*(*dangling)->death, stack_));
     if (dying) return Value();
     Life life;
     life.state = "freed";
@@ -315,31 +323,47 @@ class Search {
     return unknown;
   }
 
-  // Whether the deallocator still runs that the change led to.
-  absl::StatusOr<bool> IsBeingFreed(const python::CountChange& death) {
+  // Whether somebody else than its deallocator wrote to the dead object's word last.
+  absl::StatusOr<bool> WasReused(uint64_t address, const python::CountChange& death) {
+    AccessQuery query;
+    query.ranges = {{Address(address), Address(address + sizeof(uint64_t))}};
+    query.span = {death.access.time + 1, time_ + 1};
+    query.direction = Direction::kBackward;
+    ASSIGN_OR_RETURN(const std::optional<Access> write, LastAccess(context_.process(), query));
+    if (!write) return false;
+    ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, context_.process().At(write->time));
+    ASSIGN_OR_RETURN(const ttq::Stack writer, unwinder_.StackOf(*moment, write->thread));
+    ASSIGN_OR_RETURN(const bool by_deallocator, IsBeingFreed(death, writer));
+    return !by_deallocator;
+  }
+
+  // Whether at the stack's time the deallocator still runs that the change led to.
+  absl::StatusOr<bool> IsBeingFreed(const python::CountChange& death, const ttq::Stack& stack) {
     constexpr uint64_t kBeforeCall = 16;  // instructions from where the count became 0
     const Access& change = death.access;
-    if (change.thread != stack_.thread) return false;
+    if (change.thread != stack.thread) return false;
     ASSIGN_OR_RETURN(std::unique_ptr<Moment> moment, context_.process().At(change.time));
     ASSIGN_OR_RETURN(const ttq::Stack then,
-                     Unwinder(context_).StackOf(*moment, change.thread, {.max_frames = 16}));
+                     unwinder_.StackOf(*moment, change.thread, {.max_frames = 16}));
     const auto counted = std::find_if(then.frames.begin(), then.frames.end(), IsCallFrame);
     if (counted == then.frames.end()) return false;
     const ttq::Frame* inner = nullptr;
-    for (const ttq::Frame& frame : stack_.frames) {
+    for (const ttq::Frame& frame : stack.frames) {
       if (!IsCallFrame(frame)) continue;
-      if (frame.cfa == counted->cfa) {
-        ASSIGN_OR_RETURN(const std::optional<Time> called,
-                         CalledAt(context_.process(), frame, time_));
-        if (!called || *called > change.time) return false;
-        // What jumped to a deallocator is another function now.
-        if (frame.function != counted->function) return true;
-        if (inner == nullptr) return false;
-        ASSIGN_OR_RETURN(const std::optional<Time> next,
-                         CalledAt(context_.process(), *inner, time_));
-        return next && *next > change.time && next->v - change.time.v <= kBeforeCall;
+      if (frame.cfa != counted->cfa) {
+        inner = &frame;
+        continue;
       }
-      inner = &frame;
+      const auto called_at = [&](const ttq::Frame& f) {
+        return CalledAt(context_.process(), f, stack.time);
+      };
+      ASSIGN_OR_RETURN(const std::optional<Time> called, called_at(frame));
+      if (!called || *called > change.time) return false;
+      // What jumped to a deallocator is another function now.
+      if (frame.function != counted->function) return true;
+      if (inner == nullptr) return false;
+      ASSIGN_OR_RETURN(const std::optional<Time> next, called_at(*inner));
+      return next && *next > change.time && next->v - change.time.v <= kBeforeCall;
     }
     return false;
   }
@@ -473,6 +497,7 @@ class Search {
   ScanControl* control_;
   Outcome& outcome_;
   OriginTracer tracer_;
+  Unwinder unwinder_;
   python::Provenance provenance_;
   absl::flat_hash_set<uint64_t> tried_;
 };

@@ -29,6 +29,7 @@ struct Suspect {
   enum class Interest : uint8_t {
     kAny,
     kLiving,
+    kHolding,  // alive, and the address is not in the collector's header, which links it
     kFreed,
     kCountedAfter,  // freed, and somebody went on to count its references
     kDangling,      // freed, and somebody went on to use a pointer to it

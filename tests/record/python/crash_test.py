@@ -22,6 +22,12 @@ TTQ = os.path.abspath(sys.argv[1])
 DEBUG = "/usr/bin/python3-dbg"
 WORD = "ctypes.c_size_t.from_address"
 
+COUNTED = """import ctypes
+class A: __slots__ = ("a", "b", "c")
+drop = ctypes.pythonapi.Py_DecRef
+drop.argtypes, drop.restype = [ctypes.py_object], None
+"""
+
 # What each program prints is the address of the object at fault; nothing: it does not know it.
 PROGRAMS = {
     # The null is an argument, which lives in an object of ctypes'.
@@ -40,11 +46,35 @@ PROGRAMS = {
     "type": (f"import ctypes\nfor i in range(3000): [i, (i, [i])]\nx = [None] * 4\nprint(hex(id(x)), flush=True)\n"
              f"{WORD}(id(x) + 8).value = 0x4242424242\nrepr(x)\n",
              {"type": "^list$", "state": "overwritten", "repr": r"\[None, None, None, None\]"}),
+    # A list still has it when its count has become 0, and its memory is another's.
+    "freed": (f"{COUNTED}x = [A()]\nat = id(x[0])\nprint(hex(at), flush=True)\ndrop(x[0])\n"
+              f"{WORD}(at + 8).value = 0x4242424242\nrepr(x[0])\n",
+              {"type": "A$", "state": "^freed$", "repr": r"<A\("}),
+    # A neighbour in the collector's list, which lives, does not hold it.
+    "collected": (f"{COUNTED}x = [[]]\ny = A()\nprint(hex(id(y)), flush=True)\nz = [[]]\n"
+                  f"{WORD}(id(y) + 8).value = 0x4242424242\nimport gc\ngc.collect()\n",
+                  {"type": "A$", "state": "^overwritten$"}),
+    # Its deallocator may use it: that is no object that was freed and used.
+    "dying": (f"{COUNTED}x = [A()]\nprint(hex(id(x[0])), flush=True)\n"
+              f"{WORD}(id(x[0]) + 8).value = 0x4242424242\ndel x\n",
+              {"type": "A$", "state": "^overwritten$", "repr": r"<A\("}),
+    # Memory that is C's is no object's that was there before.
+    "memory": ("import ctypes, sys\nlibrary = ctypes.CDLL(sys.argv[1])\napi = ctypes.pythonapi\n"
+               "api.PyMem_Malloc.argtypes, api.PyMem_Malloc.restype = [ctypes.c_size_t], ctypes.c_void_p\n"
+               "library.keep.argtypes = [ctypes.c_void_p]\nnames = [str(i) * 2 for i in range(10000, 10400)]\n"
+               "del names\nlibrary.keep(api.PyMem_Malloc(60))\nlibrary.use()\n", None),
     # Said in many small writes.
     "fatal": ("import faulthandler, _testcapi\ndef f():\n    g = getattr(_testcapi, 'fatal_error', None)\n"
               "    g(b'boom here') if g else faulthandler._fatal_error(b'boom here')\nf()\n", None),
     "overflow": ("import faulthandler\nfaulthandler._stack_overflow()\n", None),
 }
+
+# What the program "memory" calls.
+LIBRARY = """#include <string.h>
+static struct { long first[3]; char *name; } *kept;
+void keep(void *memory) { kept = memory; kept->name = (char *)0x4242424242; }
+long use(void) { return strlen(kept->name); }
+"""
 
 # Mistakes that the debug hooks refuse a block of 20 bytes for: what is done, the cause, what the column `memory` or
 # `word_memory` says.
@@ -89,7 +119,7 @@ def check(scratch, version, interpreter, name):
     script = os.path.join(scratch, f"{name}.py")
     pathlib.Path(script).write_text(program)
     path = os.path.join(scratch, f"{name}-{version[1]}-{abs(hash(interpreter))}.ttq")
-    recorded = run(TTQ, "record", "-q", "-o", path, "--", interpreter, "-S", script)
+    recorded = run(TTQ, "record", "-q", "-o", path, "--", interpreter, "-S", script, f"{scratch}/library.so")
     if recorded.returncode <= 128:
         if "_testcapi" in recorded.stderr:
             return None  # this build has not got it
@@ -110,6 +140,10 @@ def check(scratch, version, interpreter, name):
             return f"{label}: {row['cause']}, {found}"
         if answer["complete"] or "only the innermost" not in (answer["note"] or ""):
             return f"{label}: of many frames it gives {len(row['backtraces'][0]['frames'])}, and calls that complete"
+    if name == "freed" and not row["cause"].startswith("use after free"):
+        return f"{label}: {row['cause']}"
+    if name == "memory" and (found or row["word"] is None):
+        return f"{label}: {row['word']}, {found}"
     if expected is None:
         return None
     if not found:
@@ -174,6 +208,8 @@ def main():
         print("no CPython that is supported is here: nothing was tested")
         return 0
     with tempfile.TemporaryDirectory(prefix="ttq-py-crash-") as scratch:
+        subprocess.run(["cc", "-shared", "-fPIC", "-g", "-O2", "-xc", "-", "-o", f"{scratch}/library.so"], check=True,
+                       input=LIBRARY, text=True)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             tasks = [pool.submit(check, scratch, version, path, name) for version, path in pythons for name in PROGRAMS]
             tasks += [pool.submit(check, scratch, version, path, "constant") for version, path in interpreters([DEBUG])]
