@@ -172,22 +172,43 @@ absl::StatusOr<std::optional<Raise>> LastRaise(const Recording& recording, const
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<Raise>> RaiseOf(const Recording& recording, const PythonState& state,
-                                             PythonState::Instance& instance, uint64_t object,
-                                             ScanControl* control) {
-  const std::vector<uint64_t> entries = EntriesOf(instance, object);
-  if (entries.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(const std::optional<Access> made, MadeAt(state, instance, entries.back()));
+namespace {
+
+// The raise whose first entry this is; nullopt: there is none.
+absl::StatusOr<std::optional<Raise>> RaiseThatMade(const Recording& recording,
+                                                   const PythonState& state,
+                                                   PythonState::Instance& instance, uint64_t entry,
+                                                   ScanControl* control) {
+  ASSIGN_OR_RETURN(const std::optional<Access> made, MadeAt(state, instance, entry));
   if (!made) return std::nullopt;
   const std::vector<Time> blocks = state.process().BlockStarts();
   ASSIGN_OR_RETURN(std::vector<Raise> raises,
                    RaisesIn(recording, state.process(), SpanOf(blocks, made->time, made->time),
                             made->thread, control));
-  // Set before its first entry is made, with nothing else in between.
+  // Set before the entry is made, with nothing else in between.
   const auto after = std::find_if(raises.begin(), raises.end(),
                                   [&](const Raise& raise) { return raise.time > made->time; });
   if (after == raises.begin()) return std::nullopt;
-  Raise raise = std::move(*std::prev(after));
+  Raise& raise = *std::prev(after);
+  const std::vector<TracebackEntry> places = ReadTraceback(instance.frames, entry, 1);
+  if (places.empty() || raise.place != places[0]) return std::nullopt;
+  return std::move(raise);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Raise>> RaiseOf(const Recording& recording, const PythonState& state,
+                                             PythonState::Instance& instance, uint64_t object,
+                                             ScanControl* control) {
+  const std::vector<uint64_t> entries = EntriesOf(instance, object);
+  std::optional<Raise> found;
+  // The innermost entries may be C's own (Cython makes them): then the interpreter's loop had the
+  // exception only afterwards.
+  for (auto entry = entries.rbegin(); entry != entries.rend() && !found; ++entry) {
+    ASSIGN_OR_RETURN(found, RaiseThatMade(recording, state, instance, *entry, control));
+  }
+  if (!found) return std::nullopt;
+  Raise raise = *std::move(found);
   const Layout& layout = *instance.runtime.layout;
   Memory& memory = instance.objects.memory();
   auto exception = std::make_shared<RaisedException>();

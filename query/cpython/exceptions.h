@@ -22,6 +22,8 @@ namespace ttq::python {
 struct TracebackEntry {
   std::string function, file;
   int line = 0;  // 0: not known
+
+  bool operator==(const TracebackEntry&) const = default;
 };
 // The entries of a traceback object, the outermost first. Empty when there is none.
 inline constexpr size_t kMaxEntries = 1000;

@@ -31,12 +31,16 @@ Object PlaceObject(const python::TracebackEntry& place) {
   return object;
 }
 
+Object EntryValue(const python::TracebackEntry& entry, python::SourceText& source) {
+  Object object = PlaceObject(entry);
+  object.fields.emplace_back("source", OfText(source.Line(entry.file, entry.line)));
+  return object;
+}
+
 Value TracebackOf(const std::vector<python::TracebackEntry>& entries, python::SourceText& source) {
   List list;
   for (const python::TracebackEntry& entry : entries) {
-    Object object = PlaceObject(entry);
-    object.fields.emplace_back("source", OfText(source.Line(entry.file, entry.line)));
-    list.emplace_back(std::move(object));
+    list.emplace_back(EntryValue(entry, source));
   }
   return list.empty() ? Value() : Value(std::move(list));
 }

@@ -15,7 +15,9 @@ namespace ttq {
 
 // An object of `function`, `file` and `line`.
 Object PlaceObject(const python::TracebackEntry& place);
-// A list of such objects, with `source`; null when it is empty.
+// The same, with `source`.
+Object EntryValue(const python::TracebackEntry& entry, python::SourceText& source);
+// A list of such objects; null when it is empty.
 Value TracebackOf(const std::vector<python::TracebackEntry>& entries, python::SourceText& source);
 // A list of objects of `relation`, `type`, `message`, `object`, `raised` and, of a group,
 // `exceptions`; null when it is empty.

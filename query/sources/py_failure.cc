@@ -66,6 +66,23 @@ Object FrameValue(python::FrameReader& reader, const python::Frame& frame,
   return one;
 }
 
+// The entries that C put into the traceback, as Cython does for its functions, before the
+// interpreter's loop had the exception; the innermost first. They have no variables.
+List FramesOfC(const Raise& raise, python::SourceText& source) {
+  List values;
+  if (raise.by != python::RaisedBy::kC) return values;
+  const auto& entries = raise.traceback;
+  const auto place = std::find(entries.rbegin(), entries.rend(), raise.place);
+  if (place == entries.rend()) return values;
+  for (auto entry = entries.rbegin(); entry != place; ++entry) {
+    Object frame = EntryValue(*entry, source);
+    frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(values.size())});
+    frame.fields.emplace_back("locals", Value());
+    values.emplace_back(std::move(frame));
+  }
+  return values;
+}
+
 // The frames that an exception was raised under, each with its variables then.
 absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool of_test,
                                python::SourceText& source, Outcome* outcome) {
@@ -77,7 +94,8 @@ absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool 
   const size_t n = of_test ? FramesOfTest(frames) : frames.size();
   // An endless recursion ends at 1,000 frames.
   constexpr size_t kMaxInner = 80, kMaxOuter = 20;
-  List values;
+  List values = FramesOfC(raise, source);
+  const size_t of_c = values.size();
   for (size_t i = 0; i < n; ++i) {
     if (n > kMaxInner + kMaxOuter && i == kMaxInner) {
       i = n - kMaxOuter;
@@ -87,7 +105,7 @@ absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool 
                       n, i - kMaxInner, kMaxInner, kMaxOuter));
     }
     Object frame = FrameValue(stack->instance->frames, frames[i], source);
-    frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(i)});
+    frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(of_c + i)});
     values.emplace_back(std::move(frame));
   }
   return Value(std::move(values));

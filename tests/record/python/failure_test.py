@@ -63,6 +63,30 @@ def main():
 
 main()
 """
+# C that makes entries of its own, as Cython does, before Python has the exception.
+MADE = """
+import ctypes, sys
+
+def call(library):
+    number = 7
+    try:
+        {}[number]
+    except KeyError:
+        pass
+    library.fail()
+
+call(ctypes.PyDLL(sys.argv[1]))
+"""
+LIBRARY = """
+extern void *PyExc_KeyError;
+void PyErr_SetString(void *, const char *);
+void _PyTraceback_Add(const char *, const char *, int);
+void fail(void) {
+  PyErr_SetString(PyExc_KeyError, "four");
+  _PyTraceback_Add("compute", "made.pyx", 47);
+  _PyTraceback_Add("raises", "made.pyx", 43);
+}
+"""
 SAYS = """
 import sys
 
@@ -134,7 +158,8 @@ def check(scratch, interpreter, name, text, arguments, expected):
     script = f"{scratch}/{name}.py"
     pathlib.Path(script).write_text(text)
     recording = f"{scratch}/{name}.ttq"
-    program = run(TTQ, "record", "-q", "-o", recording, "--", interpreter, *[a.format(script=script) for a in arguments])
+    arguments = [a.format(script=script, scratch=scratch) for a in arguments]
+    program = run(TTQ, "record", "-q", "-o", recording, "--", interpreter, *arguments)
     answer = json.loads(run(TTQ, "query", "-t", recording, "-f", "json", "crash").stdout)
     if expected is None:
         told = "did not crash: it exited with status" in (answer["note"] or "")
@@ -146,7 +171,8 @@ def check(scratch, interpreter, name, text, arguments, expected):
         return f"{name}: signal {number}"
     exception = answer["rows"][0]["exception"]
     got = {key: exception[key] for key in expected if key in exception}
-    got["locals"] = {k: v for k, v in exception["frames"][0]["locals"].items() if k in expected["locals"]}
+    variables = next(frame["locals"] for frame in exception["frames"] if frame["locals"] is not None)
+    got["locals"] = {k: v for k, v in variables.items() if k in expected["locals"]}
     got["chain"] = [(c["relation"], c["type"]) for c in exception["chain"] or []]
     got["tests"] = [t["test"].split("/")[-1] for t in exception["failed_tests"] or []]
     if got["test"]:
@@ -159,6 +185,9 @@ def check(scratch, interpreter, name, text, arguments, expected):
         entries = [(e["file"], str(e["line"]), e["function"].split(".")[-1]) for e in exception["traceback"]]
         if printed != entries:
             return f"{name}: printed {printed}, got {entries}"
+        frames = [(e["file"], str(e["line"]), e["function"].split(".")[-1]) for e in reversed(exception["frames"])]
+        if name == "made" and printed != frames:
+            return f"{name}: printed {printed}, the frames are {frames}"
     head = ": ".join(part for part in (expected["type"], expected["message"]) if part)
     variable = next(iter(expected["locals"]))
     for command in ("crash", "info"):
@@ -173,7 +202,7 @@ def check(scratch, interpreter, name, text, arguments, expected):
 
 
 # How each version keeps an exception differs; how a program leaves, from the oldest to the newest.
-OF_ALL = {"uncaught", "late", "tests", "test_small"}
+OF_ALL = {"uncaught", "late", "made", "tests", "test_small"}
 
 
 def cases(interpreter):
@@ -183,6 +212,9 @@ def cases(interpreter):
     yield "late", LATE, ["-S", "{script}"], {
         "type": "KeyError", "message": "7", "line": 6, "raised_by": "C", "test": None, "thread": 2,
         "locals": {"number": 7, "parts": "[7, 'two']"}, "chain": [], "tests": []}
+    yield "made", MADE, ["-S", "{script}", "{scratch}/made.so"], {
+        "type": "KeyError", "message": "'four'", "line": 10, "raised_by": "C", "test": None,
+        "locals": {"number": 7}, "chain": [], "tests": []}
     yield "says", SAYS, ["-S", "{script}"], {
         "type": "SystemExit", "message": "left: no input", "line": 5, "raised_by": "C", "test": None,
         "locals": {"reason": "'no input'"}, "chain": [], "tests": []}
@@ -214,6 +246,8 @@ def main():
         for n, (_, interpreter) in enumerate(found):
             directory = f"{scratch}/{n}"
             os.mkdir(directory)
+            subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", f"{directory}/made.so"], input=LIBRARY,
+                           text=True, check=True)
             for case in cases(interpreter):
                 if case[0] in OF_ALL or n in (0, len(found) - 1):
                     jobs.append((interpreter, pool.submit(check, directory, interpreter, *case)))
