@@ -554,6 +554,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromMemory(const Valu
   next.size = place.size;
   next.thread = place.thread;
   next.before = place.before;
+  next.is_pointer = place.is_pointer;
   hop->kind = "memory";
   hop->from = TextOf(next, place.before);
   return std::optional<ValueLocation>(next);
@@ -672,8 +673,13 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromAddress(
   }
   // An address some bytes away from another, or an element's: the origin of the other, or of
   // the index, is what is wanted.
+  constexpr uint64_t kNullPage = 4096;
   const bool only_index = m.base.file == RegisterName::File::kNone && m.index.size == 8;
-  if (((one && copied == 8) || only_index) && operands.front().size == 8 && place.size == 8) {
+  const bool of_null = place.is_pointer && m.base.file == RegisterName::File::kGeneral &&
+                       m.index.file == RegisterName::File::kGeneral && m.index.size == 8 &&
+                       registers.gpr[m.base.number] < kNullPage;
+  const bool followed = (one && copied == 8) || only_index || of_null;
+  if (followed && operands.front().size == 8 && place.size == 8) {
     const RegisterName& from = only_index ? m.index : m.base;
     ValueLocation next = place;
     next.kind = ValueLocation::Kind::kGeneral;
@@ -682,6 +688,7 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromAddress(
     hop->kind = "address";
     hop->from = from.Text();
     if (only_index) hop->from += fmt::format(" * {}", m.scale);
+    if (of_null) hop->from += fmt::format(" + {} * {}", m.index.Text(), m.scale);
     if (m.displacement != 0) {
       const uint64_t distance = static_cast<uint64_t>(m.displacement);
       hop->from += m.displacement < 0 ? fmt::format(" - {:#x}", -distance)

@@ -35,6 +35,9 @@ struct ValueLocation {
   uint32_t size = 8;
   ThreadNo thread;  // owns the register, or used the memory
   Time before;      // the value just before this time
+  // It was used as an address: of an element of an array that is a null pointer, the array's is
+  // traced.
+  bool is_pointer = false;
 };
 
 struct Hop {

@@ -500,6 +500,7 @@ class Investigation {
       place.number = *pointer;
       place.thread = r_.thread;
       place.before = r_.time;
+      place.is_pointer = true;
       RETURN_IF_ERROR(Trace(place));
     }
     r_.cause = CauseOfAccess();

@@ -202,6 +202,7 @@ def extensions(scratch):
 CRASHES = {
     "null": ("SIGSEGV", "a null pointer", {"address": "0x0", "access": "read",
                                            "function": "second_id", "word_memory": "new_item"}),
+    "null-array": ("SIGSEGV", "a null pointer", {"address": "0x10", "function": "sum_from", "word_memory": "new_item"}),
     "use-after-free": ("SIGSEGV", "use after free", {"word_memory": "freed at .* by release"}),
     "read-after-free": ("SIGSEGV", "use after free", {"function": "second_id",
                                                       "word_memory": "freed at .* by release"}),

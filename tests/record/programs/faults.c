@@ -41,6 +41,15 @@ NOINLINE void reuse(size_t size) { memset(malloc(size), 0x5a, size); }
 
 NOINLINE long second_id(struct item* i) { return i->next->id; }
 
+// With the address of the first element computed before the loop.
+NOINLINE long sum_from(struct item* i, long first) {
+  const long* number = (const long*)i->next + first;
+  long sum = 0;
+  __asm__ volatile("" : "+r"(number));
+  for (long n = 0; n < i->id; ++n) sum += number[n];
+  return sum;
+}
+
 NOINLINE long weigh(struct item* i) { return i->weigh(i); }
 
 NOINLINE void rename_item(struct item* i, const char* name, size_t n) { memcpy(i->name, name, n); }
@@ -140,6 +149,10 @@ int main(int argc, char** argv) {
   if (!strcmp(how, "null")) {
     list->next = NULL;
     printf("%ld\n", second_id(list));
+  }
+  if (!strcmp(how, "null-array")) {
+    list->next = NULL;
+    printf("%ld\n", sum_from(list, 2));
   }
   if (!strcmp(how, "use-after-free")) {
     struct item* kept = list;
