@@ -71,25 +71,41 @@ void AddPythonFrames(const List& frames, size_t most, std::string* out) {
   }
 }
 
+// "deep at stack.c:7 (app)"
+std::string FrameText(const Object& frame) {
+  std::string text = FieldText(frame, "function");
+  if (text.empty()) text = FieldText(frame, "pc", Type::kAddress);
+  const std::string file = FieldText(frame, "file"),
+                    line = FieldText(frame, "line", Type::kInteger);
+  if (!file.empty() && !line.empty()) text += fmt::format(" at {}:{}", BaseName(file), line);
+  const std::string module = FieldText(frame, "module");
+  return module.empty() ? text : fmt::format("{} ({})", text, module);
+}
+
+// A function that calls itself takes two lines, however often it does.
 void AddFrames(const List& frames, size_t most, std::string* out) {
-  for (size_t i = 0; i < frames.size(); ++i) {
-    if (i == most) {
+  constexpr size_t kFolded = 3;
+  size_t lines = 0;
+  for (size_t i = 0; i < frames.size(); ++lines) {
+    if (lines == most) {
       *out += fmt::format("    … {} more\n", frames.size() - i);
       return;
     }
     const Object* frame = frames[i].object();
-    if (frame == nullptr) continue;
-    std::string name = FieldText(*frame, "function");
-    if (name.empty()) name = FieldText(*frame, "pc", Type::kAddress);
-    const std::string file = FieldText(*frame, "file"),
-                      line = FieldText(*frame, "line", Type::kInteger);
-    const std::string module = FieldText(*frame, "module");
-    std::string where;
-    if (!file.empty() && !line.empty()) {
-      where = fmt::format(" at {}:{}", BaseName(file), line);
+    const std::string text = frame == nullptr ? "" : FrameText(*frame);
+    size_t end = i + 1;
+    while (end < frames.size() && frames[end].object() != nullptr &&
+           FrameText(*frames[end].object()) == text) {
+      ++end;
     }
-    *out += fmt::format("    #{:<3} {}{}{}\n", FieldText(*frame, "frame", Type::kInteger), name,
-                        where, module.empty() ? "" : fmt::format(" ({})", module));
+    *out += fmt::format("    #{:<3} {}\n",
+                        frame == nullptr ? "" : FieldText(*frame, "frame", Type::kInteger), text);
+    if (end - i >= kFolded) {
+      *out += fmt::format("    … {} more of the same\n", end - i - 1);
+      i = end;
+    } else {
+      ++i;
+    }
   }
 }
 
