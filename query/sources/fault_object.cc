@@ -170,7 +170,8 @@ class Search {
     const bool has_frame =
         type.name == "generator" || type.name == "coroutine" || type.name == "async_generator";
     if (!has_frame || layout.generator_iframe == python::kAbsent) return false;
-    const auto variables = static_cast<uint64_t>(layout.generator_iframe + layout.frame_localsplus);
+    const auto variables = static_cast<uint64_t>(layout.generator_iframe) +
+                           static_cast<uint64_t>(layout.frame_localsplus);
     return address >= object + variables;
   }
 
@@ -315,10 +316,10 @@ class Search {
         return last && !made_of_it->replaced ? &*made_of_it : unknown;
       }
       if (!holder.source) return unknown;
-      ASSIGN_OR_RETURN(std::optional<Holder> before,
+      ASSIGN_OR_RETURN(const std::optional<Holder> before,
                        HolderOf(context_, tracer_, *holder.source, control_));
       if (!before) return unknown;
-      holder = *std::move(before);
+      holder = *before;
     }
     return unknown;
   }

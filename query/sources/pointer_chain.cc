@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTr
     if (pointer.holder) {
       ASSIGN_OR_RETURN(next, BaseOf(tracer, place.thread, pointer.holder->read));
     }
-    pointers.push_back(std::move(pointer));
+    pointers.push_back(pointer);
   }
   return pointers;
 }
