@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "fmt/core.h"
 #include "query/cpython/ending.h"
@@ -26,6 +27,7 @@ namespace {
 using python::FailedTest;
 using python::PythonState;
 using python::Raise;
+using python::TracebackEntry;
 
 // Of a SystemExit: what the program said as it left, and no status.
 bool HasMessage(const Raise& raise, int exit_status) {
@@ -50,10 +52,13 @@ size_t FramesOfTest(const std::vector<python::Frame>& frames) {
   return static_cast<size_t>(frames.rend() - (test == frames.rend() ? frames.rbegin() : test));
 }
 
+TracebackEntry PlaceOf(const python::Frame& frame) {
+  return {frame.code->qualname, frame.code->filename, frame.position.line};
+}
+
 Object FrameValue(python::FrameReader& reader, const python::Frame& frame,
                   python::SourceText& source) {
-  Object one = PlaceObject({frame.code->qualname, frame.code->filename, frame.position.line});
-  one.fields.emplace_back("source", OfText(source.Line(frame.code->filename, frame.position.line)));
+  Object one = EntryValue(PlaceOf(frame), source);
   Object locals;
   constexpr size_t kMaxLocals = 100;
   for (const python::LocalVariable& local : reader.Locals(frame, kMaxLocals)) {
@@ -66,21 +71,31 @@ Object FrameValue(python::FrameReader& reader, const python::Frame& frame,
   return one;
 }
 
-// The entries that C put into the traceback, as Cython does for its functions, before the
-// interpreter's loop had the exception; the innermost first. They have no variables.
-List FramesOfC(const Raise& raise, python::SourceText& source) {
-  List values;
-  if (raise.by != python::RaisedBy::kC) return values;
-  const auto& entries = raise.traceback;
-  const auto place = std::find(entries.rbegin(), entries.rend(), raise.place);
-  if (place == entries.rend()) return values;
-  for (auto entry = entries.rbegin(); entry != place; ++entry) {
-    Object frame = EntryValue(*entry, source);
-    frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(values.size())});
-    frame.fields.emplace_back("locals", Value());
-    values.emplace_back(std::move(frame));
+// Of each frame, the entries just inside of it that C put into the traceback, as Cython does for
+// its functions; the innermost first.
+std::vector<std::vector<const TracebackEntry*>> EntriesOfC(const Raise& raise,
+                                                           absl::Span<const python::Frame> frames) {
+  std::vector<std::vector<const TracebackEntry*>> inside(frames.size());
+  std::vector<const TracebackEntry*> entries;  // since the last frame
+  // Where it was raised again, a function has a second entry.
+  const auto has_frame = [&](const TracebackEntry& entry) {
+    return std::any_of(frames.begin(), frames.end(), [&](const python::Frame& frame) {
+      return frame.code->qualname == entry.function && frame.code->filename == entry.file;
+    });
+  };
+  size_t next = 0;
+  for (auto entry = raise.traceback.rbegin();
+       entry != raise.traceback.rend() && next < frames.size(); ++entry) {
+    if (*entry == PlaceOf(frames[next])) {
+      const bool may_be_c = next > 0 || raise.by == python::RaisedBy::kC;
+      if (may_be_c) inside[next] = std::move(entries);
+      entries.clear();
+      ++next;
+    } else if (!has_frame(*entry)) {
+      entries.push_back(&*entry);
+    }
   }
-  return values;
+  return inside;
 }
 
 // The frames that an exception was raised under, each with its variables then.
@@ -94,19 +109,28 @@ absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool 
   const size_t n = of_test ? FramesOfTest(frames) : frames.size();
   // An endless recursion ends at 1,000 frames.
   constexpr size_t kMaxInner = 80, kMaxOuter = 20;
-  List values = FramesOfC(raise, source);
-  const size_t of_c = values.size();
+  const auto of_c = EntriesOfC(raise, absl::MakeSpan(frames).first(n));
+  List values;
+  int64_t number = 0;
+  const auto add = [&](Object frame) {
+    frame.fields.insert(frame.fields.begin(), {"frame", number++});
+    values.emplace_back(std::move(frame));
+  };
   for (size_t i = 0; i < n; ++i) {
     if (n > kMaxInner + kMaxOuter && i == kMaxInner) {
       i = n - kMaxOuter;
+      number += static_cast<int64_t>(i - kMaxInner);
       outcome->AddNote(
           fmt::format("of {} frames the {} between the innermost {} and the "
                       "outermost {} are left out",
                       n, i - kMaxInner, kMaxInner, kMaxOuter));
     }
-    Object frame = FrameValue(stack->instance->frames, frames[i], source);
-    frame.fields.insert(frame.fields.begin(), {"frame", static_cast<int64_t>(of_c + i)});
-    values.emplace_back(std::move(frame));
+    for (const TracebackEntry* entry : of_c[i]) {
+      Object frame = EntryValue(*entry, source);
+      frame.fields.emplace_back("locals", Value());  // they have none
+      add(std::move(frame));
+    }
+    add(FrameValue(stack->instance->frames, frames[i], source));
   }
   return Value(std::move(values));
 }

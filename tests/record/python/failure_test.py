@@ -67,7 +67,7 @@ main()
 MADE = """
 import ctypes, sys
 
-def call(library):
+def inner():
     number = 7
     try:
         {}[number]
@@ -75,12 +75,20 @@ def call(library):
         pass
     library.fail()
 
-call(ctypes.PyDLL(sys.argv[1]))
+library = ctypes.PyDLL(sys.argv[1])
+library.relay.argtypes, library.relay.restype = [ctypes.py_object], ctypes.py_object
+library.relay(inner)
 """
 LIBRARY = """
 extern void *PyExc_KeyError;
 void PyErr_SetString(void *, const char *);
 void _PyTraceback_Add(const char *, const char *, int);
+void *PyObject_CallObject(void *, void *);
+void *relay(void *function) {
+  void *result = PyObject_CallObject(function, 0);
+  if (!result) _PyTraceback_Add("relays", "made.pyx", 50);
+  return result;
+}
 void fail(void) {
   PyErr_SetString(PyExc_KeyError, "four");
   _PyTraceback_Add("compute", "made.pyx", 47);
