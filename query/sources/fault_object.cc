@@ -347,7 +347,7 @@ class Search {
     ASSIGN_OR_RETURN(const ttq::Stack then,
                      unwinder_.StackOf(*moment, change.thread, {.max_frames = 16}));
     const auto counted = std::find_if(then.frames.begin(), then.frames.end(), IsCallFrame);
-    if (counted == then.frames.end()) return false;
+    if (counted == then.frames.end() || !counted->cfa) return false;
     const ttq::Frame* inner = nullptr;
     for (const ttq::Frame& frame : stack.frames) {
       if (!IsCallFrame(frame)) continue;
