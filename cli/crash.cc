@@ -86,26 +86,24 @@ std::string FrameText(const Object& frame) {
 void AddFrames(const List& frames, size_t most, std::string* out) {
   constexpr size_t kFolded = 3;
   size_t lines = 0;
+  const auto text_of = [&frames](size_t i) {
+    const Object* frame = frames[i].object();
+    return frame == nullptr ? "" : FrameText(*frame);
+  };
   for (size_t i = 0; i < frames.size(); ++lines) {
     if (lines == most) {
       *out += fmt::format("    … {} more\n", frames.size() - i);
       return;
     }
-    const Object* frame = frames[i].object();
-    const std::string text = frame == nullptr ? "" : FrameText(*frame);
+    const std::string text = text_of(i);
     size_t end = i + 1;
-    while (end < frames.size() && frames[end].object() != nullptr &&
-           FrameText(*frames[end].object()) == text) {
-      ++end;
-    }
+    while (end < frames.size() && text_of(end) == text) ++end;
+    const Object* frame = frames[i].object();
     *out += fmt::format("    #{:<3} {}\n",
                         frame == nullptr ? "" : FieldText(*frame, "frame", Type::kInteger), text);
-    if (end - i >= kFolded) {
-      *out += fmt::format("    … {} more of the same\n", end - i - 1);
-      i = end;
-    } else {
-      ++i;
-    }
+    const bool folds = end - i >= kFolded;
+    if (folds) *out += fmt::format("    … {} more of the same\n", end - i - 1);
+    i = folds ? end : i + 1;
   }
 }
 

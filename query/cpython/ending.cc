@@ -83,6 +83,32 @@ absl::StatusOr<std::optional<Access>> MadeAt(const PythonState& state,
                      state.time());
 }
 
+// Those that the thread which made an entry raised about then.
+absl::StatusOr<std::vector<Raise>> RaisesAround(const Recording& recording, const Process& process,
+                                                const Access& made, ScanControl* control) {
+  return RaisesIn(recording, process, SpanOf(process.BlockStarts(), made.time, made.time),
+                  made.thread, control);
+}
+
+// The raise whose first entry this is; nullopt: there is none.
+absl::StatusOr<std::optional<Raise>> RaiseThatMade(const Recording& recording,
+                                                   const PythonState& state,
+                                                   PythonState::Instance& instance, uint64_t entry,
+                                                   ScanControl* control) {
+  ASSIGN_OR_RETURN(const std::optional<Access> made, MadeAt(state, instance, entry));
+  if (!made) return std::nullopt;
+  ASSIGN_OR_RETURN(std::vector<Raise> raises,
+                   RaisesAround(recording, state.process(), *made, control));
+  // Set before the entry is made, with nothing else in between.
+  const auto after = std::find_if(raises.begin(), raises.end(),
+                                  [&](const Raise& raise) { return raise.time > made->time; });
+  if (after == raises.begin()) return std::nullopt;
+  Raise& raise = *std::prev(after);
+  const std::vector<TracebackEntry> places = ReadTraceback(instance.frames, entry, 1);
+  if (places.empty() || raise.place != places[0]) return std::nullopt;
+  return std::move(raise);
+}
+
 // A script's outermost frame, or a module's that `python -m` runs. What C calls without any frame
 // of Python's below it, it may also answer for.
 bool EndsProgram(const Raise& raise) {
@@ -116,10 +142,8 @@ absl::StatusOr<bool> LeftProgram(const Recording& recording, const PythonState& 
   if (entries.empty()) return false;
   ASSIGN_OR_RETURN(const std::optional<Access> made, MadeAt(state, instance, entries.front()));
   if (!made) return false;
-  const std::vector<Time> blocks = state.process().BlockStarts();
   ASSIGN_OR_RETURN(const std::vector<Raise> raises,
-                   RaisesIn(recording, state.process(), SpanOf(blocks, made->time, made->time),
-                            made->thread, control));
+                   RaisesAround(recording, state.process(), *made, control));
   return std::any_of(raises.begin(), raises.end(), [&](const Raise& raise) {
     return raise.time < made->time + kTogether && EndsProgram(raise);
   });
@@ -171,31 +195,6 @@ absl::StatusOr<std::optional<Raise>> LastRaise(const Recording& recording, const
   }
   return std::nullopt;
 }
-
-namespace {
-
-// The raise whose first entry this is; nullopt: there is none.
-absl::StatusOr<std::optional<Raise>> RaiseThatMade(const Recording& recording,
-                                                   const PythonState& state,
-                                                   PythonState::Instance& instance, uint64_t entry,
-                                                   ScanControl* control) {
-  ASSIGN_OR_RETURN(const std::optional<Access> made, MadeAt(state, instance, entry));
-  if (!made) return std::nullopt;
-  const std::vector<Time> blocks = state.process().BlockStarts();
-  ASSIGN_OR_RETURN(std::vector<Raise> raises,
-                   RaisesIn(recording, state.process(), SpanOf(blocks, made->time, made->time),
-                            made->thread, control));
-  // Set before the entry is made, with nothing else in between.
-  const auto after = std::find_if(raises.begin(), raises.end(),
-                                  [&](const Raise& raise) { return raise.time > made->time; });
-  if (after == raises.begin()) return std::nullopt;
-  Raise& raise = *std::prev(after);
-  const std::vector<TracebackEntry> places = ReadTraceback(instance.frames, entry, 1);
-  if (places.empty() || raise.place != places[0]) return std::nullopt;
-  return std::move(raise);
-}
-
-}  // namespace
 
 absl::StatusOr<std::optional<Raise>> RaiseOf(const Recording& recording, const PythonState& state,
                                              PythonState::Instance& instance, uint64_t object,
