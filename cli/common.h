@@ -141,6 +141,9 @@ int ReportQueryError(const absl::Status& status, std::string_view text);
 // A field of an object; null: it has none of this name. As a cell; "" where it has none, or null.
 const Value* FieldOf(const Object& object, std::string_view name);
 std::string FieldText(const Object& object, std::string_view name, Type type = Type::kString);
+// Appends frames as `backtrace` has them, at most `most` lines. A function that calls itself takes
+// two, however often it does.
+void AddNativeFrames(const List& frames, size_t most, std::string* out);
 // What is in the column `exception` of `crash`, to be read from top to bottom.
 std::string ExceptionLayout(const Object& exception);
 

@@ -82,6 +82,18 @@ void AddMembers(const List& members, size_t level, std::string* out) {
   }
 }
 
+// "thrown in C++ at 12345", and the frames.
+void AddNative(const Object& native, std::string* out) {
+  constexpr size_t kMaxFrames = 12;
+  const std::string how = FieldText(native, "how");
+  *out += fmt::format("\n{} in {} at {}\n", how, how == "thrown" ? "C++" : "C",
+                      FieldText(native, "time", Type::kTime));
+  const Value* frames = FieldOf(native, "frames");
+  if (frames != nullptr && frames->list() != nullptr) {
+    AddNativeFrames(*frames->list(), kMaxFrames, out);
+  }
+}
+
 // What is said of a test that is not the first to fail.
 std::string TestText(const Object& test) {
   const std::string error = FieldText(test, "error");
@@ -143,6 +155,9 @@ std::string ExceptionLayout(const Object& exception) {
     }
   }
   if (const List* members = list("exceptions")) AddMembers(*members, 0, &out);
+  if (const Value* native = FieldOf(exception, "native"); native && native->object()) {
+    AddNative(*native->object(), &out);
+  }
   if (const List* frames = list("frames")) {
     out += "\nwhere it was raised\n";
     AddFrames(*frames, &out);

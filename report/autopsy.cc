@@ -256,6 +256,15 @@ class Collector {
     return excerpt;
   }
 
+  // To frames, where they are any.
+  void AddExcerpts(Json* frames) {
+    if (!frames->is_array()) return;
+    for (Json& frame : *frames) {
+      if (!frame["line"].is_number()) continue;
+      frame["excerpt"] = Excerpt(Text(frame, "file"), frame["line"].get<int>());
+    }
+  }
+
   absl::Status Cause() {
     Json& row = (*crash_)["rows"][0];
     std::string where = Text(row, "function");
@@ -265,14 +274,9 @@ class Collector {
       const Json& exception = row["exception"];
       document_["cause"] = Text(row, "cause");
       Json panel = PanelOf("exception", "Exception", "crash", Json::array({exception}));
-      const Json& frames = exception["frames"];
-      if (frames.is_array()) {
-        for (Json& frame : panel["rows"][0]["frames"]) {
-          if (frame["line"].is_number()) {
-            frame["excerpt"] = Excerpt(Text(frame, "file"), frame["line"].get<int>());
-          }
-        }
-      }
+      Json& shown = panel["rows"][0];
+      AddExcerpts(&shown["frames"]);
+      if (shown["native"].is_object()) AddExcerpts(&shown["native"]["frames"]);
       Add(std::move(panel));
       return absl::OkStatus();
     }

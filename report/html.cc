@@ -254,7 +254,18 @@ class Page {
     Pair("Raised by", TextOf(exception, "raised_by"));
     Pair("Test", TextOf(exception, "test"));
     Add("</dl>\n");
-    const Json& frames = Field(exception, "frames");
+    if (const Json& native = Field(exception, "native"); native.is_object()) {
+      const std::string how = TextOf(native, "how");
+      Add(fmt::format("<p>{} in {} at <span class=\"v\">{}</span></p>\n", Escape(how),
+                      how == "thrown" ? "C++" : "C", Escape(TextOf(native, "time"))));
+      Frames(Field(native, "frames"));
+      Add("<p>Under Python's frames</p>\n");
+    }
+    Frames(Field(exception, "frames"));
+  }
+
+  // The innermost one open.
+  void Frames(const Json& frames) {
     if (!frames.is_array()) return;
     bool first = true;
     for (const Json& frame : frames) {

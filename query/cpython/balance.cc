@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "fmt/core.h"
 #include "query/code/symbols.h"
 #include "query/cpython/holders.h"
@@ -26,8 +24,6 @@ constexpr uint64_t kMaxChanges = 20'000;
 constexpr size_t kMaxFunctions = 4000, kMaxCalls = 100'000;
 constexpr uint64_t kEndOfMemory = uint64_t{1} << 47;
 
-bool IsEvaluation(const ttq::Frame& frame) { return frame.symbol.starts_with("_PyEval_EvalFrame"); }
-
 bool Holds(const std::string& bytes, uint64_t offset, uint64_t object) {
   if (offset + 8 > bytes.size()) return false;
   uint64_t value = 0;
@@ -40,23 +36,14 @@ bool Holds(const std::string& bytes, uint64_t offset, uint64_t object) {
 absl::StatusOr<std::unique_ptr<Balance>> Balance::Make(const Context& context,
                                                        Provenance& provenance, uint64_t object,
                                                        Time t, ScanControl* control) {
-  std::unique_ptr<Balance> balance(new Balance(context, provenance, object, control));
   ASSIGN_OR_RETURN(PythonState * state, provenance.StateAt(t));
   if (state == nullptr || state->instances().empty()) {
     return absl::NotFoundError("no CPython that is known");
   }
-  balance->runtime_module_ = BaseName(state->instances()[0]->runtime.module);
+  const Extensions extensions(context.process(), state->instances()[0]->runtime);
+  std::unique_ptr<Balance> balance(new Balance(context, provenance, extensions, object, control));
   ASSIGN_OR_RETURN(balance->symbols_, context.SymbolsAt(t));
-  balance->program_ = BaseName(context.process().info().program);
   return balance;
-}
-
-bool Balance::IsExtension(const std::string& module) const {
-  static constexpr std::string_view kLibraries[] = {"libc.so",  "libc-",      "ld-linux", "libm.so",
-                                                    "libdl.so", "libpthread", "libpython"};
-  return !module.empty() && module != runtime_module_ && module != program_ &&
-         std::none_of(std::begin(kLibraries), std::end(kLibraries),
-                      [&](std::string_view library) { return module.starts_with(library); });
 }
 
 absl::StatusOr<size_t> Balance::ActivationOf(ThreadNo thread, uint64_t cfa, Time t) {
@@ -129,10 +116,10 @@ absl::StatusOr<Balance::Located> Balance::Locate(ThreadNo thread, Time t) {
   for (size_t i = 0; i < frames.size(); ++i) {
     const ttq::Frame& outermost = *frames[i].outermost;
     if (!outermost.cfa) break;
-    const bool in_extension = IsExtension(outermost.module);
+    const bool in_extension = extensions_.Contains(outermost.module);
     size_t last = i;
     while (in_extension && last + 1 < frames.size() &&
-           IsExtension(frames[last + 1].outermost->module)) {
+           extensions_.Contains(frames[last + 1].outermost->module)) {
       ++last;
     }
     if (!frames[last].outermost->cfa) break;
@@ -197,7 +184,7 @@ absl::StatusOr<bool> Balance::IsDirectCall(Moment& moment, Address return_addres
 
 bool Balance::IsInExtension(Address pc) {
   const Module* module = symbols_->ModuleAt(pc);
-  return module && IsExtension(module->name());
+  return module && extensions_.Contains(module->name());
 }
 
 // Of a call whose frame another function has taken over by `t`: where it jumped there.
@@ -532,7 +519,7 @@ absl::StatusOr<std::vector<Imbalance>> Balance::LeftOver(Time t) {
 absl::Status Balance::AddCallsThatReturned(TimeSpan span) {
   CallQuery query;
   for (const auto& module : symbols_->modules()) {
-    if (!IsExtension(module->name())) continue;
+    if (!extensions_.Contains(module->name())) continue;
     auto functions = symbols_->FindFunctions({NamePattern::Kind::kGlob, "*", module->name()});
     if (!functions.ok()) continue;
     for (const FunctionInfo& function : functions->found) {

@@ -53,6 +53,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "query/cpython/context.h"
+#include "query/cpython/extensions.h"
 #include "query/cpython/provenance.h"
 #include "query/process/row_moment.h"
 #include "query/process/stack.h"
@@ -138,14 +139,15 @@ class Balance {
     std::string_view what;
   };
 
-  Balance(const Context& context, Provenance& provenance, uint64_t object, ScanControl* control)
+  Balance(const Context& context, Provenance& provenance, const Extensions& extensions,
+          uint64_t object, ScanControl* control)
       : context_(context),
         provenance_(provenance),
+        extensions_(extensions),
         object_(object),
         control_(control),
         moment_(context) {}
 
-  bool IsExtension(const std::string& module) const;
   absl::StatusOr<Located> Locate(ThreadNo thread, Time t);
   absl::StatusOr<size_t> ActivationOf(ThreadNo thread, uint64_t cfa, Time t);
   size_t CallOf(size_t activation);
@@ -165,11 +167,11 @@ class Balance {
 
   const Context& context_;
   Provenance& provenance_;
+  const Extensions extensions_;
   const uint64_t object_;
   ScanControl* control_;
   RowMoment moment_;
   const Symbolizer* symbols_ = nullptr;  // all that are asked about an object share one
-  std::string runtime_module_, program_;
   std::vector<Activation> activations_;
   absl::flat_hash_map<std::pair<uint32_t, uint64_t>, std::vector<size_t>> by_cfa_;
   std::vector<Call> calls_;

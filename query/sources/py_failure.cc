@@ -135,9 +135,8 @@ absl::StatusOr<Value> FramesAt(const Context& context, const Raise& raise, bool 
   return Value(std::move(values));
 }
 
-}  // namespace
-
-absl::StatusOr<PythonEnding> FindPythonEnding(const Context& context, ScanControl* control) {
+// What FindPythonEnding gives, without what native code did.
+absl::StatusOr<PythonEnding> FindEndingInPython(const Context& context, ScanControl* control) {
   PythonEnding ending;
   const ProcessInfo& info = context.process().info();
   // Python ends itself by SIGINT where nobody caught a KeyboardInterrupt.
@@ -163,6 +162,17 @@ absl::StatusOr<PythonEnding> FindPythonEnding(const Context& context, ScanContro
     ending.failure = PythonFailure{.raise = std::move(found->raise), .exits = true};
   } else {
     ending.exit = std::move(found->raise);
+  }
+  return ending;
+}
+
+}  // namespace
+
+absl::StatusOr<PythonEnding> FindPythonEnding(const Context& context, ScanControl* control) {
+  ASSIGN_OR_RETURN(PythonEnding ending, FindEndingInPython(context, control));
+  if (ending.failure && ending.failure->raise) {
+    ASSIGN_OR_RETURN(ending.failure->native,
+                     FindNativeRaise(context, *ending.failure->raise, control));
   }
   return ending;
 }
@@ -193,6 +203,10 @@ absl::StatusOr<Value> ValueOf(const PythonFailure& failure, const Context& conte
   if (failure.raise) {
     ASSIGN_OR_RETURN(frames, FramesAt(context, raise, !failure.tests.empty(), source, outcome));
   }
+  Value native;
+  if (failure.native) {
+    ASSIGN_OR_RETURN(native, ValueOf(*failure.native, context));
+  }
   List tests;
   for (const FailedTest& test : failure.tests) {
     Object one;
@@ -207,6 +221,7 @@ absl::StatusOr<Value> ValueOf(const PythonFailure& failure, const Context& conte
   for (auto& field : PlaceObject(raise.place).fields) object.fields.push_back(std::move(field));
   const std::vector<std::pair<std::string, Value>> more = {
       {"raised_by", failure.raise ? Value(python::RaisedByName(raise.by)) : Value()},
+      {"native", std::move(native)},
       {"test", failure.tests.empty() ? Value() : Value(failure.tests.front().name)},
       {"frames", std::move(frames)},
       {"traceback", TracebackOf(raise.traceback, source)},

@@ -15,6 +15,7 @@
 #include "query/cpython/failed_tests.h"
 #include "query/cpython/raises.h"
 #include "query/outcome.h"
+#include "query/sources/native_raise.h"
 #include "query/value.h"
 
 namespace ttq {
@@ -22,6 +23,7 @@ namespace ttq {
 struct PythonFailure {
   // nullopt: of tests that failed otherwise.
   std::optional<python::Raise> raise;
+  std::optional<NativeRaise> native;      // where C code made it
   std::vector<python::FailedTest> tests;  // in order; empty: nobody caught the exception
   bool exits = false;                     // a SystemExit with something to say
 
@@ -43,8 +45,9 @@ std::string TextOf(const python::Raise& raise);
 std::string CauseOf(const PythonFailure& failure);
 
 // An object of `type`, `message`, `time`, `thread`, `function`, `file`, `line`, `raised_by`,
-// `test`, `frames` (the innermost first, each with its `locals` when it was raised), `traceback`,
-// `chain`, `exceptions` and `failed_tests`.
+// `native` (NativeRaise; null: Python code raised it, or that is not known), `test`, `frames` (the
+// innermost first, each with its `locals` when it was raised), `traceback`, `chain`, `exceptions`
+// and `failed_tests`.
 absl::StatusOr<Value> ValueOf(const PythonFailure& failure, const Context& context,
                               Outcome* outcome);
 

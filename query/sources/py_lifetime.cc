@@ -510,23 +510,46 @@ class Why {
       outcome_.AddNote("it was not freed");
     }
     ASSIGN_OR_RETURN(python::CountWord word, WordAt(epochs_, context_, span));
+    if (!epoch->birth) {
+      outcome_.AddNote("it was there, with its references counted, before the program began");
+      if (too_early_ && epoch->death && !asked_.has_span) {
+        ASSIGN_OR_RETURN(span.begin, LastChanges(word, {span.begin, epoch->death->access.time}));
+      }
+    }
+    begin_ = span.begin;
     ASSIGN_OR_RETURN(balance_, python::Balance::Make(context_, epochs_.provenance(), asked_.address,
                                                      end_, control_));
     ASSIGN_OR_RETURN(owners_,
                      python::OwnersOf(context_, epochs_.provenance(), asked_.address, word, *epoch,
                                       span, control_, ~uint64_t{0}, balance_.get()));
-    if (!epoch->birth) {
-      outcome_.AddNote("it was there, with its references counted, before the program began");
-    }
     absl::Status s = absl::OkStatus();
     if (!too_early_ && !epoch->death) s = FindLeft(*epoch);
-    if (too_early_ && epoch->death && epoch->birth) s = FindMissing(*epoch);
+    if (too_early_ && epoch->death) s = FindMissing(*epoch);
     if (!s.ok()) return s;
     if (!balance_->incomplete().empty()) outcome_.MarkIncomplete(balance_->incomplete());
     return MakeRows();
   }
 
  private:
+  // Of an object that all of the program counts, such as None, the last changes tell enough: whoever
+  // gave back so many references that it died did so until the end. When they begin.
+  absl::StatusOr<Time> LastChanges(const python::CountWord& word, TimeSpan span) {
+    constexpr size_t kMaxChanges = 2000;
+    ASSIGN_OR_RETURN(const auto cursor,
+                     python::CountsOf(context_.process(), asked_.address, word, span,
+                                      Direction::kBackward, control_));
+    Time begin = span.begin;
+    for (size_t i = 0; i < kMaxChanges; ++i) {
+      ASSIGN_OR_RETURN(const std::optional<Access> change, cursor->Next());
+      if (!change) return span.begin;
+      begin = change->time;
+    }
+    outcome_.MarkIncomplete(fmt::format(
+        "the last {} changes of its count were looked at, from {} on; `after T` looks at more",
+        kMaxChanges, begin.v));
+    return begin;
+  }
+
   absl::StatusOr<python::Holders> HoldersAt(Time t) {
     ASSIGN_OR_RETURN(python::PythonState * state, epochs_.provenance().StateAt(t));
     absl::StatusOr<python::Holders> holders =
@@ -570,6 +593,10 @@ class Why {
   // Who still counted on it, and who gave away what was theirs.
   absl::Status FindMissing(const Epoch& epoch) {
     const Time death = epoch.death->access.time;
+    if (!epoch.birth) {  // half of the program holds it
+      ASSIGN_OR_RETURN(imbalances_, balance_->Missing(begin_, death, {}));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(python::Holders words, HoldersAt(death));
     // Who frees something soon clears what held it. That is over once the call is.
     constexpr uint64_t kClearedWithin = 2000;
@@ -587,7 +614,7 @@ class Why {
     }
     std::vector<uint64_t> places;
     for (const python::Holder& holder : words.words) places.push_back(holder.word);
-    ASSIGN_OR_RETURN(imbalances_, balance_->Missing(epoch.birth->access.time, death, places));
+    ASSIGN_OR_RETURN(imbalances_, balance_->Missing(begin_, death, places));
     return absl::OkStatus();
   }
 
@@ -696,7 +723,7 @@ class Why {
   Epochs& epochs_;
   Outcome& outcome_;
   ScanControl* control_;
-  Time end_;
+  Time begin_, end_;  // of the changes that are looked at
   std::unique_ptr<python::Balance> balance_;
   std::vector<python::Owner> owners_;
   std::vector<python::Holder> holders_;

@@ -95,6 +95,70 @@ void fail(void) {
   _PyTraceback_Add("raises", "made.pyx", 43);
 }
 """
+# Built-in functions of C++, made without CPython's headers, so that one library serves all versions.
+NATIVE = """
+import ctypes, sys
+
+def work(function):
+    number = 7
+    function()
+
+library = ctypes.PyDLL(sys.argv[1])
+library.make.argtypes, library.make.restype = [ctypes.c_char_p], ctypes.py_object
+work(library.make(sys.argv[2].encode()))
+"""
+FUNCTIONS = """
+#include <cstring>
+#include <stdexcept>
+#define API extern "C" __attribute__((noinline))
+struct Method { const char *name; void *(*function)(void *, void *); int flags; const char *text; };
+extern "C" {
+extern void *PyExc_ValueError;
+extern char _Py_NoneStruct;
+void PyErr_SetString(void *, const char *);
+void PyErr_Clear();
+void PyErr_Fetch(void **, void **, void **);
+void PyErr_Restore(void *, void *, void *);
+void *PyCFunction_NewEx(Method *, void *, void *);
+void *PyTuple_New(long);
+void Py_DecRef(void *);
+}
+API void check(int n) { if (n > 2) throw std::out_of_range("thrown"); }
+API void deeper(int n) { check(n + 1); }
+API void fail() { PyErr_SetString(PyExc_ValueError, "set"); }
+API void *find(int n) { return n > 2 ? nullptr : &_Py_NoneStruct; }
+API void *throws(void *, void *) {
+  try { check(9); } catch (const std::exception &) {}
+  try {
+    try { deeper(2); } catch (...) {
+      try { check(8); } catch (...) {}
+      throw;
+    }
+  } catch (const std::exception &e) { PyErr_SetString(PyExc_ValueError, e.what()); }
+  return nullptr;
+}
+API void *sets(void *, void *) {
+  try { check(9); } catch (const std::exception &) {}
+  PyErr_SetString(PyExc_ValueError, "set");
+  PyErr_Clear();
+  fail();
+  void *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  Py_DecRef(PyTuple_New(3));
+  PyErr_Restore(type, value, traceback);
+  return nullptr;
+}
+API void *null(void *, void *) { return find(9); }
+API void *result(void *, void *) { fail(); return &_Py_NoneStruct; }
+API void *make(const char *name) {
+  static Method methods[] = {{"throws", throws, 4, 0}, {"sets", sets, 4, 0}, {"null", null, 4, 0}, {"result", result, 4, 0}};
+  for (Method &m : methods) if (!strcmp(name, m.name)) return PyCFunction_NewEx(&m, nullptr, nullptr);
+  return nullptr;
+}
+"""
+# What each of them does, and where: how, the function, the text that its line has.
+MADE_BY = {"throws": ("thrown", "check", "throw std::out_of_range"), "sets": ("set", "fail", "void fail()"),
+           "null": ("returned NULL", "find", "void *find"), "result": ("set", "fail", "void fail()")}
 SAYS = """
 import sys
 
@@ -196,6 +260,18 @@ def check(scratch, interpreter, name, text, arguments, expected):
         frames = [(e["file"], str(e["line"]), e["function"].split(".")[-1]) for e in reversed(exception["frames"])]
         if name == "made" and printed != frames:
             return f"{name}: printed {printed}, the frames are {frames}"
+    native = exception["native"]
+    if name in MADE_BY:
+        how, function, text = MADE_BY[name]
+        line = next(n for n, l in enumerate(FUNCTIONS.split("\n"), 1) if text in l)
+        if native is None or (native["how"], native["function"], native["line"]) != (how, function, line):
+            return f"{name}: want {how} in {function}, line {line}, got {native}"
+        if name not in [frame["function"] for frame in native["frames"]]:
+            return f"{name}: the frames are {native['frames']}"
+        if f"\n{how} in C{'++' if how == 'thrown' else ''} at " not in run(TTQ, "crash", recording).stdout:
+            return f"{name}: ttq crash does not say where it was {how}"
+    elif (exception["raised_by"] == "raise") and native is not None:
+        return f"{name}: Python raised it, not {native}"
     head = ": ".join(part for part in (expected["type"], expected["message"]) if part)
     variable = next(iter(expected["locals"]))
     for command in ("crash", "info"):
@@ -210,7 +286,7 @@ def check(scratch, interpreter, name, text, arguments, expected):
 
 
 # How each version keeps an exception differs; how a program leaves, from the oldest to the newest.
-OF_ALL = {"uncaught", "late", "made", "tests", "test_small"}
+OF_ALL = {"uncaught", "late", "made", "tests", "test_small", *MADE_BY}
 
 
 def cases(interpreter):
@@ -223,6 +299,19 @@ def cases(interpreter):
     yield "made", MADE, ["-S", "{script}", "{scratch}/made.so"], {
         "type": "KeyError", "message": "'four'", "line": 10, "raised_by": "C", "test": None,
         "locals": {"number": 7}, "chain": [], "tests": []}
+    of_native = {"line": 6, "raised_by": "C", "test": None, "locals": {"number": 7}, "chain": [], "tests": []}
+    # Debug builds end by what is no more than a SystemError elsewhere.
+    is_debug = run(interpreter, "-c", "import sys; sys.gettotalrefcount()").returncode == 0
+    of_310 = run(interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 10))").returncode == 0
+    exception = "exception" if of_310 else "error"
+    for name in ("throws", "sets") if is_debug else MADE_BY:
+        type_, message, chain = {
+            "throws": ("ValueError", "thrown", []), "sets": ("ValueError", "set", []),
+            "null": ("SystemError", f"<built-in function null> returned NULL without setting an {exception}", []),
+            "result": ("SystemError", f"<built-in function result> returned a result with an {exception} set",
+                       [("cause", "ValueError")])}[name]
+        yield name, NATIVE, ["-S", "{script}", "{scratch}/native.so", name], {
+            **of_native, "type": type_, "message": message, "chain": chain}
     yield "says", SAYS, ["-S", "{script}"], {
         "type": "SystemExit", "message": "left: no input", "line": 5, "raised_by": "C", "test": None,
         "locals": {"reason": "'no input'"}, "chain": [], "tests": []}
@@ -256,6 +345,8 @@ def main():
             os.mkdir(directory)
             subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", f"{directory}/made.so"], input=LIBRARY,
                            text=True, check=True)
+            subprocess.run(["c++", "-g", "-O1", "-shared", "-fPIC", "-xc++", "-", "-o", f"{directory}/native.so"],
+                           input=FUNCTIONS, text=True, check=True)
             for case in cases(interpreter):
                 if case[0] in OF_ALL or n in (0, len(found) - 1):
                     jobs.append((interpreter, pool.submit(check, directory, interpreter, *case)))
