@@ -152,6 +152,20 @@ void AddPythonObject(const Object& object, std::string* out) {
   if (!after.empty()) *out += fmt::format("  {:<12} {}\n", "after freeing", after);
 }
 
+// "dangling pointer", "uninitialised pointer": where it was, and to what.
+void AddPointer(const Object& pointer, std::string* out) {
+  *out += fmt::format("\n{} pointer {}\n", FieldText(pointer, "state"),
+                      FieldText(pointer, "value", Type::kAddress));
+  const std::string word = FieldText(pointer, "word", Type::kAddress),
+                    by = FieldText(pointer, "stored_by"), block = FieldText(pointer, "block");
+  if (!word.empty()) {
+    *out += fmt::format("  {:<12} {}, {}\n  {:<12} at {}{}\n", "in", word,
+                        FieldText(pointer, "word_memory"), "stored",
+                        FieldText(pointer, "stored", Type::kTime), by.empty() ? "" : " by " + by);
+  }
+  if (!block.empty()) *out += fmt::format("  {:<12} {}\n", "block", block);
+}
+
 // `timed`: the time of the crash says something.
 std::string Layout(const Answer& answer, bool timed) {
   if (const Value* exception = answer.Get("exception"); exception && exception->object()) {
@@ -201,6 +215,9 @@ std::string Layout(const Answer& answer, bool timed) {
                       FieldText(*w, "previous", Type::kValue), FieldText(*w, "value", Type::kValue),
                       actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
     }
+  }
+  if (const Value* pointer = answer.Get("pointer"); pointer && pointer->object() != nullptr) {
+    AddPointer(*pointer->object(), &out);
   }
   if (const Value* object = answer.Get("python_object"); object && object->object() != nullptr) {
     AddPythonObject(*object->object(), &out);

@@ -11,6 +11,7 @@
 #include "fmt/core.h"
 #include "query/code/symbols.h"
 #include "query/process/heap.h"
+#include "query/process/stack.h"
 
 namespace ttq {
 namespace {
@@ -848,6 +849,9 @@ absl::StatusOr<std::optional<std::string>> OriginTracer::AllocationAround(
   ASSIGN_OR_RETURN(std::optional<Execution> call, calls->Next());
   if (!call) return no;
   ASSIGN_OR_RETURN(Registers at_entry, process_.RegistersAt(call->time, place.thread));
+  // What the caller kept there is restored: an older pointer to the same memory.
+  const bool is_preserved = (kPreservedByCalls >> place.number & 1) != 0;
+  if (is_preserved && at_entry.gpr[place.number] == value) return no;
   const uint64_t sp = at_entry.gpr[kRsp];
   ASSIGN_OR_RETURN(MemoryImage word, process_.Memory(Address(sp), 8, call->time));
   if (!word.all_present()) return no;

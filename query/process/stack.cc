@@ -16,10 +16,6 @@
 namespace ttq {
 namespace {
 
-// What a call leaves as it was.
-constexpr uint32_t kPreserved =
-    1u << kRbx | 1u << kRbp | 1u << kR12 | 1u << kR13 | 1u << kR14 | 1u << kR15;
-
 // Words of the stack that are looked at for a return address, and how many of those that could be
 // one the store is asked about.
 constexpr uint64_t kSearchBytes = 64 << 10;
@@ -112,7 +108,7 @@ absl::StatusOr<bool> Unwinder::UpByRow(Moment& moment, const UnwindRow& row, uin
       case Kind::kUnspecified:
         if (!is_pc && reg == kRsp) {
           value = *cfa;
-        } else if (!is_pc && kPreserved >> reg & 1) {
+        } else if (!is_pc && kPreservedByCalls >> reg & 1) {
           value = now.Get(reg);
           at = now.saved_at[reg];
         }
@@ -225,7 +221,7 @@ absl::StatusOr<bool> Unwinder::UpToCall(const Moment& moment, const Access& call
   frame->method = Frame::Method::kCallHistory;
   caller->registers = {};
   for (int r = 0; r < kGprCount; ++r) {
-    if (kPreserved >> r & 1) caller->registers.Set(static_cast<Gpr>(r), at_call.gpr[r]);
+    if (kPreservedByCalls >> r & 1) caller->registers.Set(static_cast<Gpr>(r), at_call.gpr[r]);
   }
   caller->registers.Set(kRsp, slot.v + 8);
   caller->pc = back;

@@ -55,6 +55,9 @@ struct FrameRegisters {
   }
 };
 
+// A bit for each Gpr that a call leaves as it was.
+inline constexpr uint32_t kPreservedByCalls =
+    1u << kRbx | 1u << kRbp | 1u << kR12 | 1u << kR13 | 1u << kR14 | 1u << kR15;
 // The register that passes integer argument `i` < 6.
 Gpr ArgumentRegister(int i);
 

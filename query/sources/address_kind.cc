@@ -42,16 +42,43 @@ std::string DescribeLife(const Context& context, const HeapIndex& heap, const He
 
 std::string ByteCount(uint64_t n) { return fmt::format("{} byte{}", n, n == 1 ? "" : "s"); }
 
+}  // namespace
+
+std::string DescribeInside(const Context& context, const HeapIndex& heap, const HeapLife& life,
+                           Address address, Time t) {
+  const uint64_t offset = address.v - life.begin.v;
+  return fmt::format("{} a block of {}", offset == 0 ? "the start of" : ByteCount(offset) + " into",
+                     DescribeLife(context, heap, life, t));
+}
+
+namespace {
+
+// Whether glibc keeps the size of what comes after the block there (malloc/malloc.c, "struct
+// malloc_chunk"), so that it is in no block, whatever was there before this one.
+bool IsSizeBehind(const HeapIndex& heap, const HeapLife& life, Address address) {
+  const auto is_other = [](const HeapFunction& f) {
+    return f.verb == HeapVerb::kMalloc && f.name == "malloc" && !IsGlibc(f.module) &&
+           !f.module.starts_with("ld-");
+  };
+  if (std::any_of(heap.functions().begin(), heap.functions().end(), is_other)) return false;
+  constexpr uint64_t kSmallest = 32, kAlignment = 16, kSizeWord = 8;
+  const uint64_t chunk =
+      std::max(kSmallest, (life.size + kSizeWord + kAlignment - 1) / kAlignment * kAlignment);
+  const uint64_t usable = chunk - kSizeWord;
+  return address >= life.begin + life.size && address < life.begin + usable + kSizeWord;
+}
+
 std::optional<AddressKind> DescribeHeap(const Context& context, const HeapIndex& heap,
                                         Address address, Time t) {
-  const HeapIndex::Around around = heap.Find(address, t);
+  HeapIndex::Around around = heap.Find(address, t);
+  const bool is_divided_anew =
+      around.inside != nullptr && around.inside->freed < t && around.below != nullptr &&
+      around.below->allocated > around.inside->freed && IsSizeBehind(heap, *around.below, address);
+  if (is_divided_anew) around.inside = nullptr;
   if (around.inside != nullptr) {
     const HeapLife& life = *around.inside;
-    const uint64_t offset = address.v - life.begin.v;
-    return AddressKind{
-        life.freed < t ? "freed heap" : "heap",
-        fmt::format("{} a block of {}", offset == 0 ? "the start of" : ByteCount(offset) + " into",
-                    DescribeLife(context, heap, life, t))};
+    return AddressKind{life.freed < t ? "freed heap" : "heap",
+                       DescribeInside(context, heap, life, address, t)};
   }
   constexpr uint64_t kNear = 4096;
   const HeapLife *below = around.below, *above = around.above;

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/types.h"
 #include "query/cpython/context.h"
+#include "query/process/heap.h"
 #include "store/read/reader.h"
 
 namespace ttq {
@@ -20,6 +21,10 @@ struct AddressKind {
 };
 absl::StatusOr<AddressKind> DescribeAddress(const Context& context, Address address, Time t,
                                             ScanControl* control);
+
+// "8 bytes into a block of 24 bytes that …", of an address in the block, as of t.
+std::string DescribeInside(const Context& context, const HeapIndex& heap, const HeapLife& life,
+                           Address address, Time t);
 
 }  // namespace ttq
 

@@ -29,6 +29,7 @@
 #include "query/sources/plans.h"
 #include "query/sources/pointer_chain.h"
 #include "query/sources/py_failure.h"
+#include "query/sources/stale_pointer.h"
 #include "re2/re2.h"
 #include "store/read/moment_info.h"
 
@@ -55,6 +56,7 @@ struct Report {
   std::vector<Hop> origin;
   std::optional<Address> word;
   AddressKind word_memory;
+  Value pointer;  // that was stale
   List last_writes, backtraces;
   std::optional<uint8_t> base;  // the general register that the address was made from
   Value python_object;
@@ -91,6 +93,7 @@ class Investigation {
     r_.message = std::move(words.message);
     reason_ = std::move(words.reason);
     RETURN_IF_ERROR(Fault());
+    RETURN_IF_ERROR(JudgePointers());
     RETURN_IF_ERROR(LastWrites());
     RETURN_IF_ERROR(PythonObject());
     return std::move(r_);
@@ -717,6 +720,57 @@ class Investigation {
     return absl::OkStatus();
   }
 
+  absl::Status JudgePointers() {
+    // The allocator's own words lead to freed blocks; what it was given does not.
+    if (IsInAllocator() && r_.access != "free") return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::optional<StalePointer> stale,
+                     FindStalePointer(context_, tracer_, pointers_, r_.time, control_));
+    if (!stale) return absl::OkStatus();
+    const bool dangles = stale->kind == StalePointer::Kind::kDangling;
+    if (!r_.cause.starts_with("use after free") && r_.cause != "double free") {
+      r_.cause = dangles ? "use after free: a pointer to a freed block was used"
+                         : "an uninitialised pointer: what was in the memory before";
+    }
+    Object pointer;
+    pointer.fields = {{"value", Word{stale->value}},
+                      {"state", dangles ? "dangling" : "uninitialised"}};
+    ASSIGN_OR_RETURN(Object where, WhereItWas(*stale));
+    for (auto& field : where.fields) pointer.fields.push_back(std::move(field));
+    r_.pointer = Value(std::move(pointer));
+    return absl::OkStatus();
+  }
+
+  // The word that held a stale pointer, who stored it there, and the block.
+  absl::StatusOr<Object> WhereItWas(const StalePointer& stale) {
+    const bool dangles = stale.kind == StalePointer::Kind::kDangling;
+    Value word, memory, stored, by, block;
+    if (stale.holder) {
+      const Holder& holder = *stale.holder;
+      ASSIGN_OR_RETURN(const AddressKind kind,
+                       DescribeAddress(context_, holder.word, holder.read, control_));
+      AccessQuery query;
+      query.ranges = {{holder.word, holder.word + 8}};
+      query.span = {holder.stored, holder.stored + 1};
+      ASSIGN_OR_RETURN(const std::optional<Access> access, LastAccess(process_, std::move(query)));
+      word = holder.word;
+      memory = OfText(stale.function.empty() ? kind.text : "a local variable of " + stale.function);
+      stored = holder.stored;
+      by = access ? OfText(WriterOf(*access)) : Value("fresh memory");
+    }
+    if (stale.block != nullptr) {
+      ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
+      const Address address = dangles ? Address(stale.value) : stale.holder->word;
+      block = DescribeInside(context_, *heap, *stale.block, address, r_.time);
+    }
+    Object where;
+    where.fields = {{"word", std::move(word)},
+                    {"word_memory", std::move(memory)},
+                    {"stored", std::move(stored)},
+                    {"stored_by", std::move(by)},
+                    {"block", std::move(block)}};
+    return where;
+  }
+
   // Of all addresses that took part, those that lead most directly to an object come first.
   absl::Status PythonObject() {
     if (HistoryUnknown(process_)) return absl::OkStatus();
@@ -856,6 +910,7 @@ Row RowOf(const Context& context, Report r) {
           unknown ? Value(Null{}) : Value(std::move(origin)),
           address(r.word),
           OfText(r.word_memory.text),
+          std::move(r.pointer),
           unknown ? Value(Null{}) : Value(std::move(r.last_writes)),
           Value(std::move(r.backtraces)),
           std::move(r.python_object),
@@ -914,6 +969,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   Add(&plan, "origin", Type::kList);
   Add(&plan, "word", Type::kAddress);
   Add(&plan, "word_memory", Type::kString);
+  Add(&plan, "pointer", Type::kObject);
   Add(&plan, "last_writes", Type::kList);
   Add(&plan, "backtraces", Type::kList);
   Add(&plan, "python_object", Type::kObject);

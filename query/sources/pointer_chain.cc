@@ -76,6 +76,7 @@ absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTr
   std::optional<ValueLocation> next = place;
   while (next && pointers.size() < kMaxPointers) {
     Pointer pointer;
+    pointer.place = *next;
     ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), *next));
     ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *next, control));
     next = std::nullopt;

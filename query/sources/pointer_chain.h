@@ -30,6 +30,7 @@ absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTra
                                                const ValueLocation& place, ScanControl* control);
 
 struct Pointer {
+  ValueLocation place;  // where it was when it was used
   uint64_t value = 0;
   std::optional<Holder> holder;
 };

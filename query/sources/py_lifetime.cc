@@ -3,6 +3,7 @@
 // Lives of Python objects: when and by whom they were made and freed, and who held them.
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -531,13 +532,12 @@ class Why {
   }
 
  private:
-  // Of an object that all of the program counts, such as None, the last changes tell enough: whoever
-  // gave back so many references that it died did so until the end. When they begin.
+  // Of an object that all of the program counts, such as None, the last changes tell enough:
+  // whoever gave back so many references that it died did so until the end. When they begin.
   absl::StatusOr<Time> LastChanges(const python::CountWord& word, TimeSpan span) {
-    constexpr size_t kMaxChanges = 2000;
-    ASSIGN_OR_RETURN(const auto cursor,
-                     python::CountsOf(context_.process(), asked_.address, word, span,
-                                      Direction::kBackward, control_));
+    constexpr size_t kMaxChanges = 1000;
+    ASSIGN_OR_RETURN(const auto cursor, python::CountsOf(context_.process(), asked_.address, word,
+                                                         span, Direction::kBackward, control_));
     Time begin = span.begin;
     for (size_t i = 0; i < kMaxChanges; ++i) {
       ASSIGN_OR_RETURN(const std::optional<Access> change, cursor->Next());
@@ -636,15 +636,46 @@ class Why {
     return LastAccess(context_.process(), std::move(query));
   }
 
+  // Calls of one place that are wrong in the same way.
+  struct Unbalanced {
+    python::Imbalance first;
+    std::optional<python::SourceLocation> place;  // in Python
+    Time last;
+    int64_t times = 1;
+  };
+  absl::StatusOr<std::vector<Unbalanced>> UnbalancedCalls() {
+    std::vector<Unbalanced> all;
+    for (const python::Imbalance& one : imbalances_) {
+      ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
+                       epochs_.provenance().Of(one.thread, one.time));
+      const auto same = std::find_if(all.begin(), all.end(), [&](const Unbalanced& known) {
+        const python::Site &x = known.first.site, &y = one.site;
+        return std::tie(x.function, x.module, x.file, x.line) ==
+                   std::tie(y.function, y.module, y.file, y.line) &&
+               known.first.excess == one.excess && known.first.detail == one.detail &&
+               known.place == place;
+      });
+      if (same == all.end()) {
+        all.push_back({one, std::move(place), one.time});
+      } else {
+        same->last = one.time;
+        ++same->times;
+      }
+    }
+    return all;
+  }
+
   absl::StatusOr<std::vector<Row>> MakeRows() {
     std::vector<std::pair<int, Row>> rows;
     std::vector<bool> named(owners_.size());
-    for (const python::Imbalance& imbalance : imbalances_) {
-      ASSIGN_OR_RETURN(std::optional<python::SourceLocation> place,
-                       epochs_.provenance().Of(imbalance.thread, imbalance.time));
+    ASSIGN_OR_RETURN(const std::vector<Unbalanced> calls, UnbalancedCalls());
+    for (const Unbalanced& unbalanced : calls) {
+      const python::Imbalance& imbalance = unbalanced.first;
+      const std::optional<python::SourceLocation>& place = unbalanced.place;
       // The row of what it counted, if it did.
       python::Owner owner;
-      owner.first = owner.last = imbalance.time;
+      owner.first = imbalance.time;
+      owner.last = unbalanced.last;
       owner.place = place;
       for (size_t i = 0; i < owners_.size(); ++i) {
         if (owners_[i].function == imbalance.site.function &&
@@ -658,7 +689,9 @@ class Why {
       owner.module = imbalance.site.module;
       owner.file = imbalance.site.file;
       owner.line = imbalance.site.line;
-      rows.emplace_back(kUnbalanced, RowOf(owner, "unbalanced", "", imbalance.detail));
+      const std::string times =
+          unbalanced.times == 1 ? "" : fmt::format(", {} times", unbalanced.times);
+      rows.emplace_back(kUnbalanced, RowOf(owner, "unbalanced", "", imbalance.detail + times));
     }
     for (const python::Holder& holder : holders_) {
       ASSIGN_OR_RETURN(Row row, RowOf(holder));

@@ -203,7 +203,7 @@ CRASHES = {
     "null": ("SIGSEGV", "a null pointer", {"address": "0x0", "access": "read",
                                            "function": "second_id", "word_memory": "new_item"}),
     "null-array": ("SIGSEGV", "a null pointer", {"address": "0x10", "function": "sum_from", "word_memory": "new_item"}),
-    "use-after-free": ("SIGSEGV", "use after free", {"word_memory": "freed at .* by release"}),
+    "use-after-free": ("SIGSEGV", "use after free", {"pointer": '"dangling".*freed at .* by release'}),
     "read-after-free": ("SIGSEGV", "use after free", {"function": "second_id",
                                                       "word_memory": "freed at .* by release"}),
     "double-free": ("SIGABRT", "double free", {"memory": "freed at .* by release",
@@ -237,6 +237,17 @@ CRASHES = {
     "guard": ("SIGABRT", "a buffer overrun in guarded: its stack guard",
               {"word_memory": "stack guard of guarded", "last_writes": "overrun",
                "backtraces": '"function": "guarded".*"function": "main"'}),
+    "stale": ("SIGSEGV", "use after free: a pointer to a freed block",
+              {"pointer": '"dangling".*"list, .*"stored_by": "main .*new_item .*freed at .* by release'}),
+    "stale-copy": ("SIGSEGV", "use after free: a pointer to a freed block",
+                   {"pointer": '"dangling".*the start of a block of 8 .*new_item .*freed at .* by release'}),
+    "deleted": ("SIGSEGV", "use after free: a pointer to a freed block",
+                {"pointer": '"dangling".*kept.*operator new.*freed at .* by .*~Named'}),
+    "grown": ("SIGSEGV", "a null pointer", {"word_memory": "block of 990"}),
+    "not-set": ("SIGSEGV", "an uninitialised pointer",
+                {"pointer": '"uninitialised".*8 bytes into a block .*"stored_by": ".*memset'}),
+    "local-not-set": ("SIGSEGV", "an uninitialised pointer",
+                      {"pointer": '"uninitialised".*local variable of id_of_local.*"stored_by": "leave_behind'}),
     "heap-not": ("SIGABRT", "called abort", {"word": "null", "last_writes": "\\[\\]"}),
     "pure": ("SIGABRT", "a pure virtual function was called", {}),
     "thrown": ("SIGABRT", "an exception that nobody caught", {"message": "nobody wants this"}),
@@ -244,13 +255,14 @@ CRASHES = {
     "terminate": ("SIGABRT", "called std::terminate", {}),
     "named": ("SIGABRT", "called abort", {}),
 }
-OF_CC = ("pure", "thrown", "noexcept", "terminate", "named")
+OF_CC = ("pure", "deleted", "thrown", "noexcept", "terminate", "named")
 
 
 def crashes(scratch):
     """Every way to die, and what is said of it."""
     for name, (signal, cause, columns) in CRASHES.items():
-        r = Recording(scratch, "faults_cc" if name in OF_CC else "faults", name)
+        program = "faults_cc" if name in OF_CC else "faults"
+        r = Recording(scratch, program, name)
         check(r.status > 128, name, "did not die:", r.status)
         rows = r.rows("crash")
         check(len(rows) == 1, name, rows)
@@ -258,6 +270,13 @@ def crashes(scratch):
         check(row["signal"] == signal and re.search(cause, row["cause"]), name, row["signal"], row["cause"])
         for column, pattern in columns.items():
             check(re.search(pattern, json.dumps(row[column])), name, column, row[column])
+        if "pointer" in columns:
+            said = subprocess.run(["valgrind", "-q", os.path.join(PROGRAMS, program), name], capture_output=True,
+                                  text=True, timeout=300).stderr
+            of_memcheck = "free'd.*(release|~Named|Delete)" if row["pointer"]["state"] == "dangling" else "ninitialised value"
+            check(re.search(of_memcheck, said, re.S), name, "memcheck:", said)
+        elif "free" not in name:
+            check(row["pointer"] is None, name, row["pointer"])
         check(row["backtraces"][0]["thread"] == 1 and row["backtraces"][0]["frames"], name, row)
         text = subprocess.run([TTQ, "crash", r.path], capture_output=True, text=True, timeout=300)
         check(text.returncode == 0 and text.stdout.startswith(f"{signal}: "), name, text.stdout,
@@ -280,6 +299,7 @@ CORRUPTIONS = {
     "heap-before": ("outside of blocks", "8 bytes (after|before) a block of [0-9]+ bytes", "overrun"),
     "heap-freed": ("a freed block was written to", "freed at [0-9]+ by take", "overrun"),
     "heap-freed-large": ("a freed block was written to", "freed at [0-9]+ by take", "overrun"),
+    "heap-divided": ("outside of blocks", "after a block of 80 bytes", "overrun"),
     "heap-read": ("outside of blocks", "block of 100 bytes", "read.* for read_too_much"),
 }
 

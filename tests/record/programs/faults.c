@@ -37,7 +37,10 @@ NOINLINE struct item* new_item(long id) {
 NOINLINE void release(struct item* i) { free(i); }
 
 // Scribbles over what malloc gave back.
-NOINLINE void reuse(size_t size) { memset(malloc(size), 0x5a, size); }
+NOINLINE void reuse(size_t size) {
+  void* block = memset(malloc(size), 0x5a, size);
+  __asm__ volatile("" : : "r"(block) : "memory");
+}
 
 NOINLINE long second_id(struct item* i) { return i->next->id; }
 
@@ -53,6 +56,18 @@ NOINLINE long sum_from(struct item* i, long first) {
 NOINLINE long weigh(struct item* i) { return i->weigh(i); }
 
 NOINLINE void rename_item(struct item* i, const char* name, size_t n) { memcpy(i->name, name, n); }
+
+// A local variable that nobody has set, where leave_behind has left something.
+NOINLINE void leave_behind(void) {
+  volatile long left[32];
+  for (int i = 0; i < 32; ++i) left[i] = 0x5a5a5a5a5a5a;
+  (void)left[0];
+}
+NOINLINE long id_of_local(int which) {
+  struct item* items[16];
+  __asm__ volatile("" : : "r"(items) : "memory");
+  return items[which]->id;
+}
 
 NOINLINE long deep(long n) {
   volatile char room[3000];
@@ -280,6 +295,45 @@ int main(int argc, char** argv) {
     read_too_much(a, 120);
     use_heap();
     take(b);
+  }
+  if (!strcmp(how, "heap-divided")) {  // where a larger block was before
+    take(give(3000));
+    char *a = give(80), *b = give(80);
+    overrun(a, 96);
+    take(b);
+  }
+  if (!strcmp(how, "stale")) {
+    release(list);
+    reuse(sizeof *list);
+    printf("%ld\n", weigh(list));
+  }
+  if (!strcmp(how, "stale-copy")) {  // made when there was no block any more
+    release(list);
+    list->next = NULL;
+    struct item** copy = malloc(sizeof *copy);
+    *copy = list;
+    list = NULL;
+    reuse(sizeof *list);
+    printf("%ld\n", second_id(*copy));
+  }
+  if (!strcmp(how, "grown")) {  // where it is: the other pointer is good
+    struct item** array = malloc(1000);
+    struct item*** other = malloc(sizeof *other);
+    *other = array;
+    array[0] = NULL;
+    array = realloc(array, 990);
+    printf("%ld\n", (*other)[0]->id);
+  }
+  if (!strcmp(how, "not-set")) {
+    memset(list, 0x5a, sizeof *list);
+    release(list);
+    list = malloc(sizeof *list);
+    list->id = 1;
+    printf("%ld\n", second_id(list));
+  }
+  if (!strcmp(how, "local-not-set")) {
+    leave_behind();
+    printf("%ld\n", id_of_local(3));
   }
   if (!strcmp(how, "heap-not")) {  // the heap is as it should be
     use_heap();

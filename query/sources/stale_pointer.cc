@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+#include "query/sources/stale_pointer.h"
+
+#include <memory>
+#include <string>
+
+#include "base/status_macros.h"
+#include "query/process/stack.h"
+
+namespace ttq {
+namespace {
+
+// Of the words that a pointer was copied through, looked at for the first that held it.
+constexpr size_t kMaxHolders = 8;
+
+class Search {
+ public:
+  Search(const Context& context, OriginTracer& tracer, const HeapIndex& heap, ScanControl* control)
+      : context_(context), tracer_(tracer), heap_(heap), control_(control) {}
+
+  // The block that the pointer is to and that was freed before `used`; null: there is none.
+  absl::StatusOr<const HeapLife*> FreedBlockOf(const Pointer& pointer, Time used) {
+    ASSIGN_OR_RETURN(const HeapLife* block, BlockOf(pointer));
+    if (block == nullptr) return block;
+    while (const HeapLife* grown = InPlaceOf(*block)) block = grown;
+    return block->freed < used ? block : nullptr;
+  }
+
+  // The block that the word is in, of which it was not written; null: it was, or is in none.
+  const HeapLife* UninitialisedBlockOf(const Holder& holder) const {
+    const HeapLife* block = BlockAt(holder.word.v, holder.read);
+    const bool is_left_over = block != nullptr && holder.stored < block->allocated &&
+                              holder.word.v + 8 <= block->begin.v + block->size;
+    return is_left_over && GivesAnything(*block) ? block : nullptr;
+  }
+
+  // Where what is at `place` was read from a local variable that its function had not written.
+  absl::StatusOr<std::optional<StalePointer>> UninitialisedLocal(const Pointer& pointer) {
+    Unwinder unwinder(context_);
+    std::optional<ValueLocation> next = pointer.place;
+    Time used = next->before;
+    for (uint32_t i = 0; i < kMaxHops && next; ++i) {
+      Hop hop;
+      ASSIGN_OR_RETURN(next, tracer_.Step(*next, &hop));
+      if (hop.address) {
+        const Holder holder{*hop.address, hop.time, used, next};
+        ASSIGN_OR_RETURN(const std::optional<Frame> frame,
+                         FrameOf(unwinder, *hop.address, hop.thread, used));
+        if (!frame) break;  // no thread's stack, from where the pointer went on
+        ASSIGN_OR_RETURN(const std::optional<Time> called,
+                         CalledAt(context_.process(), *frame, used));
+        if (called && hop.time < *called) {
+          return StalePointer{.kind = StalePointer::Kind::kUninitialised,
+                              .value = pointer.value,
+                              .holder = holder,
+                              .function = frame->function};
+        }
+      }
+      used = hop.time;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr uint32_t kMaxHops = 30;
+
+  // The block that the pointer was to when it was made; null: that is not known.
+  absl::StatusOr<const HeapLife*> BlockOf(const Pointer& pointer) {
+    std::string note;
+    ASSIGN_OR_RETURN(const std::vector<Hop> hops, tracer_.Trace(pointer.place, kMaxHops, &note));
+    if (!hops.empty() && hops.back().kind == "allocation") {
+      return BlockAt(pointer.value, hops.back().time + 1);
+    }
+    if (!pointer.holder) return nullptr;
+    Holder holder = *pointer.holder;
+    const HeapLife* block = BlockAt(pointer.value, holder.stored);
+    for (size_t i = 0; i < kMaxHolders && holder.source; ++i) {
+      ASSIGN_OR_RETURN(const std::optional<Holder> before,
+                       HolderOf(context_, tracer_, *holder.source, control_));
+      if (!before) break;
+      // Where the allocator had it from, which gave the block.
+      if (block != nullptr && before->read <= block->returned) break;
+      holder = *before;
+      // It may have been copied when it was dangling already.
+      const bool is_older = block == nullptr || holder.stored < block->allocated;
+      if (is_older) block = BlockAt(pointer.value, holder.stored);
+    }
+    return block;
+  }
+
+  // The innermost frame at t that has the address on the thread's stack; nullopt: none.
+  absl::StatusOr<std::optional<Frame>> FrameOf(Unwinder& unwinder, Address address, ThreadNo thread,
+                                               Time t) {
+    constexpr uint64_t kRedZone = 128;
+    constexpr size_t kMaxFrames = 32;
+    ASSIGN_OR_RETURN(const std::unique_ptr<Moment> moment, context_.process().At(t));
+    ASSIGN_OR_RETURN(const Stack stack,
+                     unwinder.StackOf(*moment, thread, {.max_frames = kMaxFrames}));
+    ASSIGN_OR_RETURN(const Registers registers, moment->RegistersOf(thread));
+    if (address.v + kRedZone < registers.gpr[kRsp]) return std::nullopt;
+    for (const Frame& frame : stack.frames) {
+      if (!IsCallFrame(frame)) continue;
+      if (!frame.cfa) break;
+      if (address.v + 8 <= frame.cfa->v) return frame;
+    }
+    return std::nullopt;
+  }
+
+  // The one that is allocated at t and holds the address; null: none.
+  const HeapLife* BlockAt(uint64_t address, Time t) const {
+    const HeapLife* block = heap_.Find(Address(address), t).inside;
+    return block != nullptr && block->IsAlive(t) ? block : nullptr;
+  }
+
+  // What realloc made of the block without moving it; null: it did not.
+  const HeapLife* InPlaceOf(const HeapLife& block) const {
+    if (block.freed == kTimeMax) return nullptr;
+    const HeapLife* next = heap_.Find(block.begin, block.freed + 1).inside;
+    return next != nullptr && next != &block && next->begin == block.begin &&
+                   next->allocated == block.freed
+               ? next
+               : nullptr;
+  }
+
+  // Whether what it gives has any contents.
+  bool GivesAnything(const HeapLife& block) const {
+    const HeapVerb verb = heap_.functions()[block.allocated_with].verb;
+    return verb != HeapVerb::kCalloc && verb != HeapVerb::kRealloc &&
+           verb != HeapVerb::kReallocArray;
+  }
+
+  const Context& context_;
+  OriginTracer& tracer_;
+  const HeapIndex& heap_;
+  ScanControl* control_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& context,
+                                                             OriginTracer& tracer,
+                                                             const std::vector<Pointer>& pointers,
+                                                             Time fault, ScanControl* control) {
+  if (pointers.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(const HeapIndex* heap, context.Heap(control));
+  Search search(context, tracer, *heap, control);
+  for (size_t i = pointers.size(); i-- > 0;) {
+    const Pointer& pointer = pointers[i];
+    const HeapLife* left = pointer.holder ? search.UninitialisedBlockOf(*pointer.holder) : nullptr;
+    if (left != nullptr) {
+      return StalePointer{.kind = StalePointer::Kind::kUninitialised,
+                          .value = pointer.value,
+                          .holder = pointer.holder,
+                          .block = left};
+    }
+    const Time used = i == 0 ? fault : pointers[i - 1].holder->read;
+    ASSIGN_OR_RETURN(const HeapLife* freed, search.FreedBlockOf(pointer, used));
+    if (freed != nullptr) {
+      return StalePointer{.kind = StalePointer::Kind::kDangling,
+                          .value = pointer.value,
+                          .holder = pointer.holder,
+                          .block = freed};
+    }
+  }
+  if (pointers.front().holder) return std::nullopt;
+  return search.UninitialisedLocal(pointers.front());
+}
+
+}  // namespace ttq
