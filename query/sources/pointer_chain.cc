@@ -58,12 +58,14 @@ absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTra
   std::optional<ValueLocation> next = place;
   Time used = place.before;
   for (uint32_t i = 0; i < kMaxHops && next; ++i) {
+    const ValueLocation at = *next;
     Hop hop;
-    ASSIGN_OR_RETURN(next, tracer.Step(*next, &hop));
+    ASSIGN_OR_RETURN(next, tracer.Step(at, &hop));
     if (hop.address) {
-      ASSIGN_OR_RETURN(const AddressKind kind,
-                       DescribeAddress(context, *hop.address, used, control));
-      if (kind.kind != "stack") return Holder{*hop.address, hop.time, used, next};
+      // The hop has the bytes that were written last.
+      const Address word = at.kind == ValueLocation::Kind::kMemory ? at.address : *hop.address;
+      ASSIGN_OR_RETURN(const AddressKind kind, DescribeAddress(context, word, used, control));
+      if (kind.kind != "stack") return Holder{word, hop.time, used, next};
     }
     used = hop.time;
   }

@@ -27,10 +27,10 @@ class Search {
     return block->freed < used ? block : nullptr;
   }
 
-  // The block that the word is in, of which it was not written; null: it was, or is in none.
+  // The block that the word is in and whose owner did not write it; null: it did, or there is none.
   const HeapLife* UninitialisedBlockOf(const Holder& holder) const {
     const HeapLife* block = BlockAt(holder.word.v, holder.read);
-    const bool is_left_over = block != nullptr && holder.stored < block->allocated &&
+    const bool is_left_over = block != nullptr && holder.stored < block->returned &&
                               holder.word.v + 8 <= block->begin.v + block->size;
     return is_left_over && GivesAnything(*block) ? block : nullptr;
   }

@@ -5,7 +5,7 @@
 //
 //   - dangling: the block that it was stored for had been freed, and another one was given its
 //     memory since;
-//   - uninitialised: it was read from a word that was written before its block was allocated, or
+//   - uninitialised: it was read from a word that was written before its block was handed out, or
 //     before the function was called whose local variable it is.
 //
 // Of memory only blocks of the allocator are judged, by HeapIndex. One that realloc left in its

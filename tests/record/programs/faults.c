@@ -324,12 +324,13 @@ int main(int argc, char** argv) {
     array = realloc(array, 990);
     printf("%ld\n", (*other)[0]->id);
   }
-  if (!strcmp(how, "not-set")) {
+  if (!strcmp(how, "not-set") || !strcmp(how, "not-set-by-malloc")) {
     memset(list, 0x5a, sizeof *list);
+    __asm__ volatile("" : : "r"(list) : "memory");
     release(list);
     list = malloc(sizeof *list);
     list->id = 1;
-    printf("%ld\n", second_id(list));
+    printf("%ld\n", !strcmp(how, "not-set") ? weigh(list) : second_id(list));
   }
   if (!strcmp(how, "local-not-set")) {
     leave_behind();
