@@ -646,6 +646,16 @@ ByteAt ByteOf(const DecodedInstruction& insn, uint32_t o) {
 
 }  // namespace
 
+bool Disassembler::AddsOrSubtracts(const DecodedInstruction& instruction) {
+  const bool is_sum = instruction.id == X86_INS_ADD || instruction.id == X86_INS_SUB;
+  if (!is_sum || instruction.operands.size() != 2) return false;
+  const Operand &to = instruction.operands[0], &from = instruction.operands[1];
+  const bool is_same = to.kind == Operand::Kind::kRegister &&
+                       from.kind == Operand::Kind::kRegister && to.reg.file == from.reg.file &&
+                       to.reg.number == from.reg.number;
+  return !is_same;
+}
+
 ByteSource Disassembler::SourceOf(const DecodedInstruction& instruction, uint32_t offset,
                                   uint32_t size) {
   ByteSource out;

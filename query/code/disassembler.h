@@ -133,6 +133,8 @@ class Disassembler {
   // Where `size` bytes from byte `offset` on of operand 0 come from, counted from the start of the
   // whole register, or of the memory. For kMove and kCompute.
   static ByteSource SourceOf(const DecodedInstruction& instruction, uint32_t offset, uint32_t size);
+  // Whether it adds operand 1 to operand 0, or takes it from that, and they are not the same one.
+  static bool AddsOrSubtracts(const DecodedInstruction& instruction);
 
  private:
   struct Impl;

@@ -387,6 +387,18 @@ absl::StatusOr<std::unique_ptr<const HeapIndex>> HeapIndex::Make(const ProcessNa
   return std::unique_ptr<const HeapIndex>(std::move(index));
 }
 
+bool MayBeAllocator(std::string_view function) {
+  function = function.substr(0, function.find('<'));
+  const size_t scope = function.rfind("::");
+  if (scope != std::string_view::npos) function.remove_prefix(scope + 2);
+  if (function.find("dealloc") != std::string_view::npos) return false;  // of an object's type
+  static constexpr std::string_view kParts[] = {"alloc",    "Malloc",       "free",
+                                                "memalign", "operator new", "operator delete"};
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](std::string_view part) {
+    return function.find(part) != std::string_view::npos;
+  });
+}
+
 bool IsGlibc(std::string_view module) {
   return module.substr(0, 8) == "libc.so." || module.substr(0, 7) == "libc-2.";
 }

@@ -114,6 +114,9 @@ class HeapIndex {
   std::string note_;
 };
 
+// Whether a function of this name may be an allocator's, as it looks: "malloc", "pymalloc_alloc",
+// "operator delete", and not "std::vector<int, std::allocator<int> >::size".
+bool MayBeAllocator(std::string_view function);
 // Whether a module of this base name is glibc's C library.
 bool IsGlibc(std::string_view module);
 

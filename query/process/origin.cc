@@ -510,6 +510,11 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::RegisterStep(ValueLoc
       kept = place.offset + place.size <= 8 && taken.size() == 8 &&
              taken.substr(place.offset, place.size) != hop->value;
     }
+    if (is_first && Disassembler::AddsOrSubtracts(*decoded)) {
+      ASSIGN_OR_RETURN(const std::optional<uint64_t> added,
+                       ValueOf(decoded->operands[1], *decoded, registers, instruction.time));
+      kept = kept || (added == uint64_t{0} && decoded->operands[0].size == 8);
+    }
     if (decoded->operation == Operation::kCompareExchange && decoded->operands.size() == 2 &&
         place.kind == ValueLocation::Kind::kGeneral && place.number == kRax) {
       // It sets %rax only where it finds another value than that.

@@ -294,13 +294,8 @@ class Investigation {
 
   // As the names look: whether it is worth while to make the heap's index.
   bool IsInAllocator() const {
-    return std::any_of(r_.stack.frames.begin(), r_.stack.frames.end(), [](const Frame& frame) {
-      const auto has = [&](std::string_view part) {
-        return frame.function.find(part) != std::string::npos;
-      };
-      return has("alloc") || has("free") || has("memalign") || has("operator new") ||
-             has("operator delete");
-    });
+    return std::any_of(r_.stack.frames.begin(), r_.stack.frames.end(),
+                       [](const Frame& frame) { return MayBeAllocator(frame.function); });
   }
 
   // In a call of an allocator, which was given what it did not give, or whose own words were

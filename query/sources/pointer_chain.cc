@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "query/code/disassembler.h"
+#include "query/process/heap.h"
 #include "query/sources/address_kind.h"
 
 namespace ttq {
@@ -51,6 +52,14 @@ absl::StatusOr<std::optional<ValueLocation>> BaseOf(OriginTracer& tracer, Thread
   return std::nullopt;
 }
 
+// Whether what runs at t is an allocator, as the name looks: the words that it reads pointers from
+// are its lists of free memory.
+absl::StatusOr<bool> IsAllocating(const Context& context, ThreadNo thread, Time t) {
+  ASSIGN_OR_RETURN(const Registers registers, context.process().RegistersAt(t, thread));
+  ASSIGN_OR_RETURN(const Symbolizer* symbols, context.SymbolsAt(t));
+  return MayBeAllocator(symbols->Symbolize(registers.pc)->function);
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTracer& tracer,
@@ -83,7 +92,13 @@ absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTr
     ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *next, control));
     next = std::nullopt;
     if (pointer.holder) {
-      ASSIGN_OR_RETURN(next, BaseOf(tracer, place.thread, pointer.holder->read));
+      const Time read = pointer.holder->read;
+      ASSIGN_OR_RETURN(const bool allocates, IsAllocating(context, place.thread, read));
+      if (allocates) {
+        pointer.holder = std::nullopt;
+      } else {
+        ASSIGN_OR_RETURN(next, BaseOf(tracer, place.thread, read));
+      }
     }
     pointers.push_back(pointer);
   }

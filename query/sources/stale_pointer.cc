@@ -21,6 +21,7 @@ class Search {
 
   // The block that the pointer is to and that was freed before `used`; null: there is none.
   absl::StatusOr<const HeapLife*> FreedBlockOf(const Pointer& pointer, Time used) {
+    if (heap_.Find(Address(pointer.value), used).lives == 0) return nullptr;
     ASSIGN_OR_RETURN(const HeapLife* block, BlockOf(pointer));
     if (block == nullptr) return block;
     while (const HeapLife* grown = InPlaceOf(*block)) block = grown;

@@ -138,11 +138,12 @@ absl::StatusOr<std::vector<Suspect>> SuspectsOf(const Context& context, OriginTr
   if (report.address && report.memory.kind != "stack") {
     suspects.push_back({report.address->v, true, Interest::kLiving, "the address"});
   }
-  if (report.word && report.word_memory.kind != "stack") {
+  // Of a stale pointer it is known what it was to.
+  if (report.word && report.word_memory.kind != "stack" && report.stale_pointer.is_null()) {
     suspects.push_back(
         {report.word->v, true, Interest::kAny, fmt::format("the word at {:#x}", report.word->v)});
   }
-  if (report.address && report.memory.kind != "stack") {
+  if (report.address && report.memory.kind != "stack" && report.stale_pointer.is_null()) {
     suspects.push_back({report.address->v, true, Interest::kAny, "the address"});
   }
   suspects.push_back({report.py_function, false, Interest::kFreed, "the function that ran"});

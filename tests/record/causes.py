@@ -178,7 +178,7 @@ def extensions(scratch):
     instruction makes of it ends there, and the answer says from what."""
     r = Recording(scratch, "extensions")
     check(r.status == 0, r.status)
-    count = 29
+    count = 31
     values = [row["value"] for row in r.rows("writes to passed")]
     check(values == ["0x4d"] * count, values)
     for i in range(count):

@@ -49,6 +49,8 @@ NOINLINE void pass(void) {
   THROUGH(*to++, "testq %%rax, %%rax\n\tcmovneq %%rax, %%rcx\n\tmovq %%rcx, %%rax");
   THROUGH(*to++, "leaq cell(%%rip), %%rdi\n\tstosq\n\tleaq cell(%%rip), %%rsi\n\tlodsq");
   THROUGH(*to++, "movl %%eax, cell(%%rip)\n\tmovslq cell(%%rip), %%rax");
+  THROUGH(*to++, "xorl %%ecx, %%ecx\n\taddq %%rcx, %%rax");
+  THROUGH(*to++, "movq $0, cell(%%rip)\n\tsubq cell(%%rip), %%rax");
   // The word is found as it should be, and %rax stays; it is another one, and %rax becomes it.
   THROUGH(*to++, "movq %%rax, cell(%%rip)\n\tmovl $9, %%ecx\n\tlock cmpxchgq %%rcx, cell(%%rip)");
   THROUGH(*to++,
