@@ -626,8 +626,10 @@ class Investigation {
     if (!stale) return absl::OkStatus();
     const bool dangles = stale->kind == StalePointer::Kind::kDangling;
     if (!r_.cause.starts_with("use after free") && r_.cause != "double free") {
-      r_.cause = dangles ? "use after free: a pointer to a freed block was used"
-                         : "an uninitialised pointer: what was in the memory before";
+      r_.cause = !dangles ? "an uninitialised pointer: what was in the memory before"
+                 : stale->block != nullptr
+                     ? "use after free: a pointer to a freed block was used"
+                     : "use after return: a pointer to a local variable was used that is gone";
     }
     Object pointer;
     pointer.fields = {{"value", Word{stale->value}},
@@ -651,7 +653,8 @@ class Investigation {
       query.span = {holder.stored, holder.stored + 1};
       ASSIGN_OR_RETURN(const std::optional<Access> access, LastAccess(process_, std::move(query)));
       word = holder.word;
-      memory = OfText(stale.function.empty() ? kind.text : "a local variable of " + stale.function);
+      const bool is_local = !dangles && stale.block == nullptr;
+      memory = OfText(is_local ? "a local variable of " + stale.function : kind.text);
       stored = holder.stored;
       by = access ? OfText(DescribeWriter(context_, unwinder_, *access)) : Value("fresh memory");
     }
@@ -659,6 +662,8 @@ class Investigation {
       ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
       const Address address = dangles ? Address(stale.value) : stale.holder->word;
       block = DescribeInside(context_, *heap, *stale.block, address, r_.time);
+    } else if (dangles) {
+      block = fmt::format("a local variable of {}, which has returned", stale.function);
     }
     Object where;
     where.fields = {{"word", std::move(word)},

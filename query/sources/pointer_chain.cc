@@ -74,7 +74,9 @@ absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTra
       // The hop has the bytes that were written last.
       const Address word = at.kind == ValueLocation::Kind::kMemory ? at.address : *hop.address;
       ASSIGN_OR_RETURN(const AddressKind kind, DescribeAddress(context, word, used, control));
-      if (kind.kind != "stack") return Holder{word, hop.time, used, next};
+      ASSIGN_OR_RETURN(const Registers registers, context.process().RegistersAt(used, at.thread));
+      const bool is_in_use = kind.kind == "stack" && !IsBelowStack(word, registers);
+      if (!is_in_use) return Holder{word, hop.time, used, next};
     }
     used = hop.time;
   }

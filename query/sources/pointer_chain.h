@@ -18,7 +18,15 @@
 
 namespace ttq {
 
-// A word that kept a value, on no thread's stack, from when it was stored to when it was read.
+// Whether the address is where the thread's stack, if it is of that, is not in use: below the stack
+// pointer and the red zone.
+inline bool IsBelowStack(Address address, const Registers& registers) {
+  constexpr uint64_t kRedZone = 128;
+  return address.v + kRedZone < registers.gpr[kRsp];
+}
+
+// A word that kept a value, on no thread's stack that is in use, from when it was stored to when it
+// was read.
 struct Holder {
   Address word;
   Time stored, read;

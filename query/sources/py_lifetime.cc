@@ -707,6 +707,7 @@ class Why {
       return too_early_ ? x < y : x > y;
     });
     std::vector<Row> all;
+    all.reserve(rows.size() + rest.size());
     for (auto& [verdict, row] : rows) all.push_back(std::move(row));
     for (auto& [verdict, row] : rest) all.push_back(std::move(row));
     return all;

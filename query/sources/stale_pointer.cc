@@ -2,6 +2,7 @@
 
 #include "query/sources/stale_pointer.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -17,7 +18,7 @@ constexpr size_t kMaxHolders = 8;
 class Search {
  public:
   Search(const Context& context, OriginTracer& tracer, const HeapIndex& heap, ScanControl* control)
-      : context_(context), tracer_(tracer), heap_(heap), control_(control) {}
+      : context_(context), tracer_(tracer), heap_(heap), control_(control), unwinder_(context) {}
 
   // The block that the pointer is to and that was freed before `used`; null: there is none.
   absl::StatusOr<const HeapLife*> FreedBlockOf(const Pointer& pointer, Time used) {
@@ -36,9 +37,32 @@ class Search {
     return is_left_over && GivesAnything(*block) ? block : nullptr;
   }
 
+  // The function whose local variable the pointer is to, where that has returned before `used`;
+  // nullopt: it has not, or the pointer is not to a local variable.
+  absl::StatusOr<std::optional<std::string>> ReturnedFunctionOf(const Pointer& pointer, Time used) {
+    if (!pointer.holder) return std::nullopt;
+    const ThreadNo thread = pointer.place.thread;
+    const Address address(pointer.value);
+    const Time stored = pointer.holder->stored;
+    ASSIGN_OR_RETURN(const Registers registers, context_.process().RegistersAt(used, thread));
+    ASSIGN_OR_RETURN(const std::vector<Mapping> maps, context_.process().MappingsAt(used));
+    const bool is_stack = std::any_of(maps.begin(), maps.end(), [&](const Mapping& m) {
+      return m.range.Contains(address) && m.range.Contains(Address(registers.gpr[kRsp]));
+    });
+    if (!is_stack) return std::nullopt;
+    if (!IsBelowStack(address, registers)) {
+      ASSIGN_OR_RETURN(const std::optional<Frame> frame, FrameOf(address, thread, used));
+      if (!frame) return std::nullopt;
+      ASSIGN_OR_RETURN(const std::optional<Time> called,
+                       CalledAt(context_.process(), *frame, used));
+      if (!called || *called <= stored) return std::nullopt;
+    }
+    ASSIGN_OR_RETURN(const std::optional<Frame> then, FrameOf(address, thread, stored));
+    return then ? std::optional<std::string>(then->function) : std::nullopt;
+  }
+
   // Where what is at `place` was read from a local variable that its function had not written.
   absl::StatusOr<std::optional<StalePointer>> UninitialisedLocal(const Pointer& pointer) {
-    Unwinder unwinder(context_);
     std::optional<ValueLocation> next = pointer.place;
     Time used = next->before;
     for (uint32_t i = 0; i < kMaxHops && next; ++i) {
@@ -46,8 +70,7 @@ class Search {
       ASSIGN_OR_RETURN(next, tracer_.Step(*next, &hop));
       if (hop.address) {
         const Holder holder{*hop.address, hop.time, used, next};
-        ASSIGN_OR_RETURN(const std::optional<Frame> frame,
-                         FrameOf(unwinder, *hop.address, hop.thread, used));
+        ASSIGN_OR_RETURN(const std::optional<Frame> frame, FrameOf(*hop.address, hop.thread, used));
         if (!frame) break;  // no thread's stack, from where the pointer went on
         ASSIGN_OR_RETURN(const std::optional<Time> called,
                          CalledAt(context_.process(), *frame, used));
@@ -91,15 +114,13 @@ class Search {
   }
 
   // The innermost frame at t that has the address on the thread's stack; nullopt: none.
-  absl::StatusOr<std::optional<Frame>> FrameOf(Unwinder& unwinder, Address address, ThreadNo thread,
-                                               Time t) {
-    constexpr uint64_t kRedZone = 128;
+  absl::StatusOr<std::optional<Frame>> FrameOf(Address address, ThreadNo thread, Time t) {
     constexpr size_t kMaxFrames = 32;
     ASSIGN_OR_RETURN(const std::unique_ptr<Moment> moment, context_.process().At(t));
     ASSIGN_OR_RETURN(const Stack stack,
-                     unwinder.StackOf(*moment, thread, {.max_frames = kMaxFrames}));
+                     unwinder_.StackOf(*moment, thread, {.max_frames = kMaxFrames}));
     ASSIGN_OR_RETURN(const Registers registers, moment->RegistersOf(thread));
-    if (address.v + kRedZone < registers.gpr[kRsp]) return std::nullopt;
+    if (IsBelowStack(address, registers)) return std::nullopt;
     for (const Frame& frame : stack.frames) {
       if (!IsCallFrame(frame)) continue;
       if (!frame.cfa) break;
@@ -135,6 +156,7 @@ class Search {
   OriginTracer& tracer_;
   const HeapIndex& heap_;
   ScanControl* control_;
+  Unwinder unwinder_;
 };
 
 }  // namespace
@@ -162,6 +184,14 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
                           .value = pointer.value,
                           .holder = pointer.holder,
                           .block = freed};
+    }
+    ASSIGN_OR_RETURN(const std::optional<std::string> returned,
+                     search.ReturnedFunctionOf(pointer, used));
+    if (returned) {
+      return StalePointer{.kind = StalePointer::Kind::kDangling,
+                          .value = pointer.value,
+                          .holder = pointer.holder,
+                          .function = *returned};
     }
   }
   if (pointers.front().holder) return std::nullopt;

@@ -3,8 +3,8 @@
 // A pointer, of those that led to a fault, that was not good any more when it was used, though
 // where it led to was memory in use:
 //
-//   - dangling: the block that it was stored for had been freed, and another one was given its
-//     memory since;
+//   - dangling: the block that it was stored for had been freed, and another one may have been
+//     given its memory since; or the function had returned whose local variable it was to;
 //   - uninitialised: it was read from a word that was written before its block was handed out, or
 //     before the function was called whose local variable it is.
 //
@@ -32,8 +32,8 @@ struct StalePointer {
   Kind kind = Kind::kDangling;
   uint64_t value = 0;
   std::optional<Holder> holder;  // nullopt: registers and the stack had it all along
-  // Of a dangling pointer the one that it was to, else the one that the word is in. Its index owns
-  // it. Null: the word is a local variable of `function`.
+  // Of a dangling pointer the block that it was to, else the one that the word is in. Its index
+  // owns it. Null: that was a local variable of `function`.
   const HeapLife* block = nullptr;
   std::string function;
 };

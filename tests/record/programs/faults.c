@@ -63,6 +63,11 @@ NOINLINE void leave_behind(void) {
   for (int i = 0; i < 32; ++i) left[i] = 0x5a5a5a5a5a5a;
   (void)left[0];
 }
+NOINLINE void keep_local(void) {
+  struct item local[4] = {{.id = 1, .next = list}};
+  list = &local[0];
+  __asm__ volatile("" : : "r"(local) : "memory");
+}
 NOINLINE long id_of_local(int which) {
   struct item* items[16];
   __asm__ volatile("" : : "r"(items) : "memory");
@@ -331,6 +336,11 @@ int main(int argc, char** argv) {
     list = malloc(sizeof *list);
     list->id = 1;
     printf("%ld\n", !strcmp(how, "not-set") ? weigh(list) : second_id(list));
+  }
+  if (!strcmp(how, "returned")) {
+    keep_local();
+    leave_behind();
+    printf("%ld\n", second_id(list));
   }
   if (!strcmp(how, "local-not-set")) {
     leave_behind();
