@@ -742,6 +742,14 @@ absl::StatusOr<std::optional<ValueLocation>> OriginTracer::FromInstruction(
         EndTrace(hop, "constant", "$0x0");
         return end;
       }
+      const bool is_moved = place.is_pointer && place.size == 8 && operands[0].size == 8 &&
+                            Disassembler::AddsOrSubtracts(decoded) &&
+                            operands[1].kind == Operand::Kind::kImmediate;
+      if (is_moved) {
+        hop->kind = "address";
+        hop->from = InputsText(decoded, registers);
+        return std::optional<ValueLocation>(place);
+      }
       if (source.kind != ByteSource::Kind::kOperand) break;
       ValueLocation part = place;
       part.size = source.size;

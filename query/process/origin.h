@@ -36,7 +36,7 @@ struct ValueLocation {
   ThreadNo thread;  // owns the register, or used the memory
   Time before;      // the value just before this time
   // It was used as an address: of an element of an array that is a null pointer, the array's is
-  // traced.
+  // traced; of one some bytes further on than another, the other.
   bool is_pointer = false;
 };
 

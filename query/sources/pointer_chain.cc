@@ -15,7 +15,7 @@ namespace ttq {
 namespace {
 
 constexpr size_t kMaxPointers = 8;
-constexpr uint32_t kMaxHops = 30;  // between registers and the stack
+constexpr uint32_t kMaxHops = 100;  // between registers and the stack
 
 absl::StatusOr<uint64_t> ValueAt(const Process& process, const ValueLocation& place) {
   if (place.kind == ValueLocation::Kind::kGeneral) {
@@ -47,6 +47,7 @@ absl::StatusOr<std::optional<ValueLocation>> BaseOf(OriginTracer& tracer, Thread
     base.number = operand.base.number;
     base.thread = thread;
     base.before = t;
+    base.is_pointer = true;
     return base;
   }
   return std::nullopt;

@@ -87,7 +87,7 @@ class Search {
   }
 
  private:
-  static constexpr uint32_t kMaxHops = 30;
+  static constexpr uint32_t kMaxHops = 100;
 
   // The block that the pointer was to when it was made; null: that is not known.
   absl::StatusOr<const HeapLife*> BlockOf(const Pointer& pointer) {
