@@ -216,7 +216,7 @@ std::string Layout(const Answer& answer, bool timed) {
                       actor.empty() ? "" : "  by " + actor, by.empty() ? "" : "  in " + by);
     }
   }
-  if (const Value* pointer = answer.Get("pointer"); pointer && pointer->object() != nullptr) {
+  if (const Value* pointer = answer.Get("stale_pointer"); pointer && pointer->object() != nullptr) {
     AddPointer(*pointer->object(), &out);
   }
   if (const Value* object = answer.Get("python_object"); object && object->object() != nullptr) {

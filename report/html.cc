@@ -242,7 +242,7 @@ class Page {
     Pair("That memory", TextOf(row, "memory"));
     Pair("From the word at", TextOf(row, "word"));
     Pair("That word", TextOf(row, "word_memory"));
-    if (const Json& pointer = Field(row, "pointer"); pointer.is_object()) {
+    if (const Json& pointer = Field(row, "stale_pointer"); pointer.is_object()) {
       Pair("Pointer at fault",
            fmt::format("{}, {}", TextOf(pointer, "value"), TextOf(pointer, "state")));
       Pair("In the word at", TextOf(pointer, "word"));

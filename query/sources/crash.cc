@@ -116,7 +116,7 @@ absl::StatusOr<SourcePlan> Plan(const ast::Crash&, const ast::Query&, const Cont
   Add(&plan, "origin", Type::kList);
   Add(&plan, "word", Type::kAddress);
   Add(&plan, "word_memory", Type::kString);
-  Add(&plan, "pointer", Type::kObject);
+  Add(&plan, "stale_pointer", Type::kObject);
   Add(&plan, "last_writes", Type::kList);
   Add(&plan, "backtraces", Type::kList);
   Add(&plan, "python_object", Type::kObject);

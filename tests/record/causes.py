@@ -203,7 +203,7 @@ CRASHES = {
     "null": ("SIGSEGV", "a null pointer", {"address": "0x0", "access": "read",
                                            "function": "second_id", "word_memory": "new_item"}),
     "null-array": ("SIGSEGV", "a null pointer", {"address": "0x10", "function": "sum_from", "word_memory": "new_item"}),
-    "use-after-free": ("SIGSEGV", "use after free", {"pointer": '"dangling".*freed at .* by release'}),
+    "use-after-free": ("SIGSEGV", "use after free", {"stale_pointer": '"dangling".*freed at .* by release'}),
     "read-after-free": ("SIGSEGV", "use after free", {"function": "second_id",
                                                       "word_memory": "freed at .* by release"}),
     "double-free": ("SIGABRT", "double free", {"memory": "freed at .* by release",
@@ -238,20 +238,20 @@ CRASHES = {
               {"word_memory": "stack guard of guarded", "last_writes": "overrun",
                "backtraces": '"function": "guarded".*"function": "main"'}),
     "stale": ("SIGSEGV", "use after free: a pointer to a freed block",
-              {"pointer": '"dangling".*"list, .*"stored_by": "main .*new_item .*freed at .* by release'}),
+              {"stale_pointer": '"dangling".*"list, .*"stored_by": "main .*new_item .*freed at .* by release'}),
     "stale-copy": ("SIGSEGV", "use after free: a pointer to a freed block",
-                   {"pointer": '"dangling".*the start of a block of 8 .*new_item .*freed at .* by release'}),
+                   {"stale_pointer": '"dangling".*the start of a block of 8 .*new_item .*freed at .* by release'}),
     "deleted": ("SIGSEGV", "use after free: a pointer to a freed block",
-                {"pointer": '"dangling".*kept.*operator new.*freed at .* by .*~Named'}),
+                {"stale_pointer": '"dangling".*kept.*operator new.*freed at .* by .*~Named'}),
     "grown": ("SIGSEGV", "a null pointer", {"word_memory": "block of 990"}),
     "not-set": ("SIGSEGV", "an uninitialised pointer",
-                {"pointer": '"uninitialised".*16 bytes into a block .*"stored_by": "main'}),
+                {"stale_pointer": '"uninitialised".*16 bytes into a block .*"stored_by": "main'}),
     "not-set-by-malloc": ("SIGSEGV", "an uninitialised pointer",
-                          {"pointer": '"uninitialised".*8 bytes into a block .*"stored_by": ".*malloc'}),
+                          {"stale_pointer": '"uninitialised".*8 bytes into a block .*"stored_by": ".*malloc'}),
     "returned": ("SIGSEGV", "use after return",
-                 {"pointer": '"dangling".*"list, .*"stored_by": "keep_local.*local variable of keep_local'}),
+                 {"stale_pointer": '"dangling".*"list, .*"stored_by": "keep_local.*local variable of keep_local'}),
     "local-not-set": ("SIGSEGV", "an uninitialised pointer",
-                      {"pointer": '"uninitialised".*local variable of id_of_local.*"stored_by": "leave_behind'}),
+                      {"stale_pointer": '"uninitialised".*local variable of id_of_local.*"stored_by": "leave_behind'}),
     "heap-not": ("SIGABRT", "called abort", {"word": "null", "last_writes": "\\[\\]"}),
     "pure": ("SIGABRT", "a pure virtual function was called", {}),
     "thrown": ("SIGABRT", "an exception that nobody caught", {"message": "nobody wants this"}),
@@ -274,15 +274,15 @@ def crashes(scratch):
         check(row["signal"] == signal and re.search(cause, row["cause"]), name, row["signal"], row["cause"])
         for column, pattern in columns.items():
             check(re.search(pattern, json.dumps(row[column])), name, column, row[column])
-        if "pointer" in columns:
+        if "stale_pointer" in columns:
             said = subprocess.run(["valgrind", "-q", os.path.join(PROGRAMS, program), name], capture_output=True,
                                   text=True, timeout=300).stderr
             if name == "returned":
                 continue  # memcheck does not tell
-            of_memcheck = "free'd.*(release|~Named|Delete)" if row["pointer"]["state"] == "dangling" else "ninitialised value"
+            of_memcheck = "free'd.*(release|~Named|Delete)" if row["stale_pointer"]["state"] == "dangling" else "ninitialised value"
             check(re.search(of_memcheck, said, re.S), name, "memcheck:", said)
         elif "free" not in name:
-            check(row["pointer"] is None, name, row["pointer"])
+            check(row["stale_pointer"] is None, name, row["stale_pointer"])
         check(row["backtraces"][0]["thread"] == 1 and row["backtraces"][0]["frames"], name, row)
         text = subprocess.run([TTQ, "crash", r.path], capture_output=True, text=True, timeout=300)
         check(text.returncode == 0 and text.stdout.startswith(f"{signal}: "), name, text.stdout,

@@ -10,6 +10,7 @@ import concurrent.futures
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,8 +26,10 @@ problems = []
 class Recording:
     def __init__(self, ttq, interpreter, path, script, *arguments):
         self.ttq, self.interpreter, self.path = ttq, interpreter, path
-        subprocess.run([ttq, "record", "-o", path, "--", interpreter, "-S", HERE / script, *arguments], check=True,
-                       capture_output=True)
+        run = subprocess.run([ttq, "record", "-o", path, "--", interpreter, "-S", HERE / script, *arguments],
+                             check=False, capture_output=True)
+        if run.returncode not in (0, 128 + signal.SIGABRT):
+            self.fail(script, run)
 
     def said(self):
         for row in asking.rows(self.ttq, self.path, ["events output"])[0]:
@@ -105,15 +108,15 @@ def check_leak(recording, rows, name, address, words):
             return
 
 
-def build(interpreter, directory):
-    """The extension for that interpreter; False where its headers are not installed."""
+def build(interpreter, directory, name="balance"):
+    """An extension for that interpreter; False where its headers are not installed."""
     ask = "import sysconfig as s; print(s.get_path('include')); print(s.get_config_var('EXT_SUFFIX'))"
     include, suffix = subprocess.run([interpreter, "-c", ask], check=True, capture_output=True,
                                      text=True).stdout.split()
     if not pathlib.Path(include, "Python.h").exists():
         return False
-    subprocess.run(["cc", "-shared", "-fPIC", "-g", "-O2", f"-I{include}", HERE / "balance.c", "-o",
-                    f"{directory}/balance{suffix}"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-g", "-O2", f"-I{include}", HERE / f"{name}.c", "-o",
+                    f"{directory}/{name}{suffix}"], check=True)
     return True
 
 
@@ -141,6 +144,17 @@ def main():
             recording.fail(script, len(said))
         recording.check(question, check, said)
 
+    def of_none(interpreter, directory):
+        if not build(interpreter, directory, "nothing"):
+            return
+        recording = Recording(ttq, interpreter, f"{directory}/nothing.ttq", "nothing.py", directory)
+        _, (address,) = next(recording.said())
+        rows = asking.rows(ttq, recording.path, [f"why was {address} freed too early"])[0]
+        text = (HERE / "nothing.c").read_text().splitlines()
+        line = next(number for number, line in enumerate(text, 1) if "// at: wrong" in line)
+        if [(row["function"], row["line"]) for row in rows if row["verdict"] == "unbalanced"] != [("wrong", line)]:
+            recording.fail("who gave back None", brief(rows) or rows)
+
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
         cases = []
         for number, interpreter in enumerate(found):
@@ -152,6 +166,11 @@ def main():
             cases.append(pool.submit(of_script, interpreter, directory, "leaks.py", of_leak, check_leak, 14))
             if thorough:
                 cases.append(pool.submit(of_script, interpreter, directory, "correct.py", of_correct, check_correct, 26))
+        mortal = [path for version, path in interpreters(sys.argv[2:]) if version < (3, 12)]  # None can die
+        if mortal:
+            directory = f"{scratch}/nothing"
+            pathlib.Path(directory).mkdir()
+            cases.append(pool.submit(of_none, mortal[-1], directory))
         for case in cases:
             case.result()
     if not found:
