@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/status_macros.h"
 #include "fmt/core.h"
 #include "query/cpython/debug_hooks.h"
@@ -547,8 +548,12 @@ class Investigation {
   absl::StatusOr<std::vector<Hop>> WithoutSaves(std::vector<Hop> hops) {
     std::vector<Hop> kept;
     for (size_t i = 0; i < hops.size(); ++i) {
-      bool saved = i + 1 < hops.size() && hops[i].kind == "memory" && !hops[i].address &&
-                   hops[i + 1].kind == "register" && hops[i + 1].from == hops[i].place;
+      const std::string& restores = hops[i].instruction;
+      const bool is_frames = restores.starts_with("pop") || absl::StrContains(restores, "(%rsp") ||
+                             absl::StrContains(restores, "(%rbp");
+      bool saved = is_frames && i + 1 < hops.size() && hops[i].kind == "memory" &&
+                   !hops[i].address && hops[i + 1].kind == "register" &&
+                   hops[i + 1].from == hops[i].place;
       if (saved && hops[i + 1].address) {
         ASSIGN_OR_RETURN(AddressKind kind,
                          DescribeAddress(context_, *hops[i + 1].address, hops[i].time, control_));

@@ -84,6 +84,18 @@ absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTra
   return std::nullopt;
 }
 
+absl::StatusOr<std::optional<Pointer>> PointerUsedAt(const Context& context, OriginTracer& tracer,
+                                                     ThreadNo thread, Time t,
+                                                     ScanControl* control) {
+  ASSIGN_OR_RETURN(const std::optional<ValueLocation> base, BaseOf(tracer, thread, t));
+  if (!base) return std::nullopt;
+  Pointer pointer;
+  pointer.place = *base;
+  ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), *base));
+  ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *base, control));
+  return pointer;
+}
+
 absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTracer& tracer,
                                                 const ValueLocation& place, ScanControl* control) {
   std::vector<Pointer> pointers;

@@ -43,6 +43,10 @@ struct Pointer {
   std::optional<Holder> holder;
 };
 
+// The pointer through which the instruction at `t` read memory; nullopt: there is none, or it is
+// the stack pointer.
+absl::StatusOr<std::optional<Pointer>> PointerUsedAt(const Context& context, OriginTracer& tracer,
+                                                     ThreadNo thread, Time t, ScanControl* control);
 // The value at `place`, then the pointer through which its holder was read, and so on.
 absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTracer& tracer,
                                                 const ValueLocation& place, ScanControl* control);

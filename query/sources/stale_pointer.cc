@@ -61,8 +61,9 @@ class Search {
     return then ? std::optional<std::string>(then->function) : std::nullopt;
   }
 
-  // Where what is at `place` was read from a local variable that its function had not written.
-  absl::StatusOr<std::optional<StalePointer>> UninitialisedLocal(const Pointer& pointer) {
+  // Of one that no memory but the stack held. A local variable that it was read from may not have
+  // been written by its function, or it was read through a pointer to what was there before.
+  absl::StatusOr<std::optional<StalePointer>> OnStack(const Pointer& pointer) {
     std::optional<ValueLocation> next = pointer.place;
     Time used = next->before;
     for (uint32_t i = 0; i < kMaxHops && next; ++i) {
@@ -74,6 +75,19 @@ class Search {
         if (!frame) break;  // no thread's stack, from where the pointer went on
         ASSIGN_OR_RETURN(const std::optional<Time> called,
                          CalledAt(context_.process(), *frame, used));
+        ASSIGN_OR_RETURN(const std::optional<Pointer> base,
+                         PointerUsedAt(context_, tracer_, hop.thread, used, control_));
+        const bool is_other = base && base->place.number != kRbp;
+        if (is_other) {
+          ASSIGN_OR_RETURN(const std::optional<std::string> returned,
+                           ReturnedFunctionOf(*base, used));
+          if (returned) {
+            return StalePointer{.kind = StalePointer::Kind::kDangling,
+                                .value = base->value,
+                                .holder = base->holder,
+                                .function = *returned};
+          }
+        }
         if (called && hop.time < *called) {
           return StalePointer{.kind = StalePointer::Kind::kUninitialised,
                               .value = pointer.value,
@@ -195,7 +209,7 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
     }
   }
   if (pointers.front().holder) return std::nullopt;
-  return search.UninitialisedLocal(pointers.front());
+  return search.OnStack(pointers.front());
 }
 
 }  // namespace ttq

@@ -68,6 +68,12 @@ NOINLINE void keep_local(void) {
   list = &local[0];
   __asm__ volatile("" : : "r"(local) : "memory");
 }
+// The same, under frames that have its place by now.
+NOINLINE long deeper(struct item* i, int depth) {
+  long room[12] = {depth};
+  __asm__ volatile("" : : "r"(room) : "memory");
+  return depth > 0 ? deeper(i, depth - 1) + room[3] : second_id(i);
+}
 NOINLINE long id_of_local(int which) {
   struct item* items[16];
   __asm__ volatile("" : : "r"(items) : "memory");
@@ -337,10 +343,10 @@ int main(int argc, char** argv) {
     list->id = 1;
     printf("%ld\n", !strcmp(how, "not-set") ? weigh(list) : second_id(list));
   }
-  if (!strcmp(how, "returned")) {
+  if (!strcmp(how, "returned") || !strcmp(how, "returned-deeper")) {
     keep_local();
     leave_behind();
-    printf("%ld\n", second_id(list));
+    printf("%ld\n", !strcmp(how, "returned") ? second_id(list) : deeper(list, 8));
   }
   if (!strcmp(how, "local-not-set")) {
     leave_behind();
