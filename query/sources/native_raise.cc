@@ -25,25 +25,24 @@ namespace {
 using python::PythonState;
 
 // Instructions in which the words of one exception are written.
-constexpr uint64_t kTogether = 24;
+constexpr uint64_t kSetTogether = 24;
 // Times that one exception is put away and back again.
 constexpr size_t kMaxSettings = 64;
 // Of exceptions of C++ thrown during one call of C.
 constexpr size_t kMaxThrows = 64;
-constexpr uint32_t kMaxHops = 60;
 
 // What sets exceptions, or throws, for others.
-bool IsHelper(const Frame& frame) {
+bool SetsForOthers(const Frame& frame) {
   static constexpr std::string_view kPrefixes[] = {"PyErr_", "_PyErr_",    "__Pyx_",    "__cxa_",
                                                    "std::",  "pybind11::", "nanobind::"};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [&](std::string_view prefix) { return frame.function.starts_with(prefix); });
 }
 
-class Search {
+class RaiseSearch {
  public:
-  Search(const Context& context, const python::Extensions& extensions, ThreadNo thread,
-         ScanControl* control)
+  RaiseSearch(const Context& context, const python::Extensions& extensions, ThreadNo thread,
+              ScanControl* control)
       : context_(context),
         process_(context.process()),
         extensions_(extensions),
@@ -119,8 +118,9 @@ class Search {
     place.thread = thread_;
     place.before = returned->time;
     std::string note;
+    constexpr uint32_t kDepth = 60;
     OriginTracer tracer(context_, control_);
-    ASSIGN_OR_RETURN(const std::vector<Hop> hops, tracer.Trace(place, kMaxHops, &note));
+    ASSIGN_OR_RETURN(const std::vector<Hop> hops, tracer.Trace(place, kDepth, &note));
     if (hops.empty()) return std::nullopt;
     ASSIGN_OR_RETURN(Stack made, StackInC(hops.back().time));
     return From(NativeRaise::How::kReturnedNull, std::move(made));
@@ -161,9 +161,8 @@ class Search {
 
   // From the extension's function that did it to the outermost of the extension's.
   std::optional<NativeRaise> From(NativeRaise::How how, Stack stack) {
-    const auto is_own = [&](const Frame& f) { return IsOfExtension(f); };
-    const auto first = std::find_if(stack.frames.begin(), stack.frames.end(),
-                                    [&](const Frame& f) { return is_own(f) && !IsHelper(f); });
+    const auto is_own = [&](const Frame& f) { return IsOfExtension(f) && !SetsForOthers(f); };
+    const auto first = std::find_if(stack.frames.begin(), stack.frames.end(), is_own);
     if (first == stack.frames.end()) return std::nullopt;
     const auto last = std::find_if(stack.frames.rbegin(), stack.frames.rend(), is_own).base();
     stack.frames = std::vector<Frame>(first, last);
@@ -256,7 +255,7 @@ class Search {
     if (word->count == 1) return begun;
     AccessQuery query;
     query.ranges = {{Address(word->address + 8), Address(word->address + 16)}};
-    query.span = {set, set + kTogether};
+    query.span = {set, set + kSetTogether};
     query.thread = thread_;
     query.want_values = false;
     ASSIGN_OR_RETURN(const auto writes, process_.Accesses(std::move(query), control_));
@@ -350,7 +349,7 @@ absl::StatusOr<std::optional<NativeRaise>> FindNativeRaise(const Context& contex
   const auto running = state->StackOf(raise.thread);
   if (!running) return std::nullopt;
   const python::Extensions extensions(context.process(), running->instance->runtime);
-  Search search(context, extensions, raise.thread, control);
+  RaiseSearch search(context, extensions, raise.thread, control);
   absl::StatusOr<std::optional<NativeRaise>> found = search.Find(raise);
   if (absl::IsNotFound(found.status())) return std::nullopt;
   return found;

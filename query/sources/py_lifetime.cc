@@ -181,7 +181,7 @@ MakeEpochRows ForEachEpoch(MakeEpochRow make) {
 
 // Rows made from epochs when the first is asked for.
 void SetEpochs(SourcePlan* plan, const Context& context, const Asked& asked,
-               std::string description, MakeEpochRows make) {
+               std::string description, const MakeEpochRows& make) {
   plan->open = [&context, asked, make](const SourceRequest& request) {
     auto compute = [&context, asked, make, request = SourceRequest(request),
                     options = *request.options]() mutable -> absl::StatusOr<std::vector<Row>> {

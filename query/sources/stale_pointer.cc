@@ -12,12 +12,10 @@
 namespace ttq {
 namespace {
 
-// Of the words that a pointer was copied through, looked at for the first that held it.
-constexpr size_t kMaxHolders = 8;
-
-class Search {
+class PointerJudge {
  public:
-  Search(const Context& context, OriginTracer& tracer, const HeapIndex& heap, ScanControl* control)
+  PointerJudge(const Context& context, OriginTracer& tracer, const HeapIndex& heap,
+               ScanControl* control)
       : context_(context), tracer_(tracer), heap_(heap), control_(control), unwinder_(context) {}
 
   // The block that the pointer is to and that was freed before `used`; null: there is none.
@@ -66,7 +64,7 @@ class Search {
   absl::StatusOr<std::optional<StalePointer>> OnStack(const Pointer& pointer) {
     std::optional<ValueLocation> next = pointer.place;
     Time used = next->before;
-    for (uint32_t i = 0; i < kMaxHops && next; ++i) {
+    for (uint32_t i = 0; i < kMaxDepth && next; ++i) {
       Hop hop;
       ASSIGN_OR_RETURN(next, tracer_.Step(*next, &hop));
       if (hop.address) {
@@ -101,19 +99,20 @@ class Search {
   }
 
  private:
-  static constexpr uint32_t kMaxHops = 100;
+  static constexpr uint32_t kMaxDepth = 100;
 
   // The block that the pointer was to when it was made; null: that is not known.
   absl::StatusOr<const HeapLife*> BlockOf(const Pointer& pointer) {
     std::string note;
-    ASSIGN_OR_RETURN(const std::vector<Hop> hops, tracer_.Trace(pointer.place, kMaxHops, &note));
+    ASSIGN_OR_RETURN(const std::vector<Hop> hops, tracer_.Trace(pointer.place, kMaxDepth, &note));
     if (!hops.empty() && hops.back().kind == "allocation") {
       return BlockAt(pointer.value, hops.back().time + 1);
     }
     if (!pointer.holder) return nullptr;
+    constexpr size_t kMaxCopies = 8;  // that it went through
     Holder holder = *pointer.holder;
     const HeapLife* block = BlockAt(pointer.value, holder.stored);
-    for (size_t i = 0; i < kMaxHolders && holder.source; ++i) {
+    for (size_t i = 0; i < kMaxCopies && holder.source; ++i) {
       ASSIGN_OR_RETURN(const std::optional<Holder> before,
                        HolderOf(context_, tracer_, *holder.source, control_));
       if (!before) break;
@@ -181,10 +180,10 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
                                                              Time fault, ScanControl* control) {
   if (pointers.empty()) return std::nullopt;
   ASSIGN_OR_RETURN(const HeapIndex* heap, context.Heap(control));
-  Search search(context, tracer, *heap, control);
+  PointerJudge judge(context, tracer, *heap, control);
   for (size_t i = pointers.size(); i-- > 0;) {
     const Pointer& pointer = pointers[i];
-    const HeapLife* left = pointer.holder ? search.UninitialisedBlockOf(*pointer.holder) : nullptr;
+    const HeapLife* left = pointer.holder ? judge.UninitialisedBlockOf(*pointer.holder) : nullptr;
     if (left != nullptr) {
       return StalePointer{.kind = StalePointer::Kind::kUninitialised,
                           .value = pointer.value,
@@ -192,7 +191,7 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
                           .block = left};
     }
     const Time used = i == 0 ? fault : pointers[i - 1].holder->read;
-    ASSIGN_OR_RETURN(const HeapLife* freed, search.FreedBlockOf(pointer, used));
+    ASSIGN_OR_RETURN(const HeapLife* freed, judge.FreedBlockOf(pointer, used));
     if (freed != nullptr) {
       return StalePointer{.kind = StalePointer::Kind::kDangling,
                           .value = pointer.value,
@@ -200,7 +199,7 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
                           .block = freed};
     }
     ASSIGN_OR_RETURN(const std::optional<std::string> returned,
-                     search.ReturnedFunctionOf(pointer, used));
+                     judge.ReturnedFunctionOf(pointer, used));
     if (returned) {
       return StalePointer{.kind = StalePointer::Kind::kDangling,
                           .value = pointer.value,
@@ -209,7 +208,7 @@ absl::StatusOr<std::optional<StalePointer>> FindStalePointer(const Context& cont
     }
   }
   if (pointers.front().holder) return std::nullopt;
-  return search.OnStack(pointers.front());
+  return judge.OnStack(pointers.front());
 }
 
 }  // namespace ttq

@@ -18,7 +18,7 @@
 namespace ttq {
 namespace {
 
-struct Argument {
+struct PassedValue {
   uint64_t value = 0;
   std::string how;
   std::optional<Address> holder;
@@ -26,10 +26,11 @@ struct Argument {
 
 // Where a function gave a constant that no memory held, as a null pointer for a failure: what it
 // was called with, and where that came from.
-absl::StatusOr<std::vector<Argument>> FindArguments(const Context& context, OriginTracer& tracer,
-                                                    Unwinder& unwinder, const CrashReport& report,
-                                                    ScanControl* control) {
-  std::vector<Argument> arguments;
+absl::StatusOr<std::vector<PassedValue>> FindArguments(const Context& context, OriginTracer& tracer,
+                                                       Unwinder& unwinder,
+                                                       const CrashReport& report,
+                                                       ScanControl* control) {
+  std::vector<PassedValue> arguments;
   const Process& process = context.process();
   if (report.origin.empty() || report.origin.back().kind != "constant") return arguments;
   const Hop& made = report.origin.back();
@@ -51,7 +52,7 @@ absl::StatusOr<std::vector<Argument>> FindArguments(const Context& context, Orig
   ASSIGN_OR_RETURN(const Registers registers, process.RegistersAt(call->time, made.thread));
   constexpr int kMaxArguments = 2;
   for (int i = 0; i < kMaxArguments; ++i) {
-    Argument argument;
+    PassedValue argument;
     argument.value = registers.gpr[ArgumentRegister(i)];
     argument.how = fmt::format("argument {} of {}, which gave the pointer", i + 1, frame->function);
     ValueLocation place;
@@ -125,11 +126,11 @@ absl::StatusOr<std::vector<Suspect>> SuspectsOf(const Context& context, OriginTr
       add_living(report.pointers[1].holder->word.v, Interest::kHolding);
     }
   }
-  std::vector<Argument> arguments;
+  std::vector<PassedValue> arguments;
   if (!report.word) {
     ASSIGN_OR_RETURN(arguments, FindArguments(context, tracer, unwinder, report, control));
   }
-  for (const Argument& argument : arguments) {
+  for (const PassedValue& argument : arguments) {
     suspects.push_back({argument.value, false, Interest::kLiving, argument.how});
     if (!argument.holder) continue;
     suspects.push_back({argument.holder->v, true, Interest::kLiving,
