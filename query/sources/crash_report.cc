@@ -624,8 +624,14 @@ class Investigation {
   }
 
   absl::Status JudgePointers() {
+    if (r_.pointers.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const HeapIndex* heap, context_.Heap(control_));
     // The allocator's own words lead to freed blocks; what it was given does not.
-    if (IsInAllocator() && r_.access != "free") return absl::OkStatus();
+    if (r_.access != "free") {
+      ASSIGN_OR_RETURN(const std::optional<AllocatorCall> call,
+                       FindAllocatorCall(context_, *heap, r_.stack));
+      if (call) return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const std::optional<StalePointer> stale,
                      FindStalePointer(context_, tracer_, r_.pointers, r_.time, control_));
     if (!stale) return absl::OkStatus();

@@ -2,13 +2,14 @@
 
 #include "query/sources/pointer_chain.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "query/code/disassembler.h"
-#include "query/process/heap.h"
 #include "query/sources/address_kind.h"
 
 namespace ttq {
@@ -53,12 +54,24 @@ absl::StatusOr<std::optional<ValueLocation>> BaseOf(OriginTracer& tracer, Thread
   return std::nullopt;
 }
 
-// Whether what runs at t is an allocator, as the name looks: the words that it reads pointers from
-// are its lists of free memory.
+// Whether what runs at t is CPython's own allocator (pymalloc; from 3.13 on also mimalloc): the
+// words that it reads pointers from are its lists of free memory. Where malloc gave a pointer, its
+// trace ends.
 absl::StatusOr<bool> IsAllocating(const Context& context, ThreadNo thread, Time t) {
   ASSIGN_OR_RETURN(const Registers registers, context.process().RegistersAt(t, thread));
   ASSIGN_OR_RETURN(const Symbolizer* symbols, context.SymbolsAt(t));
-  return MayBeAllocator(symbols->Symbolize(registers.pc)->function);
+  const std::string& function = symbols->Symbolize(registers.pc)->function;
+  static constexpr std::string_view kPrefixes[] = {"pymalloc_",
+                                                   "_PyObject_Malloc",
+                                                   "_PyObject_Realloc",
+                                                   "_PyObject_Calloc",
+                                                   "PyObject_Malloc",
+                                                   "PyObject_Realloc",
+                                                   "PyObject_Calloc",
+                                                   "mi_",
+                                                   "_mi_"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return function.starts_with(prefix); });
 }
 
 }  // namespace
