@@ -74,6 +74,16 @@ absl::StatusOr<bool> IsAllocating(const Context& context, ThreadNo thread, Time 
                      [&](std::string_view prefix) { return function.starts_with(prefix); });
 }
 
+// The value at `place`, and the word that it went through last.
+absl::StatusOr<Pointer> PointerAt(const Context& context, OriginTracer& tracer,
+                                  const ValueLocation& place, ScanControl* control) {
+  Pointer pointer;
+  pointer.place = place;
+  ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), place));
+  ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, place, control));
+  return pointer;
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTracer& tracer,
@@ -88,9 +98,9 @@ absl::StatusOr<std::optional<Holder>> HolderOf(const Context& context, OriginTra
       // The hop has the bytes that were written last.
       const Address word = at.kind == ValueLocation::Kind::kMemory ? at.address : *hop.address;
       ASSIGN_OR_RETURN(const AddressKind kind, DescribeAddress(context, word, used, control));
+      if (kind.kind != "stack") return Holder{word, hop.time, used, next};
       ASSIGN_OR_RETURN(const Registers registers, context.process().RegistersAt(used, at.thread));
-      const bool is_in_use = kind.kind == "stack" && !IsBelowStack(word, registers);
-      if (!is_in_use) return Holder{word, hop.time, used, next};
+      if (IsBelowStack(word, registers)) return Holder{word, hop.time, used, next};
     }
     used = hop.time;
   }
@@ -102,11 +112,7 @@ absl::StatusOr<std::optional<Pointer>> PointerUsedAt(const Context& context, Ori
                                                      ScanControl* control) {
   ASSIGN_OR_RETURN(const std::optional<ValueLocation> base, BaseOf(tracer, thread, t));
   if (!base) return std::nullopt;
-  Pointer pointer;
-  pointer.place = *base;
-  ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), *base));
-  ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *base, control));
-  return pointer;
+  return PointerAt(context, tracer, *base, control);
 }
 
 absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTracer& tracer,
@@ -114,10 +120,7 @@ absl::StatusOr<std::vector<Pointer>> PointersTo(const Context& context, OriginTr
   std::vector<Pointer> pointers;
   std::optional<ValueLocation> next = place;
   while (next && pointers.size() < kMaxPointers) {
-    Pointer pointer;
-    pointer.place = *next;
-    ASSIGN_OR_RETURN(pointer.value, ValueAt(context.process(), *next));
-    ASSIGN_OR_RETURN(pointer.holder, HolderOf(context, tracer, *next, control));
+    ASSIGN_OR_RETURN(Pointer pointer, PointerAt(context, tracer, *next, control));
     next = std::nullopt;
     if (pointer.holder) {
       const Time read = pointer.holder->read;

@@ -43,13 +43,9 @@ absl::StatusOr<std::vector<PassedValue>> FindArguments(const Context& context, O
   if (frame == stack->frames.end() || !frame->cfa || frame->cfa->v > report.registers.gpr[kRsp]) {
     return arguments;
   }
-  AccessQuery query;
-  query.ranges = {{*frame->cfa - 8, *frame->cfa}};
-  query.span = {Time(0), made.time};
-  query.direction = Direction::kBackward;
-  ASSIGN_OR_RETURN(const std::optional<Access> call, LastAccess(process, query));
-  if (!call || call->actor != Actor::kInstruction) return arguments;
-  ASSIGN_OR_RETURN(const Registers registers, process.RegistersAt(call->time, made.thread));
+  ASSIGN_OR_RETURN(const std::optional<Time> called, CalledAt(process, *frame, made.time));
+  if (!called) return arguments;
+  ASSIGN_OR_RETURN(const Registers registers, process.RegistersAt(*called, made.thread));
   constexpr int kMaxArguments = 2;
   for (int i = 0; i < kMaxArguments; ++i) {
     PassedValue argument;
@@ -59,7 +55,7 @@ absl::StatusOr<std::vector<PassedValue>> FindArguments(const Context& context, O
     place.kind = ValueLocation::Kind::kGeneral;
     place.number = ArgumentRegister(i);
     place.thread = made.thread;
-    place.before = call->time;
+    place.before = *called;
     ASSIGN_OR_RETURN(const std::optional<Holder> holder, HolderOf(context, tracer, place, control));
     if (holder) argument.holder = holder->word;
     arguments.push_back(std::move(argument));
