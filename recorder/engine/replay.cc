@@ -278,11 +278,16 @@ void MoveMemory() {
 void WriteAsKernel() {
   const auto w = Head<TtqKernelWrite>();
   Write(w.address, Payload() + sizeof(w), Next().bytes - sizeof(w));
-  if (w.actor == kTtqBySignal) g_context.flags &= ~kClearedForHandler;
   Append();
+  // The last of a frame: behind it are the handler's registers.
+  const bool is_last = InputAt(Behind()).kind == kTtqRegisters;
+  if (w.actor == kTtqBySignal && is_last) g_context.flags &= ~kClearedForHandler;
 }
 
 // ---- Registers and threads ---------------------------------------------------------------------
+//
+// A record that finds no room begins another block, which starts with all registers. So they change
+// in the same order to the records as they did.
 
 void SetSegments(uint64_t fs_base, uint64_t gs_base) {
   Syscall(SYS_arch_prctl, ARCH_SET_FS, fs_base);
@@ -412,6 +417,10 @@ void LeaveCall() {
     born.os_number = static_cast<uint32_t>(s.result);
     born.flags = g_call_flags;
     SaveVectors(&born.vectors);
+  }
+  if (s.number == SYS_arch_prctl && s.result == 0) {
+    syscalls::NoteSegment(s.args[0], s.args[1]);
+    SetSegments(g_context.fs_base, g_context.gs_base);
   }
   Append();
   Advance();

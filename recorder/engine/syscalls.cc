@@ -296,20 +296,8 @@ bool TracesRecorded(const uint64_t* args) {
 int64_t SetProcessor(const uint64_t* args) {
   const int64_t r = signals::Interruptible(SYS_arch_prctl, args);
   if (Failed(r)) return r;
-  switch (args[0]) {
-    case ARCH_SET_FS:
-      g_context.fs_base = args[1];
-      break;
-    case ARCH_SET_GS:
-      g_context.gs_base = args[1];
-      break;
-    case ARCH_GET_FS:
-    case ARCH_GET_GS:
-      memory::Send(kTtqBySyscall, args[1], 8);
-      break;
-    default:
-      break;
-  }
+  NoteSegment(args[0], args[1]);
+  if (args[0] == ARCH_GET_FS || args[0] == ARCH_GET_GS) memory::Send(kTtqBySyscall, args[1], 8);
   return r;
 }
 
@@ -490,6 +478,11 @@ int64_t Run(uint64_t number, uint64_t* args, const CallNotes& notes) {
 }
 
 }  // namespace
+
+void NoteSegment(uint64_t which, uint64_t base) {
+  if (which == ARCH_SET_FS) g_context.fs_base = base;
+  if (which == ARCH_SET_GS) g_context.gs_base = base;
+}
 
 void Execute() {
   uint64_t* r = g_context.r;

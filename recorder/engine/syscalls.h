@@ -22,6 +22,9 @@ extern Program g_program;
 // The call that the context's registers ask for; Context::pc is behind it.
 void Execute();
 
+// arch_prctl has done it.
+void NoteSegment(uint64_t which, uint64_t base);
+
 }  // namespace ttq::engine::syscalls
 
 #endif  // TTQ_RECORDER_ENGINE_SYSCALLS_H_

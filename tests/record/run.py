@@ -81,6 +81,7 @@ def cases():
     if ENGINE != ["--engine=valgrind"]:  # its recording of it is compared with the native engine's, see native_threads
         yield ours("pthreads")
         yield ours("placed")
+        yield ours("block_ends")
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             has = {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= set(file.read().split())
         yield ours("avx512") if has else Case("avx512", None, b"")
