@@ -31,7 +31,7 @@ uint32_t g_recorder_pid;
 TtqRing* g_ring;
 size_t g_ring_bytes;
 RingName g_name;
-bool g_detached, g_finished;
+bool g_detached, g_finished, g_announced;
 void (*g_begin)();
 void (*g_note)(TtqRing*);
 int64_t (*g_wall)(uint32_t block, bool end);
@@ -469,7 +469,7 @@ void Create(const Parent& parent) {
   g_ring_bytes = kTtqRingHeaderBytes + BlockBytes() * g_options.block_count;
   // What a forked child goes on from is not known where its parent is not recorded.
   g_detached = g_detached && parent.ring[0] != 0;
-  g_finished = false;
+  g_finished = g_announced = false;
   g_ring = nullptr;
   DetachIfRecorderIsGone();
   TtqRing* made = g_detached ? nullptr : MapRing(g_name, g_ring_bytes, true);
@@ -544,7 +544,9 @@ void AddArgument(const char* text) {
 }
 
 void Announce() {
-  if (!g_detached && !IsSegment()) Announce(g_name);
+  if (g_announced || g_detached || IsSegment()) return;
+  g_announced = true;
+  Announce(g_name);
 }
 
 bool MakeSegment(uint32_t first) {
@@ -668,6 +670,7 @@ void NextBlock(bool between) {
   g_ended_at = between ? Position{~uint32_t{0}, 0} : Here();
   // Memory may be ahead of the log here.
   if (!between && g_ring->hold_before == g_block_number + 1) ++g_ring->hold_before;
+  Announce();  // a reader may be waited for below
   if (!g_detached) Publish(between);
   WaitUntilVerified();
   HoldIfTold();

@@ -26,8 +26,8 @@ struct Options {
 
 // Before all else.
 void SetOptions(const Options& options);
-// Makes and maps the ring of this process; the recorder does not see it before Announce. A process
-// that gets none goes on unrecorded, with a line in the log.
+// Makes and maps the ring of this process; the recorder does not see it before Announce, or before
+// its first block ends. A process that gets none goes on unrecorded, with a line in the log.
 void Create();
 // The same in a child that this process's ring had a fork record of: gives up the parent's ring,
 // and begins with its arguments.

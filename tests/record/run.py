@@ -113,6 +113,8 @@ def cases():
                b"through a pipe\n")
     yield Case("#!", [os.path.join(HERE, "programs", "script.sh"), "a b", "c"], b"")
     yield Case("env", ["env"], b"")
+    # More than a block before the program begins.
+    yield Case("arguments", ["echo", *["x" * 100000] * 19], b"")
     yield Case("env with LD_PRELOAD", ["env", "LD_PRELOAD=libm.so.6", "env"], b"")
 
 
