@@ -16,9 +16,9 @@
 // The log is a sequence of records, each led by a 32-bit word: superblock id << 7 | low seven bits.
 //   id != 0: one execution of a superblock. The low bits say by which exit it left (0: the end,
 //            1…: side exits in program order), kTtqExitOpen: it did not, a fault stopped it; the
-//            next record is then kTtqFault. The slots of the recipe follow, up to the length the
-//            recipe gives for that exit (for an open one: all of them, the later ones undefined or
-//            zero).
+//            next records are then kTtqFault and kTtqRegisters. The slots of the recipe follow, up
+//            to the length the recipe gives for that exit (for an open one: all of them, the later
+//            ones undefined or zero).
 //   id == 0: a control record; the low bits are its kind, a 32-bit payload length and the payload
 //            follow.
 //

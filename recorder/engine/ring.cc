@@ -60,6 +60,7 @@ uint64_t g_limit;  // no record begins beyond
 uint64_t g_turn_end = ~uint64_t{0}, g_turn_bytes;
 const volatile uint32_t* g_interrupts;
 Position g_stop = {~uint32_t{0}, 0};
+uint32_t g_last_kind;  // of control records
 
 bool g_turns_to_log;    // with the next block
 uint32_t g_log_begins;  // the block from which on there is a log; where there are no inputs: 0
@@ -758,8 +759,11 @@ void Break(bool begun) {
 void Append(uint32_t kind, const void* head, size_t head_bytes, const void* body,
             size_t body_bytes) {
   const auto payload = static_cast<uint32_t>(head_bytes + body_bytes);
-  // A fault closes the open record before it and stays in its block: behind the limit is room.
-  if (kind != kTtqFault && g_context.log + 8 + payload > g_limit) NextBlock(false);
+  // A fault closes the open record before it, and the registers behind it tell how far that came.
+  // Both stay in its block: behind the limit is room.
+  const bool stays = kind == kTtqFault || (kind == kTtqRegisters && g_last_kind == kTtqFault);
+  if (!stays && g_context.log + 8 + payload > g_limit) NextBlock(false);
+  g_last_kind = kind;
   if (g_inputs != nullptr) KeepInput(kind, head, head_bytes, body, body_bytes);
   if (g_counted != nullptr) KeepCounted(kind, head, head_bytes, body, body_bytes);
   auto* at = reinterpret_cast<uint8_t*>(g_context.log);

@@ -338,8 +338,12 @@ void ttq_ring_finish(void) {
 
 void ttq_append(UInt kind, const void* head, UInt head_bytes, const void* body, UInt body_bytes) {
   UInt payload = head_bytes + body_bytes;
-  // A fault closes the open record before it and stays in its block: behind the limit is room.
-  if (kind != kTtqFault && ttq_log.next + 8 + payload > ttq_log.limit) ttq_ring_next_block(False);
+  // A fault closes the open record before it, and the registers behind it tell how far that came.
+  // Both stay in its block: behind the limit is room.
+  static UInt last_kind;
+  Bool stays = kind == kTtqFault || (kind == kTtqRegisters && last_kind == kTtqFault);
+  if (!stays && ttq_log.next + 8 + payload > ttq_log.limit) ttq_ring_next_block(False);
+  last_kind = kind;
   tl_assert(ttq_log.next + 8 + payload <= ttq_log.limit + kTtqMaxRecordBytes);
   VG_(memcpy)(ttq_log.next, &kind, 4);
   VG_(memcpy)(ttq_log.next + 4, &payload, 4);
