@@ -5,12 +5,13 @@ Each case runs natively and under `ttq record --verify`, which compares all of t
 with the recording at every block end and its registers at every block start. Output and exit status
 must be the same, and no difference may be found. A case whose program is not installed is skipped.
 
-    run.py [--engine=native|valgrind] TTQ PROGRAMS [NAME...]    TTQ: the binary; PROGRAMS: where
-                                                                programs/ was built
+    run.py [--engine=native|valgrind|PATH] TTQ PROGRAMS [NAME...]
+
+TTQ: the binary; PROGRAMS: where programs/ was built; PATH: of a native engine other than TTQ's.
 
 The part "programs" is all of the cases; "again" runs the first process of each again, from its control
 records alone, and compares all of its stream (run_again.cc); "inputs" records the smaller cases by their inputs,
-and makes the history of all its processes from these.
+and makes the history of all its processes from these. "own" is all three of the programs made here.
 """
 
 import bisect
@@ -32,10 +33,20 @@ from interpreters import interpreters  # noqa: E402
 from processes import children_of  # noqa: E402
 
 ENGINE = [sys.argv.pop(1)] if sys.argv[1].startswith("--engine=") else []
+OTHER = ENGINE[0].partition("=")[2] if ENGINE and "/" in ENGINE[0] else None
+if OTHER:
+    ENGINE = ["--engine=native"]
 TTQ, PROGRAMS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 RECORD = [TTQ, "record", "-q", *ENGINE]
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRATCH = tempfile.mkdtemp(prefix="ttq-record-")
+TOOLS = os.path.join(os.path.dirname(TTQ), "libexec/ttq")
+if OTHER:  # in place of its own, among its other tools
+    tools = os.path.join(SCRATCH, "tools")
+    os.mkdir(tools)
+    for tool in os.listdir(TOOLS):
+        os.symlink(OTHER if tool == "ttq-engine" else os.path.join(TOOLS, tool), os.path.join(tools, tool))
+    TOOLS = tools
 
 Case = collections.namedtuple("Case", "name command input")
 Result = collections.namedtuple("Result", "status out err")
@@ -48,7 +59,7 @@ def run(command, given=b"", **options):
 
 
 def environment():
-    return dict(os.environ, TTQ_HOME=os.path.join(SCRATCH, "home"), LC_ALL="C")
+    return dict(os.environ, TTQ_HOME=os.path.join(SCRATCH, "home"), TTQ_TOOL_DIR=TOOLS, LC_ALL="C")
 
 
 def record(command, *flags, given=b""):
@@ -143,7 +154,7 @@ def run_again(case, *flags, wanted=rb"the same: .* inputs\n"):
     if case.command is None:
         return "skipped: not installed"
     r = run([os.path.join(PROGRAMS, "run_again"), *flags, *case.command], case.input,
-            env=dict(environment(), TTQ_TOOL_DIR=os.path.join(os.path.dirname(TTQ), "libexec/ttq")))
+            env=environment())
     said = re.search(wanted, r.out)
     check(r.status == 0 and said, flags, r.out[-500:], r.err[-1000:].decode(errors="replace"))
     return said[0].decode().strip()
@@ -694,6 +705,9 @@ def main():
         wanted = ["again damaged", *("again " + c.name for c in again)]
     if wanted == ["inputs"]:
         wanted = ["inputs " + c.name for c in small]
+    if wanted == ["own"]:
+        own = [c.name for c in all_cases if c.command and c.command[0].startswith(PROGRAMS)]
+        wanted = [kind + name for kind in ("", "again ", "inputs ") for name in own]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         def one(name):

@@ -26,11 +26,11 @@
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
 #include "fmt/core.h"
-#include "recorder/extract_inputs.h"
 #include "recorder/launcher.h"
 #include "store/walk/digest.h"
 #include "store/walk/recipe.h"
 #include "store/walk/walk.h"
+#include "tests/support/extract_inputs.h"
 #include "tests/support/skimmed.h"
 
 namespace ttq {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "recorder/extract_inputs.h"
+#include "tests/support/extract_inputs.h"
 
 #include <sys/syscall.h>
 
@@ -55,7 +55,8 @@ absl::Status InputsExtractor::TakeRecipes(std::string_view recipes) {
   return absl::OkStatus();
 }
 
-// What every block but the first starts with: registers of all threads, and the one that runs.
+// What every block but the first starts with: registers of all threads, and the one that runs. A
+// block that ended for the record of a thread that begins to run has it twice.
 size_t InputsExtractor::BeginningBytes(std::string_view log) const {
   size_t at = 0;
   uint32_t kind;
@@ -68,7 +69,7 @@ size_t InputsExtractor::BeginningBytes(std::string_view log) const {
   size_t whole = 0;
   while (skip(kTtqRegisters) && skip(kTtqVectors)) whole = at;
   at = whole;
-  if (thread_ != 0) skip(kTtqThread);
+  skip(kTtqThread);
   return at;
 }
 

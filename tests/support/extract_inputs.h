@@ -2,8 +2,8 @@
 //
 // Takes the inputs (inputs.h) out of a stream.
 
-#ifndef TTQ_RECORDER_EXTRACT_INPUTS_H_
-#define TTQ_RECORDER_EXTRACT_INPUTS_H_
+#ifndef TTQ_TESTS_SUPPORT_EXTRACT_INPUTS_H_
+#define TTQ_TESTS_SUPPORT_EXTRACT_INPUTS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -40,4 +40,4 @@ class InputsExtractor {
 
 }  // namespace ttq
 
-#endif  // TTQ_RECORDER_EXTRACT_INPUTS_H_
+#endif  // TTQ_TESTS_SUPPORT_EXTRACT_INPUTS_H_
