@@ -682,8 +682,6 @@ void SetBeforeHandingOver(void (*note)(TtqRing*)) { g_note = note; }
 
 void NextBlock(bool between) {
   g_ended_at = between ? Position{~uint32_t{0}, 0} : Here();
-  // Memory may be ahead of the log here.
-  if (!between && g_ring->hold_before == g_block_number + 1) ++g_ring->hold_before;
   Announce();  // a reader may be waited for below
   if (!g_detached) Publish(between);
   WaitUntilVerified();

@@ -148,11 +148,16 @@ absl::Status ForEachProcess(const std::string& directory, const InputsSummary& s
   return absl::OkStatus();
 }
 
+constexpr uint32_t kNone = ~uint32_t{0};
+using Blocks = std::vector<TtqInputsBlock>;
+// How many of a process's blocks come before its history, kNone: it has none.
+using BlocksBefore = std::function<uint32_t(ProcessNo process, const Blocks& blocks)>;
+
 // Writes the processes' inputs for the engine. Those that have a log are put into `logs`.
-absl::StatusOr<ForEngine> WriteForEngine(
-    const std::string& directory, const InputsSummary& summary, const std::string& to,
-    const std::function<uint32_t(ProcessNo process, uint32_t blocks)>& before, uint32_t segments,
-    RecordingWriter* writer, KeptLogs* logs) {
+absl::StatusOr<ForEngine> WriteForEngine(const std::string& directory, const InputsSummary& summary,
+                                         const std::string& to, const BlocksBefore& before,
+                                         uint32_t segments, RecordingWriter* writer,
+                                         KeptLogs* logs) {
   std::map<uint32_t, std::string> paths;  // by process
   std::map<uint32_t, MappedFiles> files;  // by process
   ForEngine written;
@@ -183,7 +188,7 @@ absl::StatusOr<ForEngine> WriteForEngine(
       if (s.ok()) s = PutCopy(directory, map, mapped, to + "/files");
     });
     RETURN_IF_ERROR(s);
-    head.hold_before = before(process, static_cast<uint32_t>(inputs.file.blocks.size()));
+    head.hold_before = before(process, inputs.file.blocks);
     if (segments != 0) {
       MappedFiles& mapped = files[process.v];
       if (head.fork_number != 0) mapped = files[head.parent];
@@ -258,10 +263,6 @@ absl::Status StoreLost(RingHead head, RecordingWriter* writer) {
   producer->FinishAs(0, false);
   return absl::OkStatus();
 }
-
-constexpr uint32_t kNone = ~uint32_t{0};
-// How many of a process's blocks come before its history, kNone: it has none; it has `blocks`.
-using BlocksBefore = std::function<uint32_t(ProcessNo process, uint32_t blocks)>;
 
 struct SecondRun {
   const std::string& directory;
@@ -366,7 +367,7 @@ uint32_t BeginOfLastPart(const Endings& endings, ProcessNo process, uint32_t blo
 
 // Where the history that is wanted begins.
 absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted& wanted) {
-  const BlocksBefore whole = [](ProcessNo, uint32_t) { return 0u; };
+  const BlocksBefore whole = [](ProcessNo, const Blocks&) { return 0u; };
   if (!wanted.last && wanted.span.begin.v == 0) return whole;
   // The memory that a history begins with is that of a process which is there.
   ASSIGN_OR_RETURN(const Endings endings, FindEndings(run));
@@ -374,17 +375,18 @@ absl::StatusOr<BlocksBefore> FindBegin(const SecondRun& run, const HistoryWanted
   if (wanted.last) {
     const uint32_t most = wanted.all_of_short ? kShortBlocks : kLastBlocks;
     const bool all_of_crashed = wanted.all_of_crashed;
-    return [endings, most, all_of_crashed](ProcessNo process, uint32_t blocks) {
+    return [endings, most, all_of_crashed](ProcessNo process, const Blocks& all_blocks) {
+      const auto blocks = static_cast<uint32_t>(all_blocks.size());
       const bool all = blocks <= most || (all_of_crashed && endings.crashed.contains(process));
       return all ? 0 : BeginOfLastPart(endings, process, blocks);
     };
   }
   // How many instructions a block has is not known before it has run.
   const Scratch counted(run.directory + "/.history");
-  const BlocksBefore all = [](ProcessNo, uint32_t) { return kNone; };
+  const BlocksBefore all = [](ProcessNo, const Blocks&) { return kNone; };
   ASSIGN_OR_RETURN(const std::unique_ptr<RecordingWriter> writer,
                    RunAllAgain(run, counted.path(), all, kTimeMax));
-  return [ends = writer->skimmed(), begin = wanted.span.begin](ProcessNo process, uint32_t) {
+  return [ends = writer->skimmed(), begin = wanted.span.begin](ProcessNo process, const Blocks&) {
     const auto blocks = ends.find(process);
     if (blocks == ends.end()) return 0u;
     // What happens at the very beginning of a block may be in the one before.
@@ -408,8 +410,10 @@ absl::Status Make(const std::string& directory, const HistoryWanted& wanted,
   Lacks lacks;
   if (inputs.being_recorded) lacks.so_far = inputs.bytes;
   bool any = wanted.span.begin == Time(0);
-  const BlocksBefore noted = [&](ProcessNo process, uint32_t blocks) {
-    const uint32_t n = before(process, blocks);
+  const BlocksBefore noted = [&](ProcessNo process, const Blocks& blocks) {
+    uint32_t n = before(process, blocks);
+    // Where a block ends in the middle of something, memory may be ahead of the log.
+    while (n > 0 && n <= blocks.size() && !blocks[n - 1].ends_between_superblocks) --n;
     lacks.parts = lacks.parts || n != 0;
     any = any || n != kNone;
     return n;
