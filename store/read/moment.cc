@@ -357,6 +357,9 @@ absl::StatusOr<Registers> StoredMoment::RegistersOf(std::optional<ThreadNo> thre
     }
     tid = *found;
   }
+  if (EndsBehind(stopped_in_ != 0, tid, last_tid_, walker_)) {
+    return process_.RegistersAt(time_ - 1, thread);
+  }
   std::optional<Inside> inside;
   if (stopped_in_ != 0 && tid == walker_.tid()) {
     inside = {process_.recipes().Find(SuperblockId(stopped_in_)),

@@ -851,6 +851,9 @@ absl::StatusOr<Registers> ProcessReader::RegistersAt(Time t, std::optional<Threa
     }
     tid = *found;
   }
+  if (EndsBehind(sink.stopped_in().has_value(), tid, sink.last_tid(), walker)) {
+    return RegistersAt(t - 1, thread);
+  }
   std::optional<Inside> inside;
   if (sink.stopped_in() && tid == walker.tid()) {
     inside = {recipes_->Find(SuperblockId(*sink.stopped_in())), walker.record(),

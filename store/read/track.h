@@ -41,6 +41,13 @@ class VectorTracker {
   absl::flat_hash_map<uint32_t, VectorState> known_;  // by tid
 };
 
+// Whether a walk to the log's end, where no record stopped it, leaves a thread behind its last
+// instruction, and nothing says where it went: it was killed, or became another program. Its
+// registers are then those with which that instruction began.
+inline bool EndsBehind(bool stopped, uint32_t tid, uint32_t last_tid, const Walker& walker) {
+  return !stopped && tid == last_tid && !walker.KnowsPc(tid);
+}
+
 // A thread's registers. `inside`: it is in an execution of this recipe, before its instruction of
 // that number, and `state` and `vectors` are those at the record's entry.
 struct Inside {

@@ -69,6 +69,7 @@ class Walker {
   void Restart() {
     std::fill_n(values_.begin(), kTtqRegCount, 0);
     threads_.clear();
+    told_.clear();
     tid_ = 0;
     time_ = Time(0);
     record_ = nullptr;
@@ -84,6 +85,12 @@ class Walker {
   ThreadState StateOf(uint32_t tid) const;
   void SetState(uint32_t tid, const ThreadState& state);
   const absl::flat_hash_map<uint32_t, ThreadState>& other_threads() const { return threads_; }
+  // Whether a record has told where a thread stands now. No superblock does: where its last one
+  // left to is known by the next.
+  bool KnowsPc(uint32_t tid) const {
+    const auto it = told_.find(tid);
+    return it != told_.end() && it->second == time_;
+  }
   // Makes `tid` the current thread.
   void SwitchTo(uint32_t tid);
   // The program of a record by its header. Null when the id or exit is unknown.
@@ -126,6 +133,7 @@ class Walker {
   std::vector<uint64_t> values_;
   std::vector<CachedProgram> programs_;
   absl::flat_hash_map<uint32_t, ThreadState> threads_;
+  absl::flat_hash_map<uint32_t, Time> told_;  // when registers of which last were
   uint32_t tid_ = 0;
   Time time_{0};
   const uint8_t* record_ = nullptr;
@@ -342,6 +350,7 @@ absl::Status Walker::Walk(std::string_view log, Sink& sink) {
       memcpy(state.reg, r.reg, sizeof(state.reg));
       state.pc = r.pc;
       SetState(r.tid, state);
+      told_[r.tid] = time_;
     }
     at += 8 + payload_bytes;
   }
