@@ -489,6 +489,7 @@ absl::StatusOr<std::unique_ptr<RaiseScanner>> RaiseScanner::Open(const Recording
   std::unique_ptr<RaiseScanner> scanner(new RaiseScanner(process, span, thread, control));
   scanner->runtimes_ = std::move(runtimes);
   scanner->blocks_ = process.BlockStarts();
+  scanner->unindexed_ = process.info().indexed.begin.v == 0 ? 0 : 1;
   const auto& blocks = scanner->blocks_;
   const auto after = std::upper_bound(blocks.begin(), blocks.end(), span.begin);
   scanner->next_block_ =
@@ -523,17 +524,20 @@ absl::Status RaiseScanner::Advance() {
   const size_t first = next_block_, last = std::min(blocks_.size(), first + window_);
   window_ = std::min(2 * window_, kMaxWindow);
   const Time end = last < blocks_.size() ? blocks_[last] : kTimeMax;
-  return process_.WatchBlocks(
+  RETURN_IF_ERROR(process_.WatchBlocks(
       {blocks_[first] + (first == 0 ? 0 : 1), end},
       [&](uint32_t) {
         return std::make_unique<Visitor>(process_, runtimes_, &codes_, nullptr, nullptr);
       },
-      [&](std::unique_ptr<BlockVisitor> visitor) { return Take(std::move(visitor)); }, control_);
+      [&](std::unique_ptr<BlockVisitor> visitor) { return Take(std::move(visitor)); }, control_));
+  next_block_ = std::max(next_block_, last);  // in the others nothing was executed
+  return absl::OkStatus();
 }
 
 absl::Status RaiseScanner::Take(std::unique_ptr<BlockVisitor> taken) {
   auto* visitor = static_cast<Visitor*>(taken.get());
-  if (visitor->block() < next_block_) return absl::OkStatus();
+  const size_t block = unindexed_ + visitor->block();
+  if (block < next_block_) return absl::OkStatus();
   const bool goes_on =
       !stacks_ || (is_quiet_ && !visitor->IsUnsure() && GoesOn(*stacks_, visitor->start_stacks()));
   if (!goes_on) {
@@ -548,7 +552,7 @@ absl::Status RaiseScanner::Take(std::unique_ptr<BlockVisitor> taken) {
     }
   }
   for (const Mark& mark : visitor->marks()) Follow(mark);
-  next_block_ = visitor->block() + 1;
+  next_block_ = block + 1;
   std::vector<ThreadStack> now;
   for (const ThreadStack& stack : visitor->stacks()) {
     std::erase_if(now, [&](const ThreadStack& s) { return s.thread_state == stack.thread_state; });

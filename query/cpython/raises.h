@@ -96,7 +96,8 @@ class RaiseScanner {
   std::vector<Runtime> runtimes_;
   CodeTable codes_;
 
-  std::vector<Time> blocks_;  // where each begins
+  std::vector<Time> blocks_;  // where each begins, with what is not indexed before them
+  size_t unindexed_ = 0;      // entries that are no block
   size_t next_block_ = 0, window_ = 1;
   // Where the last block ended.
   std::shared_ptr<const std::vector<ThreadStack>> stacks_;

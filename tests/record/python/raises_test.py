@@ -24,6 +24,13 @@ def ask(ttq, recording, *questions):
     return asking.rows(ttq, recording, questions)
 
 
+def ask_alone(ttq, recording, question):
+    """Of the part of the history that is there, where that is enough: a batch has all of it made."""
+    answer = subprocess.run([ttq, "query", "-t", recording, "-f", "json", question], check=True, capture_output=True,
+                            timeout=120)
+    return json.loads(answer.stdout)["rows"]
+
+
 def name_of(function):
     return function.split(".")[-1]
 
@@ -92,6 +99,12 @@ def check(ttq, interpreter):
                 return f"at {row['time'] + 1}: {stack[0]} is not {row}"
         if [r["time"] for r in later] != [r["time"] for r in rows if r["time"] >= middle]:
             return "a span that begins among them has others"
+        # The same of a part of the history that begins among them.
+        subprocess.run([ttq, "index", "--drop", recording], check=True)
+        subprocess.run([ttq, "index", "--from", str(middle), recording], check=True, capture_output=True)
+        part = ask_alone(ttq, recording, f"py exceptions after {middle - 1}")
+        if part[:len(later)] != later:
+            return f"a part of the history has {len(part)}, not {len(later)}"
         chains = {r["message"]: [(c["relation"], c["type"], c["message"], c["raised"] and c["raised"]["line"])
                                  for c in r["chain"] or []] for r in rows if r["function"].endswith("chains")}
         line = next(r["line"] for r in rows if r["message"] == "'missing'")
