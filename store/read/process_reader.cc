@@ -177,7 +177,7 @@ absl::StatusOr<std::shared_ptr<const LoadedBlock>> ProcessReader::LoadBlock(uint
   }
   RETURN_IF_ERROR(row->status());
   const auto damaged = [&](std::string_view what) {
-    const absl::Status s =
+    absl::Status s =
         absl::DataLossError(fmt::format("process {} block {}: {}", info_.number.v, number, what));
     database_.NoteDamage(s);
     return s;
@@ -498,7 +498,7 @@ Mapping ProcessReader::MappingMadeBy(const TtqMap& record) const {
 
 absl::StatusOr<bool> ProcessReader::CheckBeyondFile(uint64_t id, uint64_t offset) const {
   const auto damaged = [&](const char* how) {
-    const absl::Status s = absl::DataLossError(fmt::format("the file {:016x} is {}", id, how));
+    absl::Status s = absl::DataLossError(fmt::format("the file {:016x} is {}", id, how));
     database_.NoteDamage(s);
     return s;
   };
