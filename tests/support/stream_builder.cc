@@ -232,6 +232,9 @@ void StreamBuilder::Output(uint32_t fd, std::string_view bytes) {
 void StreamBuilder::Exit(uint32_t status) { Control(kTtqExitProcess, BytesOf(status)); }
 
 std::string StreamBuilder::RingFile() {
+  if (!killed_) {  // as recorders do, where each thread is at the end
+    for (const auto& [tid, registers] : threads_) Control(kTtqRegisters, BytesOf(registers));
+  }
   size_t largest = 0;
   for (const Block& block : blocks_) {
     largest = std::max(largest, sizeof(TtqBlock) + block.log.size() + block.recipes.size());
