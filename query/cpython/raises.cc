@@ -530,14 +530,14 @@ absl::Status RaiseScanner::Advance() {
         return std::make_unique<Visitor>(process_, runtimes_, &codes_, nullptr, nullptr);
       },
       [&](std::unique_ptr<BlockVisitor> visitor) { return Take(std::move(visitor)); }, control_));
-  next_block_ = std::max(next_block_, last);  // in the others nothing was executed
+  next_block_ = last;
   return absl::OkStatus();
 }
 
 absl::Status RaiseScanner::Take(std::unique_ptr<BlockVisitor> taken) {
   auto* visitor = static_cast<Visitor*>(taken.get());
-  const size_t block = unindexed_ + visitor->block();
-  if (block < next_block_) return absl::OkStatus();
+  // A span begins with the end of the block before.
+  if (unindexed_ + visitor->block() < next_block_) return absl::OkStatus();
   const bool goes_on =
       !stacks_ || (is_quiet_ && !visitor->IsUnsure() && GoesOn(*stacks_, visitor->start_stacks()));
   if (!goes_on) {
@@ -552,7 +552,6 @@ absl::Status RaiseScanner::Take(std::unique_ptr<BlockVisitor> taken) {
     }
   }
   for (const Mark& mark : visitor->marks()) Follow(mark);
-  next_block_ = block + 1;
   std::vector<ThreadStack> now;
   for (const ThreadStack& stack : visitor->stacks()) {
     std::erase_if(now, [&](const ThreadStack& s) { return s.thread_state == stack.thread_state; });
